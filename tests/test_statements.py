@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
 import inspect
 import os
+import random
 import re
 import socket
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
@@ -15,6 +18,8 @@ import fsabs
 from fsabs.dispatch import TaskDispatcher
 from fsabs.readers import RecordReader, RecordWriter
 from tests.cli.commands import fsabs as command
+from tests.servers.fixtures import require
+from tests.servers.moto import MotoServer, missing
 from tests.servers.scripted import Asked, ScriptedStore, message
 
 ROOT = Path(__file__).parent.parent
@@ -172,3 +177,166 @@ def _size(name: str) -> int:
     files = importlib.metadata.files(name) or []
     paths = [Path(str(file.locate())) for file in files]
     return sum(path.stat().st_size for path in paths if path.suffix != ".pyc" and path.is_file())
+
+
+# ---- settings, stores, promises, the glossary
+
+
+def test_settings_name_every_variable_of_ours() -> None:
+    code = "\n".join(path.read_text() for path in (ROOT / "fsabs").rglob("*.py"))
+    read = set(re.findall(r"\b(FSABS_[A-Z_]+|PFIO_CONFIG_PATH|S3_ENDPOINT)\b", code)) - {"FSABS_COMPLETE"}
+    read.discard("FSABS_CACHE_")
+    stated = re.findall(r"^\| `([A-Z0-9_]+)`", (ROOT / "docs/settings.md").read_text(), re.MULTILINE)
+    assert read <= set(stated)
+    assert {name for name in stated if name.startswith("FSABS_")} <= read
+
+
+def test_settings_name_every_option_of_the_stores() -> None:
+    from fsabs.core import registry
+    from fsabs.urls.schemes import SETTINGS, known_options
+
+    text = (ROOT / "docs/settings.md").read_text()
+    rows = re.findall(r"^\| ((?:`[a-z0-9]+`(?:, )?)+) \| (.*) \|$", text.partition("its options |")[2], re.MULTILINE)
+    stated = {
+        scheme: re.findall(r"`(\w+)`", options) for names, options in rows for scheme in re.findall(r"\w+", names)
+    }
+    assert stated.keys() == set(registry.BUILTIN_SCHEMES)
+    for scheme in registry.BUILTIN_SCHEMES:
+        backend = registry.backend(scheme)
+        assert backend is not None
+        assert stated[scheme] == sorted(known_options(backend) or ()), scheme
+    assert all(f"`{name}`" in text for name in SETTINGS)
+
+
+def test_defaults_are_those_that_the_page_of_settings_has() -> None:
+    from fsabs.adapters.torch import FileDataset, ImageFolder, Mixture, RecordIODataset
+    from fsabs.backends.objects import retry
+    from fsabs.backends.s3.options import CONNECT_TIMEOUT, READ_TIMEOUT
+    from fsabs.cache import CachedFS, HTTPCachedFS
+
+    def default(function: object, name: str) -> object:
+        return inspect.signature(function).parameters[name].default  # type: ignore[arg-type]
+
+    text = page("docs/settings.md")
+    for data_set in (FileDataset, ImageFolder, RecordIODataset):
+        assert default(data_set, "max_bytes") == 256 << 20
+    assert default(Mixture, "max_bytes") == 64 << 20
+    assert default(CachedFS, "memory_bytes") == 64 << 20
+    assert default(RecordReader, "cache_bytes") == 64 << 20
+    assert (CONNECT_TIMEOUT, READ_TIMEOUT, retry.DEFAULT_ATTEMPTS, retry.THROTTLE_SECONDS) == (10, 60, 5, 60)
+    assert default(fsabs.Hdfs, "timeout") == 60
+    assert default(HTTPCachedFS, "timeout") == 3
+    assert default(CachedFS, "check_interval") == 60
+    assert default(TaskDispatcher.create, "lease_seconds") == 300
+    for stated in (
+        "256 MiB a worker | `max_bytes=` of `FileDataset`, `ImageFolder`, `RecordIODataset`",
+        "all sources together | 64 MiB a worker",
+        "(`cache=`) | 64 MiB a process",
+        "`RecordReader` | 64 MiB a file",
+        "| `connect_timeout` | 10 s |",
+        "| `read_timeout` | 60 s without a byte |",
+        "| `max_attempts` | 5,",
+        "| `timeout` | 60 s a call | HDFS |",
+        "| `timeout` | 3 s, and a second for each MiB | `http_cache` |",
+        "| `check_interval` | 60 s",
+        "| `lease_seconds` | 300 s |",
+    ):
+        assert stated in text, stated
+
+
+def test_the_table_of_stores_is_that_of_their_capabilities() -> None:
+    from fsabs.backends.hub import Hub, HubBucket
+    from fsabs.backends.web import Https
+
+    names = {
+        "files are written (`w`)": "write",
+        "`x` is safe against other writers": "exclusive",
+        "`w` replaces a file": "replace",
+        "files are added to (`a`)": "append",
+        "files are updated (`r+`)": "update",
+        "`mkdir`": "mkdir",
+        "`rename`": "rename",
+        "`remove`": "remove",
+        "a directory is there because a file is in it": "implied_directories",
+        "listings are sorted": "ordered",
+        "files have versions": "versions",
+        "a version is that of a content": "content_versions",
+        "a stat is a request": "stat_is_request",
+        "symbolic links": "links",
+        "permissions": "modes",
+        "a copy keeps the time": "settable_times",
+    }
+    stores = (fsabs.Local, fsabs.Memory, fsabs.S3, fsabs.GCS, fsabs.Azure, fsabs.Hdfs, Hub, HubBucket, Https)
+    rows = re.findall(r"^\| (.+?) \| ((?:(?:yes|-) \| ){8}(?:yes|-)) \|$", (ROOT / "docs/stores.md").read_text(), re.M)
+    assert [name for name, _ in rows] == list(names)
+    for name, cells in rows:
+        found = ["yes" if getattr(store.capabilities, names[name]) else "-" for store in stores]
+        assert cells.split(" | ") == found, name
+
+
+def test_the_tests_that_hold_the_promises_are_there() -> None:
+    text = (ROOT / "docs/promises.md").read_text()
+    rows = re.findall(r"^\| (?!what happens|---)(.+?) \| (.+?) \| (.+?) \|$", text, re.MULTILINE)
+    assert len(rows) == 10
+    for _, _, tests in rows:
+        named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", tests)
+        assert named
+        for path, name in named:
+            functions = {node.name for node in ast.walk(ast.parse((ROOT / path).read_text())) if _is_function(node)}
+            assert name in functions, f"{path}::{name}"
+
+
+def _is_function(node: ast.AST) -> TypeGuard[ast.FunctionDef]:
+    return isinstance(node, ast.FunctionDef)
+
+
+def test_every_term_of_the_glossary_is_used_on_another_page() -> None:
+    glossary = (ROOT / "docs/glossary.md").read_text()
+    terms = re.findall(r"^([A-Za-z][A-Za-z ]*)\n  \S", glossary.partition("{glossary}")[2], re.MULTILINE)
+    others = " ".join(page(str(path.relative_to(ROOT))).lower() for path in PAGES if path.name != "glossary.md")
+    assert len(terms) > 20
+    assert [term for term in terms if term.lower() not in others] == []
+
+
+def test_sizes_of_the_cache_are_those_that_its_page_has() -> None:
+    from fsabs.cache.cachedfs import SmallArchives
+
+    defaults = inspect.signature(fsabs.CachedFS).parameters
+    assert (defaults["whole_file_size"].default, defaults["block_size"].default) == (4 << 20, 1 << 20)
+    assert SmallArchives.LARGEST == 64 << 20
+    text = page("docs/caching.md")
+    assert "up to `whole_file_size` (4 MiB)" in text
+    assert "blocks of `block_size` (1 MiB)" in text
+    assert "archives of up to 64 MiB (and half of `max_bytes`)" in text
+
+
+@pytest.mark.timeout(120)
+def test_the_picture_of_the_readme_has_the_figures_that_are_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require(missing)
+    picture = (ROOT / "docs/picture.svg").read_text()
+    for stated in ("2,000 pictures, 40 MB", "the 100 pictures", ">96<", ">2.1 MB<", "of 40 MB are fetched"):
+        assert stated in picture
+    assert "takes 96 requests and 2.1 MB" in page("README.md")
+    names = [f"{number % 10}/{number:04}.jpg" for number in range(2000)]
+    monkeypatch.setenv("FSABS_CACHE_DIR", "")
+    with MotoServer() as server:
+        server.create_bucket("bucket")
+        options = {
+            "endpoint": server.endpoint,
+            "aws_access_key_id": server.access_key,
+            "aws_secret_access_key": server.secret_key,
+            "region": server.region,
+        }
+        with fsabs.from_url("s3://bucket/pictures.zip", mode="w", **options) as archive:
+            for number, name in enumerate(names):
+                archive.write_bytes(name, random.Random(number).randbytes(20_000))
+        with (
+            fsabs.trace.record(tmp_path / "trace"),
+            fsabs.from_url("s3://bucket/pictures.zip", **options) as pictures,
+        ):
+            assert sum(map(len, pictures.read_many(random.Random(0).sample(names, 100)))) == 2_000_000
+    found = fsabs.trace.analyze(tmp_path / "trace")
+    assert sum(row.calls for row in found.operations if row.kind == "request") == 96
+    assert round(found.amplification.fetched / 1e6, 1) == 2.1
