@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import importlib.metadata
 import inspect
 import os
 import random
 import re
+import runpy
 import socket
 from pathlib import Path
 from typing import TypeGuard
@@ -340,3 +342,46 @@ def test_the_picture_of_the_readme_has_the_figures_that_are_measured(
     found = fsabs.trace.analyze(tmp_path / "trace")
     assert sum(row.calls for row in found.operations if row.kind == "request") == 96
     assert round(found.amplification.fetched / 1e6, 1) == 2.1
+
+
+# ---- the reference
+
+
+def test_the_page_of_names_is_that_of_the_package() -> None:
+    names = runpy.run_path(str(ROOT / "docs/names.py"))
+    assert (ROOT / "docs/names.md").read_text() == names["text"](), "python docs/names.py writes it"
+
+
+def test_the_page_of_options_is_that_of_the_command() -> None:
+    names = runpy.run_path(str(ROOT / "docs/names.py"))
+    assert (ROOT / "docs/options.md").read_text() == names["text_of_options"](), "python docs/names.py writes it"
+
+
+def test_every_public_name_of_every_room_is_in_the_reference() -> None:
+    names = runpy.run_path(str(ROOT / "docs/names.py"))
+    text = (ROOT / "docs/reference.md").read_text()
+    stated = {id(_named(name)) for name in re.findall(r"auto(?:class|function|exception|data)::\s+(fsabs[\w.]+)", text)}
+    for module, members in re.findall(r"automodule::\s+(fsabs[\w.]*)\n   :members:((?: .*\n)(?:      .*\n)*)", text):
+        stated |= {id(_named(f"{module}.{name}")) for name in re.findall(r"\w+", members)}
+    stated |= {id(value) for _, value in names["public"]("fsabs.testing") if "automodule:: fsabs.testing\n" in text}
+    missing = [
+        f"{room}.{name}" for room in names["ROOMS"] for name, value in names["public"](room) if id(value) not in stated
+    ]
+    assert missing == []
+
+
+def test_every_room_with_public_names_is_in_the_page_of_names() -> None:
+    names = runpy.run_path(str(ROOT / "docs/names.py"))
+    inner = {"backends", "containers", "core", "disk", "transfer", "urls"}  # their public names are those of fsabs
+    found = set()
+    for path in (ROOT / "fsabs").rglob("__init__.py"):
+        parts = path.parent.relative_to(ROOT).parts
+        if len(parts) > 1 and parts[1] not in inner | {"cli", "compat"} and "__all__" in path.read_text():
+            found.add(".".join(parts))
+    assert found <= names["ROOMS"].keys() | {"fsabs.readers.recordio"}  # that is in fsabs.readers
+
+
+def _named(path: str) -> object:
+    """Return what a dotted name stands for."""
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
