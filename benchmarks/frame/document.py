@@ -26,7 +26,7 @@ def write() -> None:
 
 
 def summary(found: list[Content]) -> str:
-    """Return a table with a row for each benchmark: its first claim, how many were reached, and each that was missed."""
+    """Return a table, a row for each benchmark: its first claim, how many were reached, and each that was missed."""
     lines = ["| benchmark | its first figure | measured (10 % .. 90 %) | target | reached | missed |", "|---" * 6 + "|"]
     for one_of in found:
         judged = [claim for claim in one_of["claims"] if claim["reached"] is not None]
