@@ -1,9 +1,9 @@
 """``python -m tests.servers install``: what the tests' servers need, as far as it can be installed here.
 
-Hadoop's jars and Azurite go into the user's cache; Ceph, nginx, Kerberos, PostgreSQL and Chromium come from Debian's
-packages where this user may install them, and moto and the emulator of Google Cloud Storage are Python packages of the
-extra `test`. Where something can't be installed, the command that does it is printed, and the tests of that server say
-so again; with the environment variable CI set it is a failure.
+Hadoop's jars, Azurite and the libraries that pages compare with go into the user's cache; Ceph, nginx, Kerberos,
+PostgreSQL and Chromium come from Debian's packages where this user may install them, and moto and the emulator of
+Google Cloud Storage are Python packages of the extra `test`. Where something can't be installed, the command that does
+it is printed, and the tests of that server say so again; with the environment variable CI set it is a failure.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tests.servers import (
     hdfs,
     kerberos,
     moto,
+    peers,
     postgresql,
     rsync,
     spark,
@@ -106,6 +107,7 @@ SERVERS = {
     "chromium": (chromium.missing, install_chromium),
     "rsync": (rsync.missing, install_rsync),
     "spark": (spark.missing, install_spark),
+    "peers": (peers.missing, peers.install),
 }
 
 
