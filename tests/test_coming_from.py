@@ -1,5 +1,5 @@
-"""The pages for those who come from another library: both scripts run, with the library itself, and give the same samples
-in each epoch; as many lines change as the page says.
+"""The pages for those who come from another library: both scripts run, with the library itself, and give the same
+samples in each epoch; as many lines change as the page says.
 """
 
 from __future__ import annotations

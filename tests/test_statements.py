@@ -12,7 +12,7 @@ import re
 import runpy
 import socket
 from pathlib import Path
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import pytest
 
@@ -25,6 +25,7 @@ from tests.servers.moto import MotoServer, missing
 from tests.servers.scripted import Asked, ScriptedStore, message
 
 ROOT = Path(__file__).parent.parent
+KEYS: dict[str, Any] = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region": "eu-1"}
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
@@ -131,9 +132,8 @@ def test_attempts_that_are_given_are_all_that_a_store_is_asked() -> None:
         connection.sendall(message(503, {"Content-Length": "0"}, b""))
 
     with ScriptedStore({}, refuses) as store:
-        keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region": "eu-1"}
         with (
-            fsabs.S3("bucket", endpoint=store.endpoint, max_attempts=5, **keys) as fs,
+            fsabs.S3("bucket", endpoint=store.endpoint, max_attempts=5, **KEYS) as fs,
             pytest.raises(OSError, match="503"),
         ):
             fs.read_bytes("k")
@@ -149,8 +149,7 @@ def test_a_record_is_read_alone_once_its_chunk_was_read_and_a_second_one_in_a_ro
             for number in range(100):
                 writer.write(b"%05d" % number * 2000)
         data = memory.read_bytes("a.recordio")
-    keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region": "eu-1"}
-    with ScriptedStore({"a.recordio": data}) as store, fsabs.S3("bucket", endpoint=store.endpoint, **keys) as fs:
+    with ScriptedStore({"a.recordio": data}) as store, fsabs.S3("bucket", endpoint=store.endpoint, **KEYS) as fs:
         reader = RecordReader(fs, "a.recordio", cache_bytes=1)  # one chunk
         read = []
         for number in (30, 99, 31, 32):
@@ -325,7 +324,7 @@ def test_the_picture_of_the_readme_has_the_figures_that_are_measured(
     monkeypatch.setenv("FSABS_CACHE_DIR", "")
     with MotoServer() as server:
         server.create_bucket("bucket")
-        options = {
+        options: dict[str, Any] = {
             "endpoint": server.endpoint,
             "aws_access_key_id": server.access_key,
             "aws_secret_access_key": server.secret_key,
@@ -341,7 +340,9 @@ def test_the_picture_of_the_readme_has_the_figures_that_are_measured(
             assert sum(map(len, pictures.read_many(random.Random(0).sample(names, 100)))) == 2_000_000
     found = fsabs.trace.analyze(tmp_path / "trace")
     assert sum(row.calls for row in found.operations if row.kind == "request") == 96
-    assert round(found.amplification.fetched / 1e6, 1) == 2.1
+    fetched = found.amplification.fetched
+    assert fetched is not None
+    assert round(fetched / 1e6, 1) == 2.1
 
 
 # ---- the reference

@@ -134,7 +134,9 @@ def test_the_script_reads_from_a_store_saves_there_and_is_traced(work: Path, s3:
     report = [*command, "trace", "report", "trace-1", "report.html"]
     subprocess.run(report, cwd=work, env=environment, check=True, capture_output=True, timeout=60)
     assert (work / "report.html").stat().st_size > 10_000
-    assert fsabs.trace.analyze(work / "trace-1").stall.steps == 13
+    stall = fsabs.trace.analyze(work / "trace-1").stall
+    assert stall is not None
+    assert stall.steps == 13
     listed = subprocess.run(
         [*command, "ls", "s3://bucket/run-5/"], env=environment, capture_output=True, text=True, check=True, timeout=60
     )
