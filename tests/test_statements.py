@@ -126,7 +126,7 @@ def test_members_in_zstandard_are_read_and_not_written(tmp_path: Path) -> None:
 
 @pytest.mark.quick
 def test_attempts_that_are_given_are_all_that_a_store_is_asked() -> None:
-    assert "or as many attempts as were configured" in page("docs/guide.md")
+    assert "or as many attempts as were configured" in page("docs/s3.md")
 
     def refuses(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
         connection.sendall(message(503, {"Content-Length": "0"}, b""))
