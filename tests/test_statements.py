@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import importlib
 import importlib.metadata
 import inspect
@@ -104,7 +105,6 @@ def test_prepare_has_the_option_of_chunks_that_its_page_names() -> None:
     assert "Chunks of 1 MiB (`--max-chunk-bytes`, the default)" in page("docs/prepare.md")
 
 
-@pytest.mark.quick
 def test_prepare_writes_chunks_of_the_size_that_the_command_was_given(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text("def prepare_data_for_a_single_file(file, name):\n    return file.read()\n")
     raw = tmp_path / "raw"
@@ -178,6 +178,42 @@ def _size(name: str) -> int:
     files = importlib.metadata.files(name) or []
     paths = [Path(str(file.locate())) for file in files]
     return sum(path.stat().st_size for path in paths if path.suffix != ".pyc" and path.is_file())
+
+
+@pytest.mark.quick
+def test_errors_are_those_that_their_page_has(tmp_path: Path) -> None:
+    text = page("docs/errors.md")
+
+    def refuses(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        body = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+        connection.sendall(message(503, {"Content-Length": str(len(body))}, body))
+
+    with (
+        ScriptedStore({}, refuses) as store,
+        fsabs.S3("bucket", endpoint=store.endpoint, max_attempts=1, **KEYS) as fs,
+        pytest.raises(OSError, match=re.escape("SlowDown (503)")) as refused,
+    ):
+        fs.read_bytes("k")
+    assert refused.value.errno == errno.EBUSY
+    assert "| `OSError` with `EBUSY`, such as `SlowDown (503)`" in text
+    with fsabs.from_url(str(tmp_path)) as fs, pytest.raises(PermissionError, match="is outside of this FS's root"):
+        fs.read_bytes("../secret")
+    with fsabs.from_url(str(tmp_path / "zeros.zip"), mode="w", compression="deflated") as archive:
+        archive.write_bytes("zeros", bytes(64 << 20))
+    with (
+        fsabs.from_url(str(tmp_path / "zeros.zip"), limits=fsabs.Limits(max_ratio=10)) as small,
+        pytest.raises(OSError, match="max_ratio") as too_large,
+    ):
+        small.read_bytes("zeros")
+    assert too_large.value.errno == errno.EFBIG
+    with pytest.raises(TypeError, match="did you mean 'endpoint'"):
+        fsabs.from_url("s3://bucket", endpont="x")
+    for stated in (
+        "is outside of this FS's root",
+        "`OSError` with `EFBIG` or `ELOOP`",
+        "the error names the nearest one",
+    ):
+        assert stated in text
 
 
 # ---- settings, stores, promises, the glossary
