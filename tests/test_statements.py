@@ -196,8 +196,8 @@ def test_errors_are_those_that_their_page_has(tmp_path: Path) -> None:
         fs.read_bytes("k")
     assert refused.value.errno == errno.EBUSY
     assert "| `OSError` with `EBUSY`, such as `SlowDown (503)`" in text
-    with fsabs.from_url(str(tmp_path)) as fs, pytest.raises(PermissionError, match="is outside of this FS's root"):
-        fs.read_bytes("../secret")
+    with fsabs.from_url(str(tmp_path)) as local, pytest.raises(PermissionError, match="is outside of this FS's root"):
+        local.read_bytes("../secret")
     with fsabs.from_url(str(tmp_path / "zeros.zip"), mode="w", compression="deflated") as archive:
         archive.write_bytes("zeros", bytes(64 << 20))
     with (
