@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import errno
 import fnmatch
 import itertools
@@ -11,17 +12,16 @@ import re
 import stat as stat_bits
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import click
-
 from ..core import registry
 from ..core.stats import TreeCounts
 from .output import size_text
-from .paths import Paths, ResolvedPath, each_path, path_argument
-from .program import Invocation, common
+from .paths import PATHS, Paths, ResolvedPath, each_path, path_argument
+from .program import Invocation, argument, at_least, command, flag
 
 if TYPE_CHECKING:
     from ..core.fs import FS
@@ -89,22 +89,25 @@ def is_listed(found: ResolvedPath) -> bool:
     return found.contents or found.stat().directory
 
 
-@click.command(context_settings={"help_option_names": ["--help"]})
-@path_argument("paths", count=-1, required=False)
-@click.option("-l", "long", is_flag=True, help="Show size and time of modification.")
-@click.option("-R", "recursive", is_flag=True, help="Show what is in directories, too.")
-@click.option("-h", "--human", is_flag=True, help="Show sizes for people: 1.5 MB.")
-@common
-def ls(invocation: Invocation, paths: tuple[str, ...], long: bool, recursive: bool, human: bool) -> int:
+_PLACES = path_argument("paths", "*", default=["."], help="By default, the working directory.")
+_HUMAN = flag("-h", "--human", help="Show sizes for people: 1.5 MB.")
+
+
+@command(
+    _PLACES,
+    flag("-l", dest="long", help="Show size and time of modification."),
+    flag("-R", dest="recursive", help="Show what is in directories, too."),
+    _HUMAN,
+)
+def ls(invocation: Invocation, given: Namespace) -> int:
     """List directories and containers; files are listed as themselves.
 
     A container at the end of a path is a file; with a / behind it, its members are listed. Directories end in /.
 
-    \b
     Example: fsabs ls -lR s3://bucket/train.zip/images/
     """
-    listing = _Listing(invocation, long, recursive, human)
-    return each_path(invocation, paths or (".",), lambda found: listing.add(found, heading=len(paths) > 1))
+    listing = _Listing(invocation, given.long, given.recursive, given.human)
+    return each_path(invocation, given.paths, lambda found: listing.add(found, heading=len(given.paths) > 1))
 
 
 class _Listing:
@@ -154,20 +157,19 @@ class _Listing:
         return f"{size:>13}  {modified:<19}  {shown}"
 
 
-@click.command()
-@path_argument("path", required=False)
-@click.option("-L", "--depth", type=click.IntRange(min=1), help="Levels to show.")
-@common
-def tree(invocation: Invocation, path: str | None, depth: int | None) -> None:
+@command(
+    path_argument("path", "?", default="."),
+    argument("-L", "--depth", type=at_least(1), help="Levels to show."),
+)
+def tree(invocation: Invocation, given: Namespace) -> None:
     """Show a directory or a container as a tree.
 
-    \b
     Example: fsabs tree -L 2 s3://bucket/train.zip/
     """
     with Paths() as resolver:
-        for found in resolver.expand(path or "."):
+        for found in resolver.expand(given.path):
             try:
-                _Tree(invocation, found, depth).show()
+                _Tree(invocation, found, given.depth).show()
             except NotADirectoryError as exc:
                 if found.contents or registry.container_of(os.path.basename(found.path)) is None:
                     raise
@@ -235,36 +237,29 @@ class _Tree:
         self._output.line(lines + branch + self._output.name(name + "/" * directory, directory))
 
 
-@click.command(context_settings={"help_option_names": ["--help"]})
-@path_argument("paths", count=-1, required=False)
-@click.option("-h", "--human", is_flag=True, help="Show sizes for people: 1.5 MB.")
-@common
-def du(invocation: Invocation, paths: tuple[str, ...], human: bool) -> int:
+@command(_PLACES, _HUMAN)
+def du(invocation: Invocation, given: Namespace) -> int:
     """Sum up the bytes and the files below each path.
 
     A container at the end of a path counts as a file; with a / behind it, its members count, with their sizes when
     they are read.
 
-    \b
     Example: fsabs du -h s3://bucket/train.zip/ s3://bucket/val/
     """
 
     def show(found: ResolvedPath) -> None:
         usage = found.fs.usage(found.path) if is_listed(found) else TreeCounts(1, bytes=found.stat().size)
         counts = {"url": found.url, "files": usage.files, "bytes": usage.bytes}
-        shown = size_text(usage.bytes) if human else str(usage.bytes)
+        shown = size_text(usage.bytes) if given.human else str(usage.bytes)
         invocation.output.record(counts, f"{shown:>15}  {usage.files:>12,} files  {found.shown}")
 
-    return each_path(invocation, paths or (".",), show)
+    return each_path(invocation, given.paths, show)
 
 
-@click.command()
-@path_argument("paths", count=-1)
-@common
-def stat(invocation: Invocation, paths: tuple[str, ...]) -> int:
+@command(PATHS)
+def stat(invocation: Invocation, given: Namespace) -> int:
     """Show what is known of files and directories: type, size, time, mode, version.
 
-    \b
     Example: fsabs stat s3://bucket/train.zip
     """
 
@@ -282,102 +277,81 @@ def stat(invocation: Invocation, paths: tuple[str, ...]) -> int:
         }
         invocation.output.record(values, "\n".join(f"{name + ':':10}{value}" for name, value in lines.items()))
 
-    return each_path(invocation, paths, show)
+    return each_path(invocation, given.paths, show)
 
 
 _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-Test = Callable[["FileStat"], bool]
 
 
-@click.command()
-@path_argument("paths", count=-1)
-@click.option("--name", multiple=True, help="A pattern for the last segment; one of several has to match.")
-@click.option("--path", "whole", multiple=True, help="A pattern for the path below PATHS; * matches / too.")
-@click.option("--type", "kind", type=click.Choice(["f", "d"]), help="Files or directories only.")
-@click.option("--size", help="+1M: larger than 1 MB; -20k: smaller.")
-@click.option("--newer", help="Modified since: 2026-01-31, or 12h, 7d ago.")
-@click.option("--older", help="Modified before: 2026-01-31, or 12h, 7d ago.")
-@click.option("-0", "--print0", is_flag=True, help="End each path by a NUL, for xargs -0.")
-@common
-def find(
-    invocation: Invocation,
-    paths: tuple[str, ...],
-    name: tuple[str, ...],
-    whole: tuple[str, ...],
-    kind: str | None,
-    size: str | None,
-    newer: str | None,
-    older: str | None,
-    print0: bool,
-) -> None:
+def _pattern(patterns: list[str]) -> re.Pattern[str]:
+    """Return what matches any of some patterns."""
+    return re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns))
+
+
+def _limit(text: str) -> tuple[bool, int]:
+    """Return whether a size is above or below a limit, and the limit."""
+    match = re.fullmatch(r"([+-])(\d+)([kMGT]?)B?", text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r}: a size is +1M or -20k")
+    return match[1] == "+", int(match[2]) * _UNITS[match[3]]
+
+
+def _moment(text: str) -> float:
+    """Return a date, or so long ago, as a time."""
+    if match := re.fullmatch(r"(\d+)([smhdw])", text):
+        return time.time() - int(match[1]) * _SPANS[match[2]]
+    try:
+        return datetime.fromisoformat(text).astimezone().timestamp()
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: a date is 2026-01-31, or 12h, 7d ago") from None
+
+
+@command(
+    PATHS,
+    argument("--name", action="append", help="A pattern for the last segment; one of several has to match."),
+    argument("--path", action="append", help="A pattern for the path below PATHS; * matches / too."),
+    argument("--type", choices=["f", "d"], help="Files or directories only."),
+    argument("--size", type=_limit, help="+1M: larger than 1 MB; -20k: smaller."),
+    argument("--newer", type=_moment, help="Modified since: 2026-01-31, or 12h, 7d ago."),
+    argument("--older", type=_moment, help="Modified before: 2026-01-31, or 12h, 7d ago."),
+    flag("-0", "--print0", help="End each path by a NUL, for xargs -0."),
+)
+def find(invocation: Invocation, given: Namespace) -> None:
     """Find files and directories, at any depth below the paths.
 
-    \b
     Example: fsabs find s3://bucket/train/ --name '*.jpg' --size +1M
     """
-    tests = _tests(name, whole, kind, size, newer, older)
+    tests = list(_tests(given))
     output = invocation.output
     with Paths() as resolver:
-        for top in resolver.expand_all(paths):
+        for top in resolver.expand_all(given.paths):
             prefix = top._replace(text=top.shown)
             for stat in listed_stats(top.fs, top.path, recursive=True):
                 if not all(test(stat) for test in tests):
                     continue
                 if output.json:
                     output.line(json.dumps(stat_values(stat, stat.filename, top.member(stat.filename).url)))
-                elif print0:
+                elif given.print0:
                     sys.stdout.write(prefix.member(stat.filename.removesuffix("/")).text + "\0")
                 else:
                     output.line(output.name(prefix.member(stat.filename.removesuffix("/")).text, stat.directory))
 
 
-def _tests(
-    name: tuple[str, ...],
-    whole: tuple[str, ...],
-    kind: str | None,
-    size: str | None,
-    newer: str | None,
-    older: str | None,
-) -> list[Test]:
-    """Return what a stat has to pass."""
-    found: list[Test] = []
-    if kind:
-        found.append(lambda stat: stat.directory == (kind == "d"))
-    if name:
-        named = _matcher(name)
-        found.append(lambda stat: named(stat.filename.rstrip("/").rpartition("/")[2]) is not None)
-    if whole:
-        placed = _matcher(whole)
-        found.append(lambda stat: placed(stat.filename.rstrip("/")) is not None)
-    if size:
-        above, limit = _limit(size)
-        found.append(lambda stat: not stat.directory and (stat.size > limit if above else stat.size < limit))
-    if newer:
-        since = _moment(newer, "--newer")
-        found.append(lambda stat: stat.last_modified is not None and stat.last_modified >= since)
-    if older:
-        until = _moment(older, "--older")
-        found.append(lambda stat: stat.last_modified is not None and stat.last_modified < until)
-    return found
-
-
-def _matcher(patterns: tuple[str, ...]) -> Callable[[str], re.Match[str] | None]:
-
-    return re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns)).match
-
-
-def _limit(text: str) -> tuple[bool, int]:
-    match = re.fullmatch(r"([+-])(\d+)([kMGT]?)B?", text)
-    if match is None:
-        raise click.BadParameter(f"{text!r}: a size is +1M or -20k", param_hint="--size")
-    return match[1] == "+", int(match[2]) * _UNITS[match[3]]
-
-
-def _moment(text: str, option: str) -> float:
-    if match := re.fullmatch(r"(\d+)([smhdw])", text):
-        return time.time() - int(match[1]) * _SPANS[match[2]]
-    try:
-        return datetime.fromisoformat(text).astimezone().timestamp()
-    except ValueError:
-        raise click.BadParameter(f"{text!r}: a date is 2026-01-31, or 12h, 7d ago", param_hint=option) from None
+def _tests(given: Namespace) -> Iterator[Callable[[FileStat], bool]]:
+    """Yield what a stat has to pass."""
+    if given.type:
+        yield lambda stat: stat.directory == (given.type == "d")
+    if given.name:
+        names = _pattern(given.name)
+        yield lambda stat: names.match(stat.filename.rstrip("/").rpartition("/")[2]) is not None
+    if given.path:
+        paths = _pattern(given.path)
+        yield lambda stat: paths.match(stat.filename.rstrip("/")) is not None
+    if given.size:
+        above, limit = given.size
+        yield lambda stat: not stat.directory and (stat.size > limit if above else stat.size < limit)
+    if given.newer:
+        yield lambda stat: stat.last_modified is not None and stat.last_modified >= given.newer
+    if given.older:
+        yield lambda stat: stat.last_modified is not None and stat.last_modified < given.older

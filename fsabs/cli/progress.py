@@ -11,24 +11,20 @@ import time
 from collections.abc import Callable
 from typing import Any, Literal
 
-import click
-
 from ..core import hooks
 from .output import START_OF_LINE, CommandOutput, printable, size_text, terminal_columns
+from .program import argument
 
 ProgressMode = Literal["auto", "line", "plain", "none"]
 _SECONDS = {"line": 0.1, "plain": 5.0}
 
 
-def progress_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--progress` to a command, which gets it as the parameter `progress`."""
-    return click.option(
-        "--progress",
-        type=click.Choice(["auto", "line", "plain", "none"]),
-        default="auto",
-        show_default=True,
-        help="A line that is redrawn, plain lines, or none; auto: a line on a terminal, else none.",
-    )(command)
+PROGRESS = argument(
+    "--progress",
+    choices=["auto", "line", "plain", "none"],
+    default="auto",
+    help="A line that is redrawn, plain lines, or none; auto: a line on a terminal, else none (default: %(default)s).",
+)
 
 
 class ProgressDisplay:
