@@ -10,20 +10,20 @@ import errno
 import io
 import itertools
 import os
-import queue
 import socket
 import ssl
 import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from email.utils import parsedate_to_datetime
-from typing import Any, Literal, NamedTuple, TypeVar, cast
+from typing import Any, Literal, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from ..core.fs import FS, FileStat
-from .measuring import RequestLog
 from .output import error_text
+from .progress import RequestLog
 
 T = TypeVar("T")
 
@@ -80,22 +80,21 @@ def guarded(check: str, find: Callable[[], Iterator[CheckFinding]], advice: str)
 
 def within(function: Callable[..., T], *arguments: Any) -> T:
     """Return what a function returns; `TimeoutError` if it takes longer than a check may. Its thread is left behind."""
-    done: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+    done: Future[T] = Future()
 
     def run() -> None:
         try:
-            done.put((function(*arguments), None))
+            done.set_result(function(*arguments))
         except BaseException as exc:
-            done.put((None, exc))
+            done.set_exception(exc)
 
     threading.Thread(target=run, daemon=True).start()
     try:
-        result, failure = done.get(timeout=_DEADLINE)
-    except queue.Empty:
+        return done.result(_DEADLINE)
+    except TimeoutError:
+        if done.done():  # by its own
+            raise
         raise TimeoutError(errno.ETIMEDOUT, f"no answer within {_DEADLINE:.0f} s: the check was given up") from None
-    if failure is not None:
-        raise failure
-    return cast(T, result)
 
 
 # ---- the network

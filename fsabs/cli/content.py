@@ -6,7 +6,7 @@ import functools
 import shutil
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -130,59 +130,40 @@ def diff(invocation: Invocation, given: Namespace) -> int:
     Example: fsabs diff /data/train/ s3://bucket/train.zip/
     """
     with Paths() as paths:
-        one, other = paths.resolve(given.left), paths.resolve(given.right)
-        differences = _Differences(invocation, one, other, given.size_only)
-        if one.contents or one.is_directory():
-            differences.of_trees()
-        else:
-            differences.of_files()
-        return FAILED if differences.count else 0
+        left, right = paths.resolve(given.left), paths.resolve(given.right)
+        comparison = Comparison(left.fs, right.fs, content=True)
+        trees = left.contents or left.is_directory()
+        count = 0
 
+        def failed(side: ResolvedPath, name: str, exc: OSError) -> None:
+            nonlocal count
+            side.fs._named(exc, "diff", side.member(name).key)
+            count += 1
+            invocation.error(exc)
 
-class _Differences:
-    """Writes what differs."""
+        def are_equal(one: ResolvedPath, other: ResolvedPath) -> bool:
+            stats = one.stat(), other.stat()
+            if given.size_only or any(stat.directory for stat in stats):
+                return (stats[0].size, stats[0].directory) == (stats[1].size, stats[1].directory)
+            return comparison.are_equal(one.key, stats[0], other.key, stats[1])
 
-    def __init__(self, invocation: Invocation, left: ResolvedPath, right: ResolvedPath, size_only: bool) -> None:
-        self._invocation = invocation
-        self._output = invocation.output
-        self._left = left
-        self._right = right
-        self._size_only = size_only
-        self._comparison = Comparison(left.fs, right.fs, content=True)
-        self.count = 0
+        def of_trees() -> Iterator[tuple[str, str]]:
+            sides = (ordered_walk(one.fs, one.key, failed=functools.partial(failed, one)) for one in (left, right))
+            for one, other in side_by_side(*sides):
+                if other is None and one is not None:
+                    yield "-", one.listed()
+                elif one is None and other is not None:
+                    yield "+", other.listed()
+                elif one is not None and not one.directory:
+                    if not are_equal(left.member(one.filename), right.member(one.filename)):
+                        yield "!", one.filename
 
-    def of_files(self) -> None:
-        """Compare two files."""
-        if not self._are_equal(self._left, self._right):
-            self._write("!", self._right.shown)
+        def of_files() -> Iterator[tuple[str, str]]:
+            if not are_equal(left, right):
+                yield "!", right.shown
 
-    def of_trees(self) -> None:
-        """Compare two trees."""
-        left, right = (
-            ordered_walk(side.fs, side.key, failed=functools.partial(self._failed, side))
-            for side in (self._left, self._right)
-        )
-        for one, other in side_by_side(left, right):
-            if other is None and one is not None:
-                self._write("-", one.listed())
-            elif one is None and other is not None:
-                self._write("+", other.listed())
-            elif one is not None and not one.directory:
-                if not self._are_equal(self._left.member(one.filename), self._right.member(one.filename)):
-                    self._write("!", one.filename)
-
-    def _are_equal(self, left: ResolvedPath, right: ResolvedPath) -> bool:
-        one, other = left.stat(), right.stat()
-        if self._size_only or one.directory or other.directory:
-            return (one.size, one.directory) == (other.size, other.directory)
-        return self._comparison.are_equal(left.key, one, right.key, other)
-
-    def _failed(self, side: ResolvedPath, name: str, exc: OSError) -> None:
-        side.fs._named(exc, "diff", side.member(name).key)
-        self.count += 1
-        self._invocation.error(exc)
-
-    def _write(self, sign: str, name: str) -> None:
-        self.count += 1
-        kind = {"-": "only left", "+": "only right", "!": "differs"}[sign]
-        self._output.record({"name": name, "difference": kind}, f"{sign} {self._output.name(name)}")
+        for sign, name in of_trees() if trees else of_files():
+            count += 1
+            kind = {"-": "only left", "+": "only right", "!": "differs"}[sign]
+            invocation.output.record({"name": name, "difference": kind}, f"{sign} {invocation.output.name(name)}")
+        return FAILED if count else 0

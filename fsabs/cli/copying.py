@@ -19,7 +19,7 @@ from ..transfer.walks import entry
 from .content import write_content
 from .paths import PATHS, PIPE, Paths, ResolvedPath, each_path, path_argument
 from .program import FAILED, Invocation, UsageError, argument, at_least, command, dry_run, flag
-from .progress import PROGRESS, ProgressDisplay, Retries, Summary
+from .progress import PROGRESS, ProgressDisplay, RequestLog, Summary
 
 _PIECE = 1 << 20
 _Pair = tuple[ResolvedPath, ResolvedPath]
@@ -344,7 +344,7 @@ class Transfer:
         self._totals: tuple[int | None, int | None] = (None, None)
         self._progress = ProgressDisplay(given.progress)
         self._exits = contextlib.ExitStack()
-        self._retries = Retries()
+        self._requests = RequestLog()
 
     def plan(self, paths: Paths, **more: Any) -> TreePlan:
         """Return the plan of a transfer with these options."""
@@ -502,7 +502,7 @@ class Transfer:
         threading.Thread(target=count, daemon=True, name="fsabs-count").start()
 
     def __enter__(self) -> Transfer:
-        self._exits.enter_context(self._retries)
+        self._exits.enter_context(self._requests)
         self._exits.enter_context(self._progress)
         return self
 
@@ -513,7 +513,7 @@ class Transfer:
             )
         self._exits.__exit__(kind, exc, trace)
         if kind is None or issubclass(kind, OSError | ValueError):
-            self.summary.add("retried", self._retries.count)
+            self.summary.add("retried", self._requests.retries)
             self.summary.write(self._output, "dry run: " if self._given.dry_run else "")
 
 

@@ -39,7 +39,7 @@ _URL, _MANIFEST = path_argument("url"), path_argument("manifest")
         default="sha256",
         help="The digest of every file, which is read for it (default: %(default)s).",
     ),
-    argument("--versions", action=BooleanOptionalAction, default=True, help="Without, for copies in other places."),
+    argument("--versions", action=BooleanOptionalAction, default=True, help="None are for copies elsewhere."),
     argument("--jobs", type=at_least(1), help="Small files that are read at once."),
     PROGRESS,
 )

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core import registry
 from ..core.stats import TreeCounts
-from .output import size_text
+from .output import CommandOutput, size_text
 from .paths import PATHS, Paths, ResolvedPath, each_path, path_argument
 from .program import Invocation, argument, at_least, command, flag
 
@@ -81,6 +81,13 @@ def stat_values(stat: FileStat, name: str, url: str) -> dict[str, Any]:
     }
 
 
+def write_entry(output: CommandOutput, directory: ResolvedPath, stat: FileStat, text: str) -> None:
+    """Write a line of a long listing: an entry of a directory as `text`, or as an object of `--json`."""
+    if output.json:
+        text = json.dumps(stat_values(stat, stat.filename, directory.member(stat.filename).url))
+    output.line(text)
+
+
 def is_listed(found: ResolvedPath) -> bool:
     """Return whether a path names a directory or the members of a container; `FileNotFoundError` if nothing is there.
 
@@ -106,55 +113,33 @@ def ls(invocation: Invocation, given: Namespace) -> int:
 
     Example: fsabs ls -lR s3://bucket/train.zip/images/
     """
-    listing = _Listing(invocation, given.long, given.recursive, given.human)
-    return each_path(invocation, given.paths, lambda found: listing.add(found, heading=len(given.paths) > 1))
+    output, heading, blocks = invocation.output, len(given.paths) > 1, 0
 
-
-class _Listing:
-    """Writes the entries of directories."""
-
-    def __init__(self, invocation: Invocation, long: bool, recursive: bool, human: bool) -> None:
-        self._output = invocation.output
-        self._long = long
-        self._recursive = recursive
-        self._human = human
-        self._blocks = 0
-
-    def add(self, found: ResolvedPath, heading: bool) -> None:
-        """Write a directory, or a file."""
-        if not is_listed(found):
-            self._blocks += 1
-            stat = found.stat()
-            if self._output.json:
-                self._output.record(stat_values(stat, found.shown, found.url), "")
-            else:
-                self._output.line(self._text(stat, self._output.name(found.shown)))
-            return
-        if not (self._long or self._output.json):
-            names = listed_names(found.fs, found.path, self._recursive)
-            self._begin(found, heading)
-            for listed in names:
-                self._output.line(self._output.name(listed, listed[-1] == "/"))
-            return
-        stats = listed_stats(found.fs, found.path, self._recursive)
-        self._begin(found, heading)
-        for stat in stats:
-            if self._output.json:
-                self._output.line(json.dumps(stat_values(stat, stat.filename, found.member(stat.filename).url)))
-            else:
-                self._output.line(self._text(stat, self._output.name(stat.filename, stat.directory)))
-
-    def _begin(self, found: ResolvedPath, heading: bool) -> None:
-        """Write the heading of a directory, which is there."""
-        if heading and not self._output.json:
-            self._output.line(f"\n{found.shown}:" if self._blocks else f"{found.shown}:")
-        self._blocks += 1
-
-    def _text(self, stat: FileStat, shown: str) -> str:
-        if not self._long:
+    def text(stat: FileStat, name: str) -> str:
+        shown = output.name(name, stat.directory)
+        if not given.long:
             return shown
-        size, modified = size_column(stat, self._human), time_column(stat.last_modified)
-        return f"{size:>13}  {modified:<19}  {shown}"
+        return f"{size_column(stat, given.human):>13}  {time_column(stat.last_modified):<19}  {shown}"
+
+    def show(found: ResolvedPath) -> None:
+        nonlocal blocks
+        if not is_listed(found):
+            blocks += 1
+            stat = found.stat()
+            output.record(stat_values(stat, found.shown, found.url), text(stat, found.shown))
+            return
+        detail = given.long or output.json
+        stats = listed_stats(found.fs, found.path, given.recursive) if detail else ()
+        names = () if detail else listed_names(found.fs, found.path, given.recursive)
+        if heading and not output.json:  # the directory is there
+            output.line(f"\n{found.shown}:" if blocks else f"{found.shown}:")
+        blocks += 1
+        for name in names:
+            output.line(output.name(name, name[-1] == "/"))
+        for stat in stats:
+            write_entry(output, found, stat, text(stat, stat.filename))
+
+    return each_path(invocation, given.paths, show)
 
 
 @command(
@@ -185,56 +170,42 @@ class _Tree:
         self._top = top
         self._depth = depth
         self._files = self._directories = 0
-        self._open: list[tuple[str, list[str]]] = []
-        """The directories that lead to the current one, with their directories that were not shown yet."""
+        self._walk = top.fs.walk(top.path)
+        self._ahead = next(self._walk, None)
+        """What the walk enters next."""
 
     def show(self) -> None:
         """Write the tree, and how many directories and files are in it."""
         if not self._output.json:
             self._output.line(self._output.name(self._top.shown, directory=True))
-        for path, directories, files in self._top.fs.walk(self._top.path):
-            self._enter(path)
-            deep = self._depth is not None and len(self._open) + 1 >= self._depth
-            self._open.append((path, list(directories)))
-            for at, name in enumerate(files, 1):
-                self._write(name, False, last=at == len(files) and not directories)
-            if deep:
-                self._leave_one()
-                directories.clear()
-        while self._open:
-            self._leave_one()
+        self._enter("", 1)
         counts = {"directories": self._directories, "files": self._files}
         self._output.record(counts, f"\n{self._directories:,} directories, {self._files:,} files")
 
-    def _enter(self, path: str) -> None:
-        """Write the directory that is entered, and those before it that were not: links that lead back."""
-        while self._open and os.path.dirname(path) != self._open[-1][0]:
-            self._leave_one()
-        if self._open:
-            name, waiting = os.path.basename(path), self._open[-1][1]
-            while waiting and (first := waiting.pop(0)) != name:
-                self._write(first, True, last=False)
-            self._write(name, True, last=not waiting)
-
-    def _leave_one(self) -> None:
-        waiting = self._open[-1][1]
-        while waiting:
-            name = waiting.pop(0)
-            self._write(name, True, last=not waiting)
-        self._open.pop()
-
-    def _write(self, name: str, directory: bool, last: bool) -> None:
-        self._directories += directory
-        self._files += not directory
-        above = self._open[-1][0]
-        path = f"{above}/{name}" if above else name
-        if self._output.json:
-            kind = "directory" if directory else "file"
-            self._output.record({"url": self._top.fs.url(path), "type": kind, "depth": len(self._open)}, "")
+    def _enter(self, lines: str, depth: int) -> None:
+        """Write what is in the directory that the walk enters next, and in those below; `lines` lead to those above."""
+        if self._ahead is None:
             return
-        lines = "".join("│   " if waiting else "    " for _, waiting in self._open[:-1])
-        branch = "└── " if last else "├── "
-        self._output.line(lines + branch + self._output.name(name + "/" * directory, directory))
+        above, directories, files = self._ahead
+        names = [*files, *(f"{name}/" for name in directories)]
+        if depth == self._depth:
+            directories.clear()  # and the walk does not enter them
+        self._ahead = next(self._walk, None)
+        for at, name in enumerate(names, 1):
+            last = at == len(names)
+            directory = name.endswith("/")
+            path = f"{above}/{name}".lstrip("/").rstrip("/")
+            self._directories += directory
+            self._files += not directory
+            if self._output.json:
+                kind = "directory" if directory else "file"
+                self._output.record({"url": self._top.fs.url(path), "type": kind, "depth": depth}, "")
+            else:
+                self._output.line(lines + ("└── " if last else "├── ") + self._output.name(name, directory))
+            if (
+                directory and self._ahead is not None and self._ahead[0] == path
+            ):  # a link that leads back is not entered
+                self._enter(lines + ("    " if last else "│   "), depth + 1)
 
 
 @command(_PLACES, _HUMAN)
@@ -330,12 +301,11 @@ def find(invocation: Invocation, given: Namespace) -> None:
             for stat in listed_stats(top.fs, top.path, recursive=True):
                 if not all(test(stat) for test in tests):
                     continue
-                if output.json:
-                    output.line(json.dumps(stat_values(stat, stat.filename, top.member(stat.filename).url)))
-                elif given.print0:
-                    sys.stdout.write(prefix.member(stat.filename.removesuffix("/")).text + "\0")
+                name = prefix.member(stat.filename.removesuffix("/")).text
+                if given.print0 and not output.json:
+                    sys.stdout.write(name + "\0")
                 else:
-                    output.line(output.name(prefix.member(stat.filename.removesuffix("/")).text, stat.directory))
+                    write_entry(output, top, stat, output.name(name, stat.directory))
 
 
 def _tests(given: Namespace) -> Iterator[Callable[[FileStat], bool]]:

@@ -15,9 +15,9 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ..core import hooks, process
+from ..core import process
 from ..core.fs import FS, FileStat
 from ..disk import mounts
 from ..disk.folders import cache_directory
@@ -26,6 +26,7 @@ from .explain import backend_of
 from .output import size_text
 from .paths import path_argument
 from .program import Invocation, argument, at_least, command
+from .progress import TIMED, RequestLog
 
 LISTED = 1000
 """Entries that are listed at most to learn what a data set costs."""
@@ -39,73 +40,7 @@ GAIN = 1.1
 """What more has to bring to be worth trying still more."""
 REFUSED = 0.01
 """This share of requests that are refused is throttling."""
-_TIMED = 20_000  # requests
 _WARM_UP = 0.2  # of the seconds of a step
-
-
-class RequestLog(hooks.Instrument):
-    """Measures what is done while it is open: requests, time, and CPU time.
-
-    A context manager, which passes everything on to the instrument that was there before.
-    """
-
-    def __init__(self) -> None:
-        self.requests = 0
-        self.bytes = 0
-        self.connections = 0
-        self.retries = 0
-        self.held_back = 0.0
-        """Seconds in which requests waited for their turn, or for another attempt, since the store refused some."""
-        self.transfer = 0.0
-        """Seconds in which bodies were received, where that took time."""
-        self.milliseconds: list[float] = []
-        """How long each request took, up to some thousands of them."""
-        self.seconds = 0.0
-        """How long it was open."""
-        self.cpu = 0.0
-        """Seconds for which this process used a CPU meanwhile."""
-        self._before: hooks.Instrument | None = None
-
-    @property
-    def round_trips(self) -> int:
-        """How many requests waited for one another."""
-        spent = sum(self.milliseconds) / 1e3
-        return min(self.requests, max(1, round(self.requests * self.seconds / spent))) if spent else self.requests
-
-    def record_span(
-        self, kind: str, name: str, begin: int, size: int = 0, where: Any = "", error: str = "", offset: int = -1
-    ) -> None:
-        """Count a request, or a connection."""
-        if kind == "request":
-            self.requests += 1
-            self.bytes += size
-            if begin and len(self.milliseconds) < _TIMED:
-                self.milliseconds.append((time.monotonic_ns() - begin) / 1e6)
-        self.connections += kind == "connect"
-        if kind == "wait" and begin:
-            seconds = (time.monotonic_ns() - begin) / 1e9
-            self.held_back += seconds if name.endswith((".throttle", ".backoff")) else 0.0
-            self.transfer += seconds if name.endswith(".transfer") else 0.0
-        if self._before is not None:
-            self._before.record_span(kind, name, begin, size, where, error, offset)
-
-    def record_event(self, kind: str, name: str, size: int = 1, where: Any = "") -> None:
-        """Count a retry."""
-        self.retries += size if kind == "retry" else 0
-        if self._before is not None:
-            self._before.record_event(kind, name, size, where)
-
-    def __enter__(self) -> RequestLog:
-        self._before = hooks.install(self)
-        self.calls = self._before is not None and self._before.calls
-        self.seconds, self.cpu = -time.monotonic(), -time.process_time()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.seconds += time.monotonic()
-        self.cpu += time.process_time()
-        hooks.install(self._before)
-        self._before = None
 
 
 class Sample(NamedTuple):
@@ -279,7 +214,7 @@ def _read(fs: FS, names: list[str], concurrency: int, seconds: float) -> _Reads:
             files, size = files + 1, size + len(content)
             took.append((time.monotonic() - last) * 1e3)
             last = time.monotonic()
-    return _Reads(files, size, log.milliseconds or (took[:_TIMED] if concurrency == 1 else []), log)
+    return _Reads(files, size, log.milliseconds or (took[:TIMED] if concurrency == 1 else []), log)
 
 
 def _contents(fs: FS, names: list[str], concurrency: int, seconds: float) -> Iterator[bytes]:

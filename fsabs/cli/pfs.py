@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ..urls import config, locations
 from .copying import EXISTING, RECURSIVE, REMOVAL, SOURCES, TARGET, TRANSFER, Transfer, copy_all, make_all, remove_all
-from .listing import is_listed, listed_stats, stat_values, time_column
+from .listing import is_listed, listed_stats, stat_values, time_column, write_entry
 from .paths import PATHS, ResolvedPath, each_path
 from .program import Group, Invocation, UsageError, dry_run, flag
 
@@ -31,12 +31,12 @@ def _list(invocation: Invocation, given: Namespace) -> int:
     def show(found: ResolvedPath) -> None:
         directory = is_listed(found)
         for stat in listed_stats(found.fs, found.path, given.recursive) if directory else [found.stat()]:
-            if output.json:
-                one = found.member(stat.filename) if directory else found
-                output.record(stat_values(stat, stat.filename, one.url), "")
+            name = stat.filename if stat.filename.endswith("/") else stat.listed()
+            text = f"{time_column(stat.last_modified):<19} {output.name(name, stat.directory)}"
+            if directory:
+                write_entry(output, found, stat, text)
             else:
-                name = stat.filename if stat.filename.endswith("/") else stat.listed()
-                output.line(f"{time_column(stat.last_modified):<19} {output.name(name, stat.directory)}")
+                output.record(stat_values(stat, stat.filename, found.url), text)
 
     _check_pfs(given.paths)
     return each_path(invocation, given.paths, show)

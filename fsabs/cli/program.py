@@ -52,7 +52,9 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, prog: str, text: str, commands: dict[str, str] | None = None) -> None:
         """Take the help as a text whose last paragraph is an example, and the commands of a group with their lines."""
         usage = None if commands is None else f"{prog} [-h] [--debug] COMMAND ..."
-        super().__init__(prog, usage, add_help=False, allow_abbrev=False)
+        self._width = max(50, min(80, terminal_columns()) - 2)
+        formatter = functools.partial(argparse.RawDescriptionHelpFormatter, width=self._width)
+        super().__init__(prog, usage, formatter_class=formatter, add_help=False, allow_abbrev=False)
         self._text = text
         self._commands = commands or {}
         self.arguments: list[argparse.Action] = []
@@ -97,14 +99,12 @@ class Parser(argparse.ArgumentParser):
         """Return the help, which fits the terminal."""
         import textwrap
 
-        width = max(50, min(80, terminal_columns()) - 2)
-        self.formatter_class = functools.partial(argparse.RawDescriptionHelpFormatter, width=width)
         *about, example = [" ".join(paragraph.split()) for paragraph in self._text.split("\n\n")]
         lines = [
-            textwrap.fill(f"  {name:<12}{line}", width, subsequent_indent=" " * 14)
+            textwrap.fill(f"  {name:<12}{line}", self._width, subsequent_indent=" " * 14)
             for name, line in self._commands.items()
         ]
-        self.description = "\n\n".join(textwrap.fill(paragraph, width) for paragraph in about)
+        self.description = "\n\n".join(textwrap.fill(paragraph, self._width) for paragraph in about)
         self.epilog = "\n".join([*(["commands:", *lines, ""] if lines else ()), example])
         return super().format_help()
 
