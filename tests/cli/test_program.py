@@ -62,6 +62,39 @@ def test_wrong_usage_is_2_and_names_what_is_meant(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().err.startswith("usage: fsabs cache")
 
 
+def test_options_stand_anywhere_and_their_values_may_begin_with_a_dash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "large").write_bytes(bytes(3000))
+    (tmp_path / "-r").write_bytes(b"1\n2\n")
+    for arguments, out in (
+        (["find", ".", "--size", "-2k", "--name", "-*"], "./-r\n"),
+        (["find", "--size=+2k", ".", "--type", "f"], "./large\n"),
+        (["head", "./-r", "-n", "1", "large", "-c1"], "1\0"),
+        (["head", "-n1", "--", "-r"], "1\n"),
+        (["cp", "large", "-v", "copy", "--progress=none"], "copied copy\n"),
+        (["rm", "-v", "--", "-r"], "removed -r\n"),
+        (["rm", "copy", "-v", "large"], "removed copy\nremoved large\n"),
+        (["ls"], ""),
+        (["ls", "--"], ""),
+    ):
+        assert main(arguments) == 0, arguments
+        assert capsys.readouterr().out == out, arguments
+    for arguments, reason in (
+        (["head", "-n"], "expected one argument"),
+        (["head", "-n", "-1", "x"], "-1 is less than 0"),
+        (["find", ".", "--size", "2k"], "a size is +1M or -20k"),
+        (["find", ".", "--older", "soon"], "a date is 2026-01-31"),
+        (["ls", "--recurs"], "unrecognized arguments: --recurs"),
+        (["ls", "--human=1"], "ignored explicit argument '1'"),
+        (["cp", "a"], "required: TARGET"),
+        (["diff", "a", "b", "c"], "unrecognized arguments: c"),
+    ):
+        assert main(arguments) == 2, arguments
+        assert reason in capsys.readouterr().err, arguments
+
+
 def test_an_error_is_one_line_and_a_traceback_only_with_debug(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
