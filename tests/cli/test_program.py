@@ -15,7 +15,7 @@ import pytest
 
 import fsabs
 from fsabs.cli import main
-from fsabs.cli.program import COMMANDS
+from fsabs.cli.program import COMMANDS, PROGRAM, Group
 from tests.test_imports import HEAVY
 
 pytestmark = pytest.mark.quick
@@ -47,10 +47,12 @@ def test_help_imports_no_command_and_no_heavy_library() -> None:
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_each_command_has_help_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([name, "--help"]) == 0
-    out = capsys.readouterr().out
-    assert f"usage: fsabs {name}" in out
-    assert "Example: fsabs " in out
+    found = PROGRAM.find(name)
+    for words in ([name], *([name, member] for member in (found.commands if isinstance(found, Group) else ()))):
+        assert main([*words, "--help"]) == 0
+        out = capsys.readouterr().out
+        assert f"usage: fsabs {' '.join(words)}" in out
+        assert "Example: fsabs " in out
 
 
 def test_wrong_usage_is_2_and_names_what_is_meant(capsys: pytest.CaptureFixture[str]) -> None:
