@@ -70,6 +70,11 @@ def fault(check: str, detail: str, advice: str) -> CheckFinding:
     return CheckFinding(check, "fault", detail, advice)
 
 
+def judged(check: str, fine: bool, detail: str, advice: str) -> CheckFinding:
+    """Return the finding of a check that measured something: ok if it is fine, else a warning."""
+    return ok(check, detail) if fine else warning(check, detail, advice)
+
+
 def guarded(check: str, find: Callable[[], Iterator[CheckFinding]], advice: str) -> Iterator[CheckFinding]:
     """Yield what a check finds; an error that ends it is a fault."""
     try:
@@ -329,26 +334,20 @@ def speed(fs: FS) -> Iterator[CheckFinding]:
     if not trips:
         return
     median = statistics.median(trips) / 1e3
-    if log.retries:
-        share = log.retries / max(1, log.requests)
-        text = (
-            f"{log.retries} of {log.requests} requests were refused or failed ({share:.0%}), {log.held_back:.1f} s lost"
-        )
-        yield warning("refusals", text, "the store throttles or fails: fewer requests, or another endpoint")
-    else:
-        yield ok("refusals", f"none of {log.requests} requests")
+    share = log.retries / max(1, log.requests)
+    text = f"{log.retries} of {log.requests} requests were refused or failed ({share:.0%}), {log.held_back:.1f} s lost"
+    advice = "the store throttles or fails: fewer requests, or another endpoint"
+    yield judged("refusals", not log.retries, text if log.retries else f"none of {log.requests} requests", advice)
     text = f"median {median * 1e3:.3g} ms of {len(trips)} requests"
     advice = "use a store in this region or network; many requests in flight (read_many) hide it"
-    yield warning("round trip", text, advice) if median > SLOW_ROUND_TRIP else ok("round trip", text)
+    yield judged("round trip", median <= SLOW_ROUND_TRIP, text, advice)
     text = f"{ends.connections} connections for {len(trips)} requests"
     advice = "the store or a proxy closes connections: each request pays a new one"
-    kept = ends.connections <= 1 + len(trips) // 4 + log.retries
-    yield ok("keep-alive", text) if kept else warning("keep-alive", text, advice)
+    yield judged("keep-alive", ends.connections <= 1 + len(trips) // 4 + log.retries, text, advice)
     if size:
         text = f"{size / whole.seconds / 1e6:.3g} MB/s, of {size:,} bytes"
-        slow = size / whole.seconds < SLOW_BANDWIDTH
         advice = "look at the network between this machine and the store"
-        yield warning("bandwidth", text, advice) if slow else ok("bandwidth", text)
+        yield judged("bandwidth", size / whole.seconds >= SLOW_BANDWIDTH, text, advice)
 
 
 def _largest(fs: FS) -> FileStat | None:

@@ -24,6 +24,7 @@ from .checking import (
     fault,
     guarded,
     hadoop,
+    judged,
     network,
     ok,
     permissions,
@@ -127,15 +128,12 @@ def _cache() -> Iterator[CheckFinding]:
         yield fault("cache directory", f"{folder}: {exc.strerror}", "set FSABS_CACHE_DIR to another folder")
         return
     kind = mounts.filesystem_of(at)
-    if mounts.is_network(kind):
-        yield warning("cache directory", f"{folder} is on a network ({kind})", "set FSABS_CACHE_DIR to a local disk")
-    else:
-        yield ok("cache directory", f"{folder} ({kind or 'unknown filesystem'})")
+    remote = mounts.is_network(kind)
+    text = f"{folder} is on a network ({kind})" if remote else f"{folder} ({kind or 'unknown filesystem'})"
+    yield judged("cache directory", not remote, text, "set FSABS_CACHE_DIR to a local disk")
     free = shutil.disk_usage(at).free
-    if free < _FREE:
-        yield warning("cache space", f"{size_text(free)} free", "free some, or set FSABS_CACHE_DIR elsewhere")
-    else:
-        yield ok("cache space", f"{size_text(free)} free")
+    advice = "free some, or set FSABS_CACHE_DIR elsewhere"
+    yield judged("cache space", free >= _FREE, f"{size_text(free)} free", advice)
 
 
 def _workers() -> Iterator[CheckFinding]:
@@ -147,11 +145,9 @@ def _workers() -> Iterator[CheckFinding]:
 def _descriptors() -> Iterator[CheckFinding]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     text = "no limit" if soft == resource.RLIM_INFINITY else f"{soft}"
-    if soft != resource.RLIM_INFINITY and soft < _DESCRIPTORS:
-        most = "unlimited" if hard == resource.RLIM_INFINITY else str(hard)
-        yield warning("file descriptors", text, f"raise the limit: ulimit -n {min(65536, hard) if hard > 0 else most}")
-    else:
-        yield ok("file descriptors", text)
+    most = "unlimited" if hard == resource.RLIM_INFINITY else min(65536, hard)
+    fine = soft == resource.RLIM_INFINITY or soft >= _DESCRIPTORS
+    yield judged("file descriptors", fine, text, f"raise the limit: ulimit -n {most}")
 
 
 def _shared_memory() -> Iterator[CheckFinding]:
@@ -161,7 +157,5 @@ def _shared_memory() -> Iterator[CheckFinding]:
         yield warning("/dev/shm", "not there", "DataLoader workers need it: mount a tmpfs at /dev/shm")
         return
     text = f"{size_text(usage.free)} of {size_text(usage.total)} free"
-    if usage.free < _SHARED:
-        yield warning("/dev/shm", text, "DataLoader workers pass batches there: docker run --shm-size=8g")
-    else:
-        yield ok("/dev/shm", text)
+    advice = "DataLoader workers pass batches there: docker run --shm-size=8g"
+    yield judged("/dev/shm", usage.free >= _SHARED, text, advice)

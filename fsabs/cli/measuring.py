@@ -14,7 +14,8 @@ import statistics
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
-from multiprocessing.connection import Connection
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import NamedTuple
 
 from ..core import process
@@ -162,66 +163,48 @@ class _Reads(NamedTuple):
 
 def measure(fs: FS, names: Sequence[str], workers: int, concurrency: int, seconds: float) -> ThroughputStep:
     """Return what `workers` forked processes reach, each of which reads files of its own part of `names`."""
-    context = multiprocessing.get_context("fork")
-    children, connections = [], []
-    try:
-        for number in range(workers):
-            receiver, sender = context.Pipe(duplex=False)
-            part = list(names[number::workers]) or list(names)
-            child = context.Process(target=_child, args=(fs, part, concurrency, seconds, sender), daemon=True)
-            child.start()
-            sender.close()
-            children.append(child)
-            connections.append(receiver)
-        counts = [_received(connection) for connection in connections]
-    except BaseException:
-        for child in children:
-            child.terminate()
-        raise
-    finally:
-        for child in children:
-            child.join()
-    return _step(counts, workers, concurrency)
+    parts = [list(names[number::workers]) or list(names) for number in range(workers)]
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("fork"), _inherit, (fs,)) as pool:
+        try:
+            reads = list(pool.map(_read, parts, itertools.repeat(concurrency), itertools.repeat(seconds)))
+        except BrokenProcessPool:
+            raise OSError("a process that measures was killed") from None
+        except KeyboardInterrupt:  # of this process alone: the pool would wait for the end of the step
+            for child in multiprocessing.active_children():
+                child.kill()
+            raise
+    return _step(reads, workers, concurrency)
 
 
-def _received(connection: Connection) -> _Reads:
-    try:
-        found = connection.recv()
-    except EOFError:
-        raise OSError("a process that measures was killed") from None
-    if isinstance(found, BaseException):
-        raise found
-    assert isinstance(found, _Reads)
-    return found
+def _inherit(fs: FS) -> None:
+    global _inherited
+    _inherited = fs
 
 
-def _child(fs: FS, names: list[str], concurrency: int, seconds: float, sender: Connection) -> None:
-    try:
-        sender.send(_read(fs, names, concurrency, seconds))
-    except (OSError, ValueError) as exc:
-        sender.send(exc)
+_inherited: FS
+"""Of a process that measures: the FS that it reads, as it was when the process was forked."""
 
 
-def _read(fs: FS, names: list[str], concurrency: int, seconds: float) -> _Reads:
+def _read(names: list[str], concurrency: int, seconds: float) -> _Reads:
     """Read files again and again; the first moments, in which connections are made and indexes read, do not count."""
-    for _ in _contents(fs, names, concurrency, _WARM_UP * seconds):
+    for _ in _contents(names, concurrency, _WARM_UP * seconds):
         pass
     files = size = 0
     took: list[float] = []
     with RequestLog() as log:
         last = time.monotonic()
-        for content in _contents(fs, names, concurrency, seconds):
+        for content in _contents(names, concurrency, seconds):
             files, size = files + 1, size + len(content)
             took.append((time.monotonic() - last) * 1e3)
             last = time.monotonic()
     return _Reads(files, size, log.milliseconds or (took[:TIMED] if concurrency == 1 else []), log)
 
 
-def _contents(fs: FS, names: list[str], concurrency: int, seconds: float) -> Iterator[bytes]:
+def _contents(names: list[str], concurrency: int, seconds: float) -> Iterator[bytes]:
     end = time.monotonic() + seconds
     size = max(4 * concurrency, 16)
     for start in itertools.cycle(range(0, len(names), size)):
-        yield from fs.read_many(names[start : start + size], concurrency=concurrency)
+        yield from _inherited.read_many(names[start : start + size], concurrency=concurrency)
         if time.monotonic() >= end:
             return
 

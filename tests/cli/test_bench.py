@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -115,10 +119,30 @@ def test_planted_secrets_are_never_printed(tmp_path: Path) -> None:
 
 def _any(*arguments: str, env: dict[str, str]) -> str:
     """Return all that a command writes, whatever its exit code."""
-    import os
-    import subprocess
-    import sys
-
     command = [sys.executable, "-m", "fsabs", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **env}, check=False)
     return done.stdout + done.stderr
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("to_child", "sent", "code", "error"),
+    [
+        (True, signal.SIGKILL, 1, "fsabs: a process that measures was killed\n"),
+        (False, signal.SIGTERM, 130, "fsabs: interrupted\n"),
+    ],
+)
+def test_a_process_that_is_killed_ends_it(
+    to_child: bool, sent: signal.Signals, code: int, error: str, tmp_path: Path
+) -> None:
+    make_tree(tmp_path / "data")
+    command = [sys.executable, "-m", "fsabs", "bench", str(tmp_path / "data"), "--seconds", "60"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        deadline = time.monotonic() + 60
+        while not (found := children.read_text().split()):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        os.kill(int(found[0]) if to_child else process.pid, sent)
+        assert (process.communicate(timeout=50)[1], process.returncode) == (error, code)
+    assert not os.path.exists(f"/proc/{found[0]}")
