@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from unittest import mock
 
-import click
-
-from fsabs.cli.program import program
+from fsabs.cli.program import COMMANDS, PROGRAM, Command, Group
 
 NAMES = Path(__file__).parent / "names.md"
 OPTIONS = Path(__file__).parent / "options.md"
@@ -96,23 +96,19 @@ def text_of_options() -> str:
         "As `fsabs COMMAND --help` has them; [the command](command.md) shows them.",
         "",
     ]
-    context = click.Context(program, info_name="fsabs", terminal_width=100, max_content_width=100)
-    for name in program.list_commands(context):
-        command = program.get_command(context, name)
-        assert command is not None
-        lines += _of_command(command, context, name)
+    with mock.patch.dict(os.environ, {"COLUMNS": "80"}):
+        for name in sorted(COMMANDS):
+            lines += _of_command(PROGRAM.find(name), f"fsabs {name}")
     return "\n".join(lines)
 
 
-def _of_command(command: click.Command, parent: click.Context, name: str) -> Iterator[str]:
+def _of_command(found: Command | Group | None, name: str) -> Iterator[str]:
     """Yield the lines of a command, and of those below it."""
-    context = click.Context(command, parent, name, terminal_width=100, max_content_width=100)
-    yield from (f"## {context.command_path}", "", "```text", *command.get_help(context).splitlines(), "```", "")
-    if isinstance(command, click.Group):
-        for inner in command.list_commands(context):
-            below = command.get_command(context, inner)
-            assert below is not None
-            yield from _of_command(below, context, inner)
+    assert found is not None
+    yield from (f"## {name}", "", "```text", *found.parser(name).format_help().splitlines(), "```", "")
+    if isinstance(found, Group):
+        for inner in sorted(found.commands):
+            yield from _of_command(found.find(inner), f"{name} {inner}")
 
 
 def text() -> str:

@@ -15,6 +15,7 @@ import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -107,7 +108,7 @@ FAILED, USAGE_ERROR, NO_TESTS = 1, 4, 5
 """pytest's exit status where tests failed, where it was called wrongly, and where it has collected none."""
 MAX_REPEATED = 5
 """More failures than so many are not the machine's."""
-MAX_SECONDS = 20 * 60
+MAX_SECONDS = 15 * 60
 """A part that takes longer hangs, in spite of the tests' own timeouts; the run is ended, and its processes with it."""
 
 
@@ -174,7 +175,9 @@ class Process:
     def ended(self) -> bool:
         """Return True if the process has ended."""
         if self._process.poll() is None and time.monotonic() - self._begin > MAX_SECONDS:
-            sys.exit(f"a part of the tests takes longer than {MAX_SECONDS} s: {' '.join(self._command)}")
+            self._process.send_signal(signal.SIGABRT)  # pytest's faulthandler prints the stacks
+            self._process.wait()
+            sys.exit(f"{self.outcome().output}\na part of the tests takes longer than {MAX_SECONDS} s: {self._command}")
         return self._process.returncode is not None
 
     def outcome(self) -> Outcome:

@@ -109,10 +109,10 @@ def test_a_library_for_local_conversion(tmp_path: Path) -> None:
 
 def test_a_job_for_conversion_on_a_cluster() -> None:
     """Or upload their data, and run a MapReduce job: here `fsabs prepare ... cluster`, on Spark."""
-    from fsabs.cli.prepare import command
+    from fsabs.cli.datasets import prepare
 
-    mode = next(parameter for parameter in command.params if parameter.name == "mode")
-    assert list(mode.type.choices) == ["local", "cluster"]  # type: ignore[attr-defined]
+    mode = next(argument for argument in prepare.parser("prepare").arguments if argument.dest == "mode")
+    assert mode.choices == ["local", "cluster"]
 
 
 @pytest.mark.parametrize(

@@ -91,17 +91,18 @@ def test_a_second_report_is_true_and_one_with_an_error_is_a_failure(tmp_path: Pa
 def test_commands_that_write_contents_have_no_json(name: str, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a\n")
     assert command(name, "a.txt", cwd=tmp_path).out == "a\n"
-    assert "No such option" in command(name, "--json", "a.txt", cwd=tmp_path, code=2).err
+    assert "unrecognized arguments: --json" in command(name, "--json", "a.txt", cwd=tmp_path, code=2).err
     assert "(`cat`, `head` and `tail`, which write contents, don't have it)" in page("docs/command.md")
 
 
 @pytest.mark.quick
 def test_prepare_has_the_option_of_chunks_that_its_page_names() -> None:
     from fsabs import prepare
-    from fsabs.cli.prepare import command as cli
+    from fsabs.cli import datasets
 
-    default = next(parameter.default for parameter in cli.params if parameter.name == "max_chunk_bytes")
-    assert default == inspect.signature(prepare.run).parameters["max_chunk_bytes"].default == 1 << 20
+    parser = datasets.prepare.parser("fsabs prepare")
+    default = inspect.signature(prepare.run).parameters["max_chunk_bytes"].default
+    assert parser.get_default("max_chunk_bytes") == default == 1 << 20
     assert "Chunks of 1 MiB (`--max-chunk-bytes`, the default)" in page("docs/prepare.md")
 
 

@@ -6,7 +6,7 @@ import io
 import os
 import random
 import tarfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import Run, library, whole
@@ -70,26 +70,16 @@ def state(source: str, folder: str, shards: int, restarts: int) -> Run:
         if restart:
             dataset.load_state_dict([dataset.state_dict()])
         workers = rng.randint(4, 16)
-        batches = dataset.consumed(_Batches(tags, dataset, workers))
+        running = dataset.epochs.begin(workers, 50)
         for _ in range(workers):
-            next(batches)
+            tag, _ = running.draw()
+            running.consumed(tags.Tag(tag.serial, tag.part, tag.first, tag.count))
 
     def run() -> None:
         for _ in range(1000):
             dataset.state_dict()
 
     return run
-
-
-class _Batches:
-    """A loader's first batch of each worker."""
-
-    def __init__(self, module: Any, dataset: Any, workers: int) -> None:
-        self._module, self._dataset, self._workers = module, dataset, workers
-
-    def __iter__(self) -> Iterator[Any]:
-        for worker in range(self._workers):
-            yield self._module.Tagged(None, self._module.Tag(worker, self._workers, self._dataset.serial, 50))
 
 
 def webdataset(source: str, folder: str, shards: int, buffer: int = 0) -> Run:

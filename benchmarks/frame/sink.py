@@ -207,6 +207,8 @@ class _Sink:
             checksum = _checksum(request)
             echoed = checksum[1] + b"\r\n" if checksum else b""
             return b"HTTP/1.1 200 OK\r\n%b%b%bContent-Length: 0\r\n\r\n" % (self._identifier(), _PART, echoed)
+        if method == b"HEAD":
+            return b"HTTP/1.1 404 Not Found\r\n%bContent-Length: 0\r\n\r\n" % self._identifier()
         if method == b"POST":
             body = (_BEGUN if target.endswith((b"?uploads", b"?uploads=")) else _ENDED).encode()
         elif b"list-type=2" in target:
@@ -247,6 +249,8 @@ class _Sink:
         most = int(query.get("max-keys", 1000))
         if "continuation-token" in query:
             return self._page(int(query["continuation-token"]), most)
+        if prefix := query.get("prefix", ""):  # of what was written, which isn't kept
+            return self._page(self._keys, most).replace(b"<Prefix></Prefix>", f"<Prefix>{prefix}</Prefix>".encode())
         return self._page(self._behind(query.get("start-after", "")), most)
 
     def _behind(self, after: str, itself: bool = False) -> int:

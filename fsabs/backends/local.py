@@ -47,7 +47,7 @@ class Local(FS):
     """The local filesystem below the directory `cwd` (the process's own by default, then with `/` as the root).
 
     `create` makes the directory; `fsync` has every written file flushed to the disk before it becomes visible, so that
-    it survives a loss of power and not only of the process. `links` tells which symbolic links are followed: all of
+    it survives a loss of power and not only of the process. `links` says which symbolic links are followed: all of
     them (`"follow"`), those that stay `"inside"` of the FS's root, or none (`"refuse"`); others are a
     `PermissionError`.
     """
@@ -315,7 +315,7 @@ class Local(FS):
 
 
 class LocalBlob(Blob):
-    """An open descriptor of a local file; its version is made of all that the inode tells."""
+    """An open descriptor of a local file; its version is made of all that the inode has."""
 
     __slots__ = ("_fd", "_own_fd", "sparse")
 
@@ -433,7 +433,7 @@ def _version(status: os.stat_result) -> str:
 
 @functools.cache
 def _machine() -> str:
-    """Return what tells this machine from others that may see the same cache directory."""
+    """Return what distinguishes this machine from others that may see the same cache directory."""
     with contextlib.suppress(OSError), open("/etc/machine-id", encoding="ascii", errors="replace") as file:
         if name := file.read().strip():
             return name

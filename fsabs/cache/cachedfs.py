@@ -47,7 +47,7 @@ class CachedFS(LayerFS):
     Files up to `whole_file_size` are kept whole, larger ones by blocks; members of containers, too. All processes of a
     user that name the same `dir` share what is there, and fetch once what several of them want at the same time. What
     it writes, renames and removes is read anew. A cache that fails (full, read-only, damaged, removed) is a miss
-    and one warning. Files of a store that tells no versions are not cached, but for `max_age`.
+    and one warning. Files of a store that has no versions are not cached, but for `max_age`.
 
     Args:
         inner: what is cached.
@@ -60,7 +60,7 @@ class CachedFS(LayerFS):
         check_interval: seconds for which a file is taken to be unchanged after its store was asked for it, or for a
             page of a listing that it is in, where that takes a request: so long an object that was overwritten may be
             given as it was. 0 asks at each open, `math.inf` never again.
-        max_age: seconds for which a file of a store that tells no version is taken to be unchanged, as long as its size
+        max_age: seconds for which a file of a store that has no versions is taken to be unchanged, as long as its size
             and time stay the same; None caches no such file.
         offline: when the store can't be reached, give what is here of it, as it was when it could. Files and listings
             are remembered for that.

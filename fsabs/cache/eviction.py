@@ -359,7 +359,7 @@ def members(folder: Folder, number: int, *, hidden: bool = False) -> Iterator[tu
 
 
 def size_of(status: os.stat_result) -> int:
-    """Return the bytes that a file takes of the disk; a filesystem that allocates late tells no blocks yet."""
+    """Return the bytes that a file takes of the disk; a filesystem that allocates late reports no blocks yet."""
     return max(status.st_blocks * 512, room_of(status.st_size)) if stat_bits.S_ISREG(status.st_mode) else 0
 
 

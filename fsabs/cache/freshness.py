@@ -102,7 +102,7 @@ class FileRecords:
             self._disk.remove(self._entry(url, "stat"))
 
     def save_list(self, url: str, kind: str, members: list[FileStat]) -> None:
-        """Remember what a directory holds; `kind` tells one sort of listing from another."""
+        """Remember what a directory holds; `kind` distinguishes sorts of listings."""
         self._put(url, kind, members)
 
     def recall_list(self, url: str, kind: str) -> list[FileStat] | None:

@@ -27,7 +27,7 @@ class HTTPCachedFS(LayerFS):
     Args:
         url: below which the server keeps items: `http://host/path` or `https://host/path`. Users and datasets may share
             one.
-        fs: what is cached. Files of a store that tells no version are not cached.
+        fs: what is cached. Files of a store that has no versions are not cached.
         max_cache_size: bytes; larger files are neither looked for nor kept.
         bearer_token_path: a file with a token, as of `HTTPConnector`.
         timeout: seconds to connect, and for a whole response to arrive, plus one for each MiB of it.

@@ -24,9 +24,9 @@ from ..core.threads import Flag
 
 TIMEOUT = 60.0
 """Seconds that a thread waits for another's fetch, and that a claim counts."""
-PATIENCE = 1.0
+MIN_WAIT = 1.0
 """Seconds without progress for which a process waits for another one, at least."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.0005, 0.02
+FIRST_SLEEP, LONGEST_SLEEP = 0.0005, 0.02
 """Seconds between two looks at what another process is fetching."""
 SLOTS = 1 << 14
 _SLOT = struct.Struct("=IId")  # the process; a check of the token; when it was claimed, in seconds since 1970
@@ -131,13 +131,13 @@ class SingleFlight:
 
     Args:
         claims: returns this process's claims against other processes.
-        patience: seconds without progress for which another process is waited for, at least: three times as long as a
+        min_wait: seconds without progress for which another process is waited for, at least: three times as long as a
             value has taken lately, if that is more.
     """
 
-    def __init__(self, claims: Callable[[], Claims], patience: float = PATIENCE) -> None:
+    def __init__(self, claims: Callable[[], Claims], min_wait: float = MIN_WAIT) -> None:
         self._claims = claims
-        self._patience = patience
+        self._min_wait = min_wait
         self._slowest = 0.0  # seconds that a value of the last fetches took
         self._generation = process.generation()
         self._flights: dict[Hashable, _Flight] = {}
@@ -182,20 +182,20 @@ class SingleFlight:
     def _fetch_own(self, request: _Request, own: dict[int, _Flight]) -> None:
         """Fetch what no other thread is fetching, as soon as no other process is, either."""
         claims, waiting = self._claims(), {number: token_of(request.keys[number]) for number in own}
-        end, pause = math.inf, FIRST_PAUSE
+        end, sleep = math.inf, FIRST_SLEEP
         while waiting:
             claimed = {number: token for number, token in waiting.items() if claims.claim(token)}
             if claimed or end == math.inf:
                 waiting = {number: token for number, token in waiting.items() if number not in claimed}
                 self._fetch_claimed(request, own, claimed, claims)
-                end, pause = time.monotonic() + max(self._patience, 3 * self._slowest), FIRST_PAUSE
+                end, sleep = time.monotonic() + max(self._min_wait, 3 * self._slowest), FIRST_SLEEP
             elif time.monotonic() > end:
                 for token in waiting.values():
                     claims.give_up(token)
                 continue  # before that process claims anything anew
             if waiting:
-                time.sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
+                time.sleep(sleep)
+                sleep = min(2 * sleep, LONGEST_SLEEP)
 
     def _fetch_claimed(
         self, request: _Request, own: dict[int, _Flight], claimed: dict[int, int], claims: Claims
@@ -229,7 +229,7 @@ class SingleFlight:
         return value
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return SingleFlight, (self._claims, self._patience)  # what is under way stays here
+        return SingleFlight, (self._claims, self._min_wait)  # what is under way stays here
 
 
 def token_of(key: int | bytes) -> int:

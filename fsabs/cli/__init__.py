@@ -1,6 +1,6 @@
 """The `fsabs` command: `main` is its entry point.
 
-A command is a function in a module of this package, and a line in `COMMANDS`, in `commands.py`.
+A command is a function in a module of this package, and a line in `COMMANDS`, in `program.py`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         gc.set_threshold(_OBJECTS)
     try:
         from .program import run
-    except ImportError as exc:
-        if exc.name != "click":
-            raise
-        sys.stderr.write("fsabs: the command needs click: pip install 'fsabs[cli]'\n")
-        return 1
     except KeyboardInterrupt:
         sys.stderr.write("fsabs: interrupted\n")
         return 130

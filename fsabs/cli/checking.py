@@ -1,25 +1,29 @@
-"""The findings of `fsabs doctor`: a `CheckFinding` is ok, a warning or a fault, and says what to do.
+"""The checks of a store for `fsabs doctor`: network, permissions, and speed, which is measured by reading one file.
 
-A check waits some seconds, and no longer, for a store that doesn't answer.
+A `CheckFinding` is ok, a warning or a fault, and says what to do. A check waits for some seconds for a store that
+does not answer, and no longer.
 """
 
 from __future__ import annotations
 
 import errno
 import io
+import itertools
 import os
-import queue
 import socket
 import ssl
+import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from email.utils import parsedate_to_datetime
-from typing import Any, Literal, NamedTuple, TypeVar, cast
+from typing import Any, Literal, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
-from ..core.fs import FS
+from ..core.fs import FS, FileStat
 from .output import error_text
+from .progress import RequestLog
 
 T = TypeVar("T")
 
@@ -29,6 +33,16 @@ _SKEW = 60.0  # seconds; stores refuse requests from 300 to 900 on
 NO_LISTING = "not a page of a listing"
 """What the error of a listing says where a server answers with something else."""
 _SCRATCH = ".fsabs-doctor"
+ROUND_TRIPS = 16
+LARGE = 8 * 1024 * 1024
+"""Bytes that are read at most to measure bandwidth."""
+WORTH = 256 * 1024
+"""Of fewer bytes, bandwidth is not measured."""
+SLOW_ROUND_TRIP = 0.25
+SLOW_BANDWIDTH = 2e6
+"""Bytes a second."""
+SECONDS = 20.0
+"""Round trips are no longer measured after so many."""
 
 
 class CheckFinding(NamedTuple):
@@ -46,32 +60,46 @@ def ok(check: str, detail: str) -> CheckFinding:
     return CheckFinding(check, "ok", detail)
 
 
+def warning(check: str, detail: str, advice: str) -> CheckFinding:
+    """Return the finding of a check that found something to look at."""
+    return CheckFinding(check, "warning", detail, advice)
+
+
+def fault(check: str, detail: str, advice: str) -> CheckFinding:
+    """Return the finding of a check that found what does not work."""
+    return CheckFinding(check, "fault", detail, advice)
+
+
+def judged(check: str, fine: bool, detail: str, advice: str) -> CheckFinding:
+    """Return the finding of a check that measured something: ok if it is fine, else a warning."""
+    return ok(check, detail) if fine else warning(check, detail, advice)
+
+
 def guarded(check: str, find: Callable[[], Iterator[CheckFinding]], advice: str) -> Iterator[CheckFinding]:
     """Yield what a check finds; an error that ends it is a fault."""
     try:
         yield from find()
     except (OSError, ValueError, ImportError) as exc:
-        yield CheckFinding(check, "fault", error_text(exc), advice)
+        yield fault(check, error_text(exc), advice)
 
 
 def within(function: Callable[..., T], *arguments: Any) -> T:
     """Return what a function returns; `TimeoutError` if it takes longer than a check may. Its thread is left behind."""
-    done: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+    done: Future[T] = Future()
 
     def run() -> None:
         try:
-            done.put((function(*arguments), None))
+            done.set_result(function(*arguments))
         except BaseException as exc:
-            done.put((None, exc))
+            done.set_exception(exc)
 
     threading.Thread(target=run, daemon=True).start()
     try:
-        result, failure = done.get(timeout=_DEADLINE)
-    except queue.Empty:
+        return done.result(_DEADLINE)
+    except TimeoutError:
+        if done.done():  # by its own
+            raise
         raise TimeoutError(errno.ETIMEDOUT, f"no answer within {_DEADLINE:.0f} s: the check was given up") from None
-    if failure is not None:
-        raise failure
-    return cast(T, result)
 
 
 # ---- the network
@@ -94,7 +122,7 @@ def network(address: Address) -> Iterator[CheckFinding]:
         found = within(socket.getaddrinfo, address.host, address.port, 0, socket.SOCK_STREAM)
     except OSError as exc:
         advice = "check the spelling of the endpoint, /etc/resolv.conf, and the VPN"
-        yield CheckFinding("dns", "fault", f"{address.host}: {exc.strerror or exc}", advice)
+        yield fault("dns", f"{address.host}: {exc.strerror or exc}", advice)
         return
     addresses = sorted({str(each[4][0]) for each in found})
     yield ok("dns", f"{address.host} is {', '.join(addresses[:4])}" + (", ..." if len(addresses) > 4 else ""))
@@ -103,36 +131,42 @@ def network(address: Address) -> Iterator[CheckFinding]:
         connection = socket.create_connection((address.host, address.port), _SECONDS)
     except OSError as exc:
         advice = "check that the server runs, the port, firewalls, and proxies (HTTPS_PROXY, NO_PROXY)"
-        yield CheckFinding("tcp", "fault", f"{address.host}:{address.port}: {exc.strerror or exc}", advice)
+        yield fault("tcp", f"{address.host}:{address.port}: {exc.strerror or exc}", advice)
         return
     with connection:
         yield ok("tcp", f"{address.host}:{address.port} in {(time.monotonic() - begin) * 1e3:.1f} ms")
         if not address.tls:
             if address.url:
-                yield CheckFinding("tls", "warning", "plain HTTP", "use https:// where the network is not yours alone")
+                yield warning("tls", "plain HTTP", "use https:// where the network is not yours alone")
         else:
             yield within(_tls, connection, address)
     if address.url:
         yield within(_clock, address)
 
 
-def _tls(connection: socket.socket, address: Address) -> CheckFinding:
+def _context(address: Address) -> ssl.SSLContext:
+    """Return how the certificates of a store are checked."""
     context = ssl.create_default_context(cafile=address.verify if isinstance(address.verify, str) else None)
     if address.verify is False:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def _tls(connection: socket.socket, address: Address) -> CheckFinding:
+    context = _context(address)
     try:
         with context.wrap_socket(connection, server_hostname=address.host) as wrapped:
             version, certificate = wrapped.version(), wrapped.getpeercert() or {}
     except ssl.SSLCertVerificationError as exc:
         advice = "set verify= to the file of the certificates that signed it"
-        return CheckFinding("tls", "fault", exc.verify_message, advice)
+        return fault("tls", exc.verify_message, advice)
     except OSError as exc:
-        return CheckFinding("tls", "fault", str(exc), "check that the endpoint's scheme and port belong together")
+        return fault("tls", str(exc), "check that the endpoint's scheme and port belong together")
     if address.verify is False:
-        return CheckFinding("tls", "warning", f"{version}, certificates are not checked", "remove verify=False")
+        return warning("tls", f"{version}, certificates are not checked", "remove verify=False")
     days = (ssl.cert_time_to_seconds(str(certificate["notAfter"])) - time.time()) / 86400
     if days < 14:
-        return CheckFinding("tls", "warning", f"{version}, the certificate ends in {days:.0f} days", "renew it")
+        return warning("tls", f"{version}, the certificate ends in {days:.0f} days", "renew it")
     return ok("tls", f"{version}, the certificate is good for {days:.0f} days")
 
 
@@ -140,9 +174,7 @@ def _clock(address: Address) -> CheckFinding:
     import urllib.error
     import urllib.request
 
-    context = ssl.create_default_context(cafile=address.verify if isinstance(address.verify, str) else None)
-    if address.verify is False:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context = _context(address)
     handler = urllib.request.HTTPSHandler(context=context)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), handler)
     request = urllib.request.Request(address.url, method="HEAD")
@@ -154,15 +186,13 @@ def _clock(address: Address) -> CheckFinding:
         date = exc.headers.get("Date")
         exc.close()
     except OSError as exc:
-        return CheckFinding("clock", "warning", f"the store did not tell its time: {exc}", "see tcp and tls")
+        return warning("clock", f"the store did not tell its time: {exc}", "see tcp and tls")
     if not date:
-        return CheckFinding("clock", "warning", "the store does not send its time", "compare the clocks by hand")
+        return warning("clock", "the store does not send its time", "compare the clocks by hand")
     skew = (begin + time.time()) / 2 - parsedate_to_datetime(date).timestamp() - 0.5
     if abs(skew) > _SKEW:
         advice = "set this machine's clock by NTP: signed requests are refused from some minutes on"
-        return CheckFinding(
-            "clock", "fault", f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the store's", advice
-        )
+        return fault("clock", f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the store's", advice)
     return ok("clock", f"{abs(skew):.0f} s from the store's")
 
 
@@ -179,14 +209,14 @@ def permissions(fs: FS, store: FS) -> Iterator[CheckFinding]:
         name, listed = within(_first_file, fs)
         yield ok("list", listed)
     except OSError as exc:
-        yield CheckFinding("list", "fault", _reason(exc), _advice(exc, store, "list"))
+        yield fault("list", _reason(exc), _advice(exc, store, "list"))
         if isinstance(exc, TimeoutError):  # the others would wait as long
             return
     if name:
         try:
-            yield ok("read", f"{within(_read, fs, name)} bytes of {name}")
+            yield ok("read", f"{within(_read, fs, name, 1024)} bytes of {name}")
         except OSError as exc:
-            yield CheckFinding("read", "fault", _reason(exc), _advice(exc, store, "read"))
+            yield fault("read", _reason(exc), _advice(exc, store, "read"))
     if not fs.capabilities.write:
         yield ok("write", "not checked: the FS is read-only")
         return
@@ -195,15 +225,13 @@ def permissions(fs: FS, store: FS) -> Iterator[CheckFinding]:
         within(fs.write_bytes, scratch, b"fsabs doctor")
     except OSError as exc:
         advice = _advice(exc, store, "write") + "; jobs that only read need no such permission"
-        yield CheckFinding("write", "warning", _reason(exc), advice)
+        yield warning("write", _reason(exc), advice)
         return
     try:
         within(fs.remove, scratch)
         yield ok("write", f"a scratch file was written and removed ({scratch})")
     except OSError as exc:
-        yield CheckFinding(
-            "write", "warning", f"{scratch} was written and not removed: {_reason(exc)}", "remove it by hand"
-        )
+        yield warning("write", f"{scratch} was written and not removed: {_reason(exc)}", "remove it by hand")
 
 
 def _first_file(fs: FS) -> tuple[str, str]:
@@ -216,10 +244,10 @@ def _first_file(fs: FS) -> tuple[str, str]:
     return name, f"found {name}" if name else "there are no files"
 
 
-def _read(fs: FS, name: str) -> int:
+def _read(fs: FS, name: str, size: int) -> int:
     """Return how many bytes were read."""
     with fs.open_blob(name) as blob:
-        return len(blob.pread(1024, 0))
+        return len(blob.pread(size, 0))
 
 
 def _reason(exc: OSError) -> str:
@@ -259,7 +287,7 @@ def credentials(facts: dict[str, str]) -> Iterator[CheckFinding]:
     if source is None:
         return
     if source.startswith("none found"):
-        yield CheckFinding("credentials", "fault", "none found", source.partition(": ")[2])
+        yield fault("credentials", "none found", source.partition(": ")[2])
     else:
         yield ok("credentials", source)
 
@@ -269,10 +297,10 @@ def hadoop(facts: dict[str, Any]) -> Iterator[CheckFinding]:
     configuration = str(facts.get("configuration", ""))
     if configuration.startswith("none"):
         advice = "set HADOOP_CONF_DIR; a URL with host and port works without"
-        yield CheckFinding("hadoop configuration", "warning", configuration, advice)
+        yield warning("hadoop configuration", configuration, advice)
     elif not os.path.isfile(os.path.join(configuration, "core-site.xml")):
         advice = "point HADOOP_CONF_DIR at the folder of core-site.xml and hdfs-site.xml"
-        yield CheckFinding("hadoop configuration", "warning", f"{configuration} has no core-site.xml", advice)
+        yield warning("hadoop configuration", f"{configuration} has no core-site.xml", advice)
     else:
         yield ok("hadoop configuration", configuration)
     yield ok("java", "not needed: the client of HDFS is hdfs-native")
@@ -280,3 +308,57 @@ def hadoop(facts: dict[str, Any]) -> Iterator[CheckFinding]:
         host, _, port = node.removeprefix("hdfs://").rpartition(":")
         for found in network(Address(host.strip("[]"), int(port), False)) if host else ():
             yield found._replace(check=f"{found.check} of NameNode")
+
+
+# ---- speed
+
+
+def speed(fs: FS) -> Iterator[CheckFinding]:
+    """Measure a store by reads of its largest file, of the first thousand."""
+    try:
+        found = within(_largest, fs)
+    except OSError:  # as the check of the listing has found
+        return
+    if found is None:
+        return
+    try:
+        with RequestLog() as log:
+            with RequestLog() as ends:
+                within(_read_ends, fs, found)
+            with RequestLog() as whole:
+                size = within(_read, fs, found.filename, min(LARGE, found.size)) if found.size >= WORTH else 0
+    except OSError as exc:
+        yield fault("speed", f"can't be measured: {exc.strerror or exc}", "see the checks above")
+        return
+    trips = ends.milliseconds
+    if not trips:
+        return
+    median = statistics.median(trips) / 1e3
+    share = log.retries / max(1, log.requests)
+    text = f"{log.retries} of {log.requests} requests were refused or failed ({share:.0%}), {log.held_back:.1f} s lost"
+    advice = "the store throttles or fails: fewer requests, or another endpoint"
+    yield judged("refusals", not log.retries, text if log.retries else f"none of {log.requests} requests", advice)
+    text = f"median {median * 1e3:.3g} ms of {len(trips)} requests"
+    advice = "use a store in this region or network; many requests in flight (read_many) hide it"
+    yield judged("round trip", median <= SLOW_ROUND_TRIP, text, advice)
+    text = f"{ends.connections} connections for {len(trips)} requests"
+    advice = "the store or a proxy closes connections: each request pays a new one"
+    yield judged("keep-alive", ends.connections <= 1 + len(trips) // 4 + log.retries, text, advice)
+    if size:
+        text = f"{size / whole.seconds / 1e6:.3g} MB/s, of {size:,} bytes"
+        advice = "look at the network between this machine and the store"
+        yield judged("bandwidth", size / whole.seconds >= SLOW_BANDWIDTH, text, advice)
+
+
+def _largest(fs: FS) -> FileStat | None:
+    stats = itertools.islice(fs.list("", recursive=True, detail=True), 1000)
+    return max((stat for stat in stats if not stat.directory), key=lambda stat: stat.size, default=None)
+
+
+def _read_ends(fs: FS, stat: FileStat) -> None:
+    """Read single bytes of a file, one after another."""
+    end = time.monotonic() + SECONDS
+    with fs.open_blob(stat.filename) as blob:
+        for number in range(ROUND_TRIPS):
+            if time.monotonic() < end:
+                blob.pread(1, number * max(0, stat.size - 1) // ROUND_TRIPS)

@@ -1,80 +1,68 @@
-"""`fsabs cat`, `head` and `tail`: contents of files, or their first or last lines or bytes."""
+"""`fsabs cat`, `head`, `tail` and `diff`: contents of files, their first or last lines or bytes, and what differs."""
 
 from __future__ import annotations
 
+import functools
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from argparse import Namespace
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
-
-import click
+from typing import TYPE_CHECKING
 
 from ..core.readahead import pieces
-from .paths import each_path, path_argument
-from .program import Invocation, raw
+from ..transfer.comparing import Comparison
+from ..transfer.walks import ordered_walk, side_by_side
+from .paths import PATHS, Paths, ResolvedPath, each_path, path_argument
+from .program import FAILED, Invocation, argument, at_least, command, flag
 
 if TYPE_CHECKING:
     from ..core.blobs import Blob
-    from ..core.fs import FS
 
 _BLOCK = 64 * 1024
+_LARGEST_BLOCK = 8 * 1024 * 1024
+_LINES = argument("-n", "--lines", type=at_least(0), default=10, help="How many lines (default: %(default)s).")
+_BYTES = argument("-c", "--bytes", type=at_least(0), help="How many bytes, in place of lines.")
 
 
-def _amount(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say how much of each file is written."""
-    count = click.IntRange(min=0)
-    lines = click.option("-n", "--lines", type=count, default=10, show_default=True, help="How many lines.")
-    size = click.option("-c", "--bytes", "size", type=count, help="How many bytes, in place of lines.")
-    return lines(size(command))
-
-
-@click.command()
-@path_argument("paths", count=-1)
-@raw
-def cat(invocation: Invocation, paths: tuple[str, ...]) -> int:
+@command(PATHS, json=False)
+def cat(invocation: Invocation, given: Namespace) -> int:
     """Write files to the standard output. `-` is the standard input.
 
-    \b
     Example: fsabs cat s3://bucket/logs/*.txt.zip/events.csv
     """
-    return _write_each(invocation, paths, write_content, _write_pipe)
+    return _write_each(invocation, given, pieces, _write_pipe)
 
 
-@click.command()
-@path_argument("paths", count=-1)
-@_amount
-@raw
-def head(invocation: Invocation, paths: tuple[str, ...], lines: int, size: int | None) -> int:
+@command(PATHS, _LINES, _BYTES, json=False)
+def head(invocation: Invocation, given: Namespace) -> int:
     """Write the first lines of files to the standard output; only what is needed is read.
 
-    \b
     Example: fsabs head -n 5 s3://bucket/train.zip/labels.csv
     """
-    return _write_each(invocation, paths, lambda fs, path: _write_first(fs, path, lines, size))
+    return _write_each(invocation, given, lambda blob: _first(blob, given.lines, given.bytes))
 
 
-@click.command()
-@path_argument("paths", count=-1)
-@_amount
-@raw
-def tail(invocation: Invocation, paths: tuple[str, ...], lines: int, size: int | None) -> int:
+@command(PATHS, _LINES, _BYTES, json=False)
+def tail(invocation: Invocation, given: Namespace) -> int:
     """Write the last lines of files to the standard output; only what is needed is read.
 
-    \b
     Example: fsabs tail -n 5 s3://bucket/train.zip/labels.csv
     """
-    return _write_each(invocation, paths, lambda fs, path: _write_last(fs, path, lines, size))
+
+    def last(blob: Blob) -> Generator[bytes, None, None]:
+        return pieces(blob, _start(blob, given.lines) if given.bytes is None else max(0, blob.size - given.bytes))
+
+    return _write_each(invocation, given, last)
 
 
-def _write_each(
-    invocation: Invocation,
-    paths: tuple[str, ...],
-    write: Callable[[FS, str], None],
-    write_pipe: Callable[[], None] | None = None,
-) -> int:
-    """Call `write` for each file that paths name, and return the exit code."""
-    code = each_path(invocation, paths, lambda found: write(found.fs, found.path), pipe=write_pipe)
+Part = Callable[["Blob"], Generator[bytes, None, None]]
+"""Yields what is written of a file."""
+
+
+def _write_each(invocation: Invocation, given: Namespace, part: Part, pipe: Callable[[], None] | None = None) -> int:
+    """Write a part of each file that paths name, and return the exit code."""
+    code = each_path(invocation, given.paths, lambda found: write_content(found, part), pipe=pipe)
     sys.stdout.buffer.flush()
     return code
 
@@ -83,64 +71,39 @@ def _write_pipe() -> None:
     shutil.copyfileobj(sys.stdin.buffer, sys.stdout.buffer)
 
 
-def write_content(fs: FS, path: str) -> None:
-    """Write a whole file."""
-    with fs.open(path, "rb") as file, closing(pieces(file.raw.blob)) as found:
-        for piece in found:
+def write_content(found: ResolvedPath, part: Part = pieces) -> None:
+    """Write a file, or a part of it, to the standard output."""
+    with found.fs.open(found.path, "rb") as file, closing(part(file.raw.blob)) as content:
+        for piece in content:
             sys.stdout.buffer.write(piece)
 
 
-def _write_first(fs: FS, path: str, lines: int, size: int | None) -> None:
-    """Write the first lines, or the first `size` bytes, and read no more than that takes."""
-    with fs.open(path, "rb") as file:
-        for block in _forward(file.raw.blob, file.raw.blob.size if size is None else min(size, file.raw.blob.size)):
-            if size is not None:
-                sys.stdout.buffer.write(block)
-                continue
-            end = _end_of_lines(block, lines)
-            sys.stdout.buffer.write(block[:end])
-            lines -= block.count(b"\n", 0, end)
-            if lines <= 0:
-                return
+def _first(blob: Blob, lines: int, size: int | None) -> Generator[bytes, None, None]:
+    """Yield the first lines, or the first `size` bytes, in blocks that grow."""
+    offset, block_size = 0, _BLOCK
+    end = blob.size if size is None else min(size, blob.size)
+    while offset < end and (lines > 0 or size is not None):
+        block = blob.pread(min(block_size, end - offset), offset)
+        offset, block_size = offset + len(block), min(2 * block_size, _LARGEST_BLOCK)
+        at = len(block)
+        if size is None and (found := block.count(b"\n")) >= lines:
+            at = 0
+            for _ in range(lines):
+                at = block.find(b"\n", at) + 1
+            lines = 0
+        elif size is None:
+            lines -= found
+        yield block[:at]
 
 
-def _write_last(fs: FS, path: str, lines: int, size: int | None) -> None:
-    """Write the last lines, or the last `size` bytes, and read no more than that takes."""
-    with fs.open(path, "rb") as file:
-        blob = file.raw.blob
-        start = max(0, blob.size - size) if size is not None else _start_of_lines(blob, lines)
-        with closing(pieces(blob, start)) as found:
-            for piece in found:
-                sys.stdout.buffer.write(piece)
-
-
-def _forward(blob: Blob, end: int) -> Iterator[bytes]:
-    """Yield the bytes before `end`, in blocks that grow."""
-    offset, size = 0, _BLOCK
-    while offset < end:
-        yield blob.pread(min(size, end - offset), offset)
-        offset += min(size, end - offset)
-        size = min(2 * size, 1 << 23)
-
-
-def _end_of_lines(block: bytes, lines: int) -> int:
-    """Return where the first `lines` lines of a block end."""
-    end = 0
-    for _ in range(lines):
-        end = block.find(b"\n", end) + 1
-        if not end:
-            return len(block)
-    return end
-
-
-def _start_of_lines(blob: Blob, lines: int) -> int:
-    """Return where the last `lines` lines begin."""
-    end, size = blob.size, _BLOCK
+def _start(blob: Blob, lines: int) -> int:
+    """Return where the last lines begin."""
+    end, block_size = blob.size, _BLOCK
     if not lines:
         return end
     wanted = lines + 1 if end and blob.pread(1, end - 1) == b"\n" else lines
     while end > 0:
-        start = max(0, end - size)
+        start = max(0, end - block_size)
         block = blob.pread(end - start, start)
         found = block.count(b"\n")
         if found >= wanted:
@@ -149,5 +112,58 @@ def _start_of_lines(blob: Blob, lines: int) -> int:
                 at = block.rfind(b"\n", 0, at)
             return start + at + 1
         wanted -= found
-        end, size = start, min(2 * size, 1 << 23)
+        end, block_size = start, min(2 * block_size, _LARGEST_BLOCK)
     return 0
+
+
+@command(
+    path_argument("left"),
+    path_argument("right"),
+    flag("--size-only", help="Compare names and sizes, and no contents."),
+)
+def diff(invocation: Invocation, given: Namespace) -> int:
+    """Compare two files, or all that is in two directories or containers: names, sizes and contents.
+
+    Contents are compared by the checksums of the stores where these have them, else both are read. Lines: `-` is
+    only in LEFT, `+` only in RIGHT, `!` differs. The exit code is 1 if anything differs.
+
+    Example: fsabs diff /data/train/ s3://bucket/train.zip/
+    """
+    with Paths() as paths:
+        left, right = paths.resolve(given.left), paths.resolve(given.right)
+        comparison = Comparison(left.fs, right.fs, content=True)
+        trees = left.contents or left.is_directory()
+        count = 0
+
+        def failed(side: ResolvedPath, name: str, exc: OSError) -> None:
+            nonlocal count
+            side.fs._named(exc, "diff", side.member(name).key)
+            count += 1
+            invocation.error(exc)
+
+        def are_equal(one: ResolvedPath, other: ResolvedPath) -> bool:
+            stats = one.stat(), other.stat()
+            if given.size_only or any(stat.directory for stat in stats):
+                return (stats[0].size, stats[0].directory) == (stats[1].size, stats[1].directory)
+            return comparison.are_equal(one.key, stats[0], other.key, stats[1])
+
+        def of_trees() -> Iterator[tuple[str, str]]:
+            sides = (ordered_walk(one.fs, one.key, failed=functools.partial(failed, one)) for one in (left, right))
+            for one, other in side_by_side(*sides):
+                if other is None and one is not None:
+                    yield "-", one.listed()
+                elif one is None and other is not None:
+                    yield "+", other.listed()
+                elif one is not None and not one.directory:
+                    if not are_equal(left.member(one.filename), right.member(one.filename)):
+                        yield "!", one.filename
+
+        def of_files() -> Iterator[tuple[str, str]]:
+            if not are_equal(left, right):
+                yield "!", right.shown
+
+        for sign, name in of_trees() if trees else of_files():
+            count += 1
+            kind = {"-": "only left", "+": "only right", "!": "differs"}[sign]
+            invocation.output.record({"name": name, "difference": kind}, f"{sign} {invocation.output.name(name)}")
+        return FAILED if count else 0

@@ -1,41 +1,75 @@
-"""`fsabs cp`, `mv` and `sync`: files and trees copied and moved between any two places."""
+"""What changes files: `fsabs cp`, `mv` and `sync` between any two places, `mkdir` and `rm`."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fnmatch
+import re
 import sys
-from typing import Literal
+import threading
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import Any
 
-import click
-
-from ..core import identity
+from ..core import identity, keys
+from ..core.stats import FileStat
+from ..transfer.trees import TreeEvent, TreePlan, TreeTransfer
+from ..transfer.walks import entry
 from .content import write_content
-from .paths import PIPE, Paths, ResolvedPath, path_argument
-from .program import Invocation, common
-from .transfers import Transfer, TransferOptions, transfer_options
+from .paths import PATHS, PIPE, Paths, ResolvedPath, each_path, path_argument
+from .program import FAILED, Invocation, UsageError, argument, at_least, command, dry_run, flag
+from .progress import PROGRESS, ProgressDisplay, RequestLog, Summary
 
 _PIECE = 1 << 20
+_Pair = tuple[ResolvedPath, ResolvedPath]
+_WOULD = {"copied": "would copy", "moved": "would move", "removed": "would remove", "made": "would make"}
+
+SOURCES, TARGET = path_argument("sources", "+"), path_argument("target")
+TRANSFER = (
+    argument(
+        "--exclude",
+        dest="filters",
+        action="append",
+        type=lambda pattern: (False, pattern),
+        metavar="PATTERN",
+        help="No files, and no directories, that match a pattern.",
+    ),
+    argument(
+        "--include",
+        dest="filters",
+        action="append",
+        type=lambda pattern: (True, pattern),
+        metavar="PATTERN",
+        help="Files that match a pattern; the first filter that fits counts.",
+    ),
+    dry_run("done"),
+    flag("--links", help="Copy symbolic links as links; else what they lead to is copied."),
+    argument("--backup-dir", metavar="DIR", help="Keep there what is replaced or removed at the target."),
+    argument("--jobs", type=at_least(1), help="Files under way at once; by default what suits."),
+    flag("-v", "--verbose", help="Write a line for each file."),
+    PROGRESS,
+)
+"""The options of a `Transfer`."""
+RECURSIVE = flag("-r", "--recursive", help="Copy directories, and the members of containers.")
+EXISTING = tuple(
+    argument(*names, dest="existing", action="append_const", const=plan, default=[], help=text)
+    for names, plan, text in (
+        (("-f", "--force"), "replace", "Copy every file, also if it is at the target already."),
+        (("-n", "--no-clobber"), "skip", "Leave files that are at the target, also if they differ."),
+    )
+)
+"""What becomes of files that are at the target already: a list of plans."""
+_CHECKSUM = flag("--checksum", help="Compare contents to know what is at the target already, not times.")
 
 
-@click.command()
-@path_argument("sources", count=-1)
-@path_argument("target")
-@click.option("-r", "--recursive", is_flag=True, help="Copy directories, and the members of containers.")
-@click.option("-f", "--force", is_flag=True, help="Copy every file, also if it is at the target already.")
-@click.option("-n", "--no-clobber", is_flag=True, help="Leave files that are at the target, also if they differ.")
-@click.option("--checksum", is_flag=True, help="Compare contents to know what is at the target already, not times.")
-@transfer_options
-@common
-def cp(
-    invocation: Invocation,
-    sources: tuple[str, ...],
-    target: str,
-    recursive: bool,
-    force: bool,
-    no_clobber: bool,
-    checksum: bool,
-    options: TransferOptions,
-) -> int:
+def _forced(what: str) -> Any:
+    """Return what adds `--force`, without which some directories are left alone."""
+    return flag("--force", help=f"{what} also the working directory, a home, a root, and what these are in.")
+
+
+@command(SOURCES, TARGET, RECURSIVE, *EXISTING, _CHECKSUM, *TRANSFER)
+def cp(invocation: Invocation, given: Namespace) -> int:
     """Copy files, directories and the members of containers.
 
     TARGET gets the sources under their names if it ends in /, is an existing directory and they are files, or if they
@@ -43,74 +77,66 @@ def cp(
     output. Files that are at the target already, unchanged, are skipped: run the command again after an interrupt.
     What symbolic links in a source lead to is copied, unless --links is given. Permissions are kept.
 
-    \b
     Example: fsabs cp -r s3://bucket/train.zip/images/ /data/images
     """
-    if force and no_clobber:
-        raise click.UsageError("-f and -n exclude each other")
-    if PIPE in (*sources, target):
-        return _pipe(sources, target, options)
-    with Paths() as paths, Transfer(invocation, options, "copied") as transfer:
-        plan = options.plan(paths, existing=existing_of(force, no_clobber), content=checksum)
-        for source, place in transfer.places(paths, sources, paths.resolve(target, "a")):
-            transfer.copy(source, place, plan, recursive)
+    if len(set(given.existing)) > 1:
+        raise UsageError("-f and -n exclude each other")
+    if PIPE in (*given.sources, given.target):
+        return _pipe(given)
+    return copy_all(Transfer(invocation, given, "copied"), given, content=given.checksum)
+
+
+def copy_all(copies: Transfer, given: Namespace, content: bool = False, into_directory: bool = False) -> int:
+    """Copy what arguments name; with `into_directory` several sources need a directory. Return the exit code."""
+    with Paths() as paths, copies as transfer:
+        plan = transfer.plan(paths, existing=given.existing[-1] if given.existing else "compare", content=content)
+        target = paths.resolve(given.target, "a")
+        pairs = transfer.places(paths, given.sources, target)
+        several = len(given.sources) > 1 or len(pairs) > 1
+        if into_directory and several and not (target.contents or target.is_directory()):
+            raise NotADirectoryError(f"{target.shown} is no directory: several sources need one")
+        for source, place in pairs:
+            transfer.copy(source, place, plan, given.recursive)
         return transfer.finish(paths)
 
 
-def existing_of(force: bool, no_clobber: bool) -> Literal["replace", "skip", "compare"]:
-    """Return the plan for files that are at the target already."""
-    return "replace" if force else "skip" if no_clobber else "compare"
-
-
-def _pipe(sources: tuple[str, ...], target: str, options: TransferOptions) -> int:
+def _pipe(given: Namespace) -> int:
     """Copy from the standard input, or to the standard output."""
-    if options.dry_run or options.filters:
-        raise click.UsageError("- is copied as it comes: without --dry-run, --include and --exclude")
+    if given.dry_run or given.filters:
+        raise UsageError("- is copied as it comes: without --dry-run, --include and --exclude")
     with Paths() as paths:
-        if target == PIPE:
-            for found in paths.expand_all(sources):
-                write_content(found.fs, found.path)
+        if given.target == PIPE:
+            for found in paths.expand_all(given.sources):
+                write_content(found)
             sys.stdout.buffer.flush()
             return 0
-        if len(sources) > 1:
-            raise click.UsageError("- can't be copied together with other sources")
-        place = paths.resolve(target, "a")
+        if len(given.sources) > 1:
+            raise UsageError("- can't be copied together with other sources")
+        place = paths.resolve(given.target, "a")
         if place.contents:
-            raise click.UsageError("- has no name: name the file that it becomes")
+            raise UsageError("- has no name: name the file that it becomes")
         with place.fs.open(place.path, "wb") as file:
             while piece := sys.stdin.buffer.read(_PIECE):
                 file.write(piece)
     return 0
 
 
-@click.command()
-@path_argument("sources", count=-1)
-@path_argument("target")
-@click.option("--force", is_flag=True, help="Move also the working directory, a home, a root, and what these are in.")
-@transfer_options
-@common
-def mv(
-    invocation: Invocation,
-    sources: tuple[str, ...],
-    target: str,
-    force: bool,
-    options: TransferOptions,
-) -> int:
+@command(SOURCES, TARGET, _forced("Move"), *TRANSFER)
+def mv(invocation: Invocation, given: Namespace) -> int:
     """Move files and directories; TARGET means what it means to cp.
 
     Where the store can, a directory is moved in one step. Else each file is copied, verified, and then removed at the
     source: run the command again after an interrupt. Symbolic links are moved as links.
 
-    \b
     Example: fsabs mv /scratch/run-7 s3://bucket/runs/
     """
-    with Paths() as paths, Transfer(invocation, options, "moved") as transfer:
-        plan = options.plan(paths, move=True, replace_links=True)
-        for source, place in transfer.places(paths, sources, paths.resolve(target, "a")):
+    with Paths() as paths, Transfer(invocation, given, "moved") as transfer:
+        plan = transfer.plan(paths, move=True, replace_links=True)
+        for source, place in transfer.places(paths, given.sources, paths.resolve(given.target, "a")):
             try:
-                if not force:
+                if not given.force:
                     source.refuse_removal()
-                if plan.wanted is None and plan.backup is None and _is_renamed(source, place, options.dry_run):
+                if plan.wanted is None and plan.backup is None and _is_renamed(source, place, plan.dry_run):
                     transfer.moved(source, place)
                     continue
             except (OSError, ValueError) as exc:
@@ -143,40 +169,359 @@ def _is_renamed(source: ResolvedPath, target: ResolvedPath, dry_run: bool) -> bo
     return True
 
 
-@click.command()
-@path_argument("source")
-@path_argument("target")
-@click.option("--delete", is_flag=True, help="Remove what is at the target and not in the source.")
-@click.option("--max-delete", type=click.IntRange(min=0), help="Remove nothing if it would be more than this.")
-@click.option("--force", is_flag=True, help="--delete also in the working directory, a home, a root, and above them.")
-@click.option("--checksum", is_flag=True, help="Compare contents, not times.")
-@transfer_options
-@common
-def sync(
-    invocation: Invocation,
-    source: str,
-    target: str,
-    delete: bool,
-    max_delete: int | None,
-    force: bool,
-    checksum: bool,
-    options: TransferOptions,
-) -> int:
+@command(
+    path_argument("source"),
+    TARGET,
+    flag("--delete", help="Remove what is at the target and not in the source."),
+    argument("--max-delete", type=at_least(0), help="Remove nothing if it would be more than this."),
+    _forced("--delete"),
+    _CHECKSUM,
+    *TRANSFER,
+)
+def sync(invocation: Invocation, given: Namespace) -> int:
     """Copy what is new or changed in a directory to another one.
 
     Both are directories, with or without a / at their ends; a container as a source needs the /. Files are removed,
     with --delete, when all others have arrived and nothing has failed. What --exclude names is neither copied nor
     removed, and a symbolic link at the target is replaced, and never followed.
 
-    \b
     Example: fsabs sync --delete --dry-run /data/train s3://bucket/train
     """
-    with Paths() as paths, Transfer(invocation, options, "copied") as transfer:
-        plan = options.plan(paths, content=checksum, replace_links=True, max_delete=max_delete)
-        found, place = paths.resolve(source), paths.resolve(target, "a")
-        if delete:
+    with Paths() as paths, Transfer(invocation, given, "copied") as transfer:
+        plan = transfer.plan(paths, content=given.checksum, replace_links=True, max_delete=given.max_delete)
+        found, place = paths.resolve(given.source), paths.resolve(given.target, "a")
+        if given.delete:
             place.fs._require("remove", "remove what the source does not have", place.key)
-            if not force:
+            if not given.force:
                 place.refuse_removal()
-        transfer.tree(found, place, plan, delete)
+        transfer.tree(found, place, plan, given.delete)
         return transfer.finish(paths)
+
+
+@command(
+    PATHS,
+    flag("-p", "--parents", help="Make what is missing above, too; a directory that is there is fine."),
+    dry_run("made"),
+)
+def mkdir(invocation: Invocation, given: Namespace) -> int:
+    """Make directories.
+
+    Example: fsabs mkdir -p hdfs:///user/me/runs/7
+    """
+    return make_all(invocation, given, given.parents)
+
+
+def make_all(invocation: Invocation, given: Namespace, parents: bool) -> int:
+    """Make directories, and return the exit code."""
+
+    def make(found: ResolvedPath) -> None:
+        if given.dry_run:
+            _show(invocation, "made", found, dry=True)
+        elif parents:
+            found.fs.makedirs(found.path, exist_ok=True)
+        else:
+            found.fs.mkdir(found.path)
+
+    return each_path(invocation, given.paths, make, patterns=False)
+
+
+REMOVAL = (
+    PATHS,
+    flag("-r", "--recursive", help="Remove directories with all that is in them."),
+    flag("-f", dest="ignore_missing", help="Ignore paths that are missing."),
+    _forced("Remove"),
+    dry_run("removed"),
+    flag("-v", "--verbose", help="Write a line for each path."),
+)
+
+
+@command(*REMOVAL)
+def rm(invocation: Invocation, given: Namespace) -> int:
+    """Remove files, and with -r directories; members of zip, tar and HDF5 files, too.
+
+    A symbolic link is removed, and what it leads to stays.
+
+    Example: fsabs rm -r s3://bucket/runs/old/ '/scratch/*.tmp'
+    """
+    return remove_all(invocation, given)
+
+
+def remove_all(invocation: Invocation, given: Namespace) -> int:
+    """Remove what paths name, and return the exit code.
+
+    Members of a container are removed together, when all paths are done: it is written anew once.
+    """
+    members: list[ResolvedPath] = []
+    shown = given.dry_run or given.verbose or invocation.output.json
+
+    with Paths() as containers:
+
+        def remove(found: ResolvedPath) -> None:
+            if not given.force:
+                found.refuse_removal()
+            if not found.is_link() and found.stat().directory and not given.recursive:
+                raise IsADirectoryError(f"{found.shown} is a directory; -r removes it")
+            if not (given.dry_run or found.fs.capabilities.remove):
+                member = containers.resolve(found.text, "a")
+                member.fs.remove(member.path, given.recursive)
+                members.append(found)
+                return
+            if not given.dry_run:
+                found.fs.remove(found.path or ".", given.recursive)
+            if shown:
+                _show(invocation, "removed", found, given.dry_run)
+
+        code = each_path(invocation, given.paths, remove, ignore_missing=given.ignore_missing)
+    for found in members if shown else ():
+        _show(invocation, "removed", found, dry=False)
+    return code
+
+
+def _show(invocation: Invocation, action: str, found: ResolvedPath, dry: bool) -> None:
+    values = {"action": action, "url": found.url, "dry_run": dry}
+    invocation.output.record(values, f"{_WOULD[action] if dry else action} {invocation.output.name(found.shown)}")
+
+
+class Filters:
+    """Patterns in the order in which they were given: the first that matches a file, or a directory above it, decides.
+
+    What none matches is taken if the last one excludes. A pattern with a `/` is for the whole path below the source,
+    others are for a name at any depth; `*` matches `/`, too, and a pattern that ends in `/` directories alone. What is
+    in an excluded directory is not looked at.
+    """
+
+    def __init__(self, rules: Sequence[tuple[bool, str]]) -> None:
+        """Take the rules, as pairs of whether it includes and the pattern."""
+        for at, (included, pattern) in enumerate(rules[:-1]):
+            if pattern in ("*", "**") and not included:
+                after = "--include" if rules[at + 1][0] else "--exclude"
+                raise UsageError(f"{after} {rules[at + 1][1]!r} never counts behind --exclude {pattern!r}: go first")
+        self._rules = [(included, *_parsed(pattern)) for included, pattern in rules]
+        self.only_files: bool = bool(rules) and rules[-1][0]
+        """Directories are not taken by themselves."""
+
+    def __bool__(self) -> bool:
+        return bool(self._rules)
+
+    def wants(self, stat: FileStat) -> bool:
+        """Return whether a file is taken; of a directory, whether what is in it is looked at."""
+        path = stat.filename.rstrip("/")
+        taken = not self.only_files or stat.directory
+        for part in [*keys.ancestors(path), path]:
+            verdict = self._verdict(part, stat.directory or part != path)
+            if verdict is False:
+                return False
+            taken = taken or verdict is True
+        return taken
+
+    def _verdict(self, path: str, directory: bool) -> bool | None:
+        for included, pattern, whole, only_directories in self._rules:
+            if (directory or not only_directories) and pattern.match(path if whole else keys.name(path)):
+                return included
+        return None
+
+
+def _parsed(pattern: str) -> tuple[re.Pattern[str], bool, bool]:
+    """Return what a path is matched with; whether it is the whole path; and whether it is a directory's."""
+    return (
+        re.compile(fnmatch.translate(pattern.strip("/"))),
+        "/" in pattern.rstrip("/"),
+        pattern.endswith("/"),
+    )
+
+
+class Transfer:
+    """Copies of one command, with the options `TRANSFER`; a context manager, which writes the summary at its end."""
+
+    def __init__(self, invocation: Invocation, given: Namespace, verb: str) -> None:
+        self.invocation = invocation
+        self._output = invocation.output
+        self._given = given
+        self._filters = Filters(given.filters or ())
+        self.summary = Summary(verb, "skipped", "failed", "retried")
+        self._verb = verb
+        self._files = self._size = self._skipped = 0
+        self._totals: tuple[int | None, int | None] = (None, None)
+        self._progress = ProgressDisplay(given.progress)
+        self._exits = contextlib.ExitStack()
+        self._requests = RequestLog()
+
+    def plan(self, paths: Paths, **more: Any) -> TreePlan:
+        """Return the plan of a transfer with these options."""
+        backup = paths.resolve(self._given.backup_dir) if self._given.backup_dir is not None else None
+        return TreePlan(
+            dry_run=self._given.dry_run,
+            keep_links=self._given.links,
+            wanted=self._filters.wants if self._filters else None,
+            only_files=self._filters.only_files,
+            backup=None if backup is None else (backup.fs, backup.key),
+            **more,
+        )
+
+    @property
+    def failed(self) -> bool:
+        """True if anything failed."""
+        return self.summary.counts["failed"] > 0
+
+    def places(self, paths: Paths, sources: Sequence[str], target: ResolvedPath) -> list[_Pair]:
+        """Return each source that filters leave with the place that it goes to; report those that can't go there."""
+        found: list[tuple[ResolvedPath, bool]] = []  # and whether a pattern has found it
+        for text in sources:
+            try:
+                found += ((source, source.text != text) for source in paths.expand(text))
+            except (OSError, ValueError) as exc:
+                self.error(exc)
+        into = target.contents or len(found) > 1 or len(sources) > 1
+        is_directory = not into and target.fs.capabilities.read and target.is_directory()
+        pairs = []
+        for source, matched in found:
+            name = keys.name(source.path) or keys.name(source.text.rstrip("/"))
+            directory = source.contents or source.fs.isdir(source.path)
+            stat = FileStat.of_directory(name) if directory else FileStat(name, 0)
+            if (matched or not directory) and self._filters and not self._filters.wants(stat):
+                continue
+            if source.contents:  # what is in it
+                pairs.append((source, target._replace(contents=False)))
+            elif into or (is_directory and not directory):
+                pairs.append((source, target.member(name)))
+            else:
+                pairs.append((source, target))
+        return self._distinct(pairs)
+
+    def _distinct(self, pairs: list[_Pair]) -> list[_Pair]:
+        """Leave out, with an error, what would be copied onto itself, and targets that several sources have."""
+        sources: dict[tuple[int, str], list[ResolvedPath]] = {}
+        for source, place in pairs:
+            sources.setdefault((id(place.fs), place.key), []).append(source)
+        spread = [(source, place.key) for source, place in pairs if source.contents] if len(pairs) > 1 else []
+        good = []
+        for source, place in pairs:
+            others = sources[id(place.fs), place.key]
+            if (member := _member_at(spread, place.key)) is not None:
+                reason = f"{member.shown} becomes {place.shown}: {source.shown} is not copied there"
+                self.error(ValueError(reason))
+            elif len(others) > 1:
+                if source is others[0]:
+                    names = " and ".join(one.shown for one in others)
+                    self.error(ValueError(f"{names} would all become {place.shown}: nothing is copied there"))
+            elif identity.same(source.fs, source.key, place.fs, place.key):
+                self.error(ValueError(f"source and target are one: {source.shown} and {place.shown}"))
+            else:
+                good.append((source, place))
+        return good
+
+    def finish(self, paths: Paths) -> int:
+        """Return the exit code; a container that nothing was put into for errors is not made, or stays as it is."""
+        if self.failed and not self._files:
+            paths.discard()
+        return FAILED if self.failed else 0
+
+    def copy(self, source: ResolvedPath, target: ResolvedPath, plan: TreePlan, recursive: bool = True) -> None:
+        """Copy or move a file or, if `recursive`, a directory; report what goes wrong."""
+        try:
+            link = plan.move and source.is_link()
+            if not link and (source.contents or source.stat().directory):
+                if not recursive:
+                    raise IsADirectoryError(f"{source.shown} is a directory; -r copies it")
+                self.tree(source, target, plan)
+            else:
+                self._new(source, target, plan, target.fs._file_key(target.path, "copy")).run_file()
+        except (OSError, ValueError) as exc:
+            self.error(exc)
+
+    def line(self, action: str, source: ResolvedPath, target: ResolvedPath) -> str:
+        """Return the line of `-v` for a file."""
+        return f"{action} {self._output.name(target.shown)}"
+
+    def tree(self, source: ResolvedPath, target: ResolvedPath, plan: TreePlan, delete: bool = False) -> None:
+        """Copy what is in a directory, and with `delete` remove what is not in it."""
+        if self._progress.shown and self._totals == (None, None):
+            self._count_in_background(source, plan)
+        self._new(source, target, plan, target.key).run(delete)
+
+    def _new(self, source: ResolvedPath, target: ResolvedPath, plan: TreePlan, dst: str) -> TreeTransfer:
+        target.fs._require("write", "copy", dst)
+        if plan.move:
+            source.fs._require("remove", "move", source.key)
+
+        def report(event: TreeEvent) -> None:
+            name = keys.relative(event.key, dst) if event.key != dst else ""
+            self._report(event, source.member(name) if name else source, target.member(name) if name else target)
+
+        return TreeTransfer(source.fs, source.key, target.fs, dst, plan, report, self._count, self._given.jobs)
+
+    def moved(self, source: ResolvedPath, target: ResolvedPath) -> None:
+        """Report what was moved by the store."""
+        self._report(TreeEvent("copied", "", 0), source, target)
+
+    def error(self, exc: Exception) -> None:
+        """Report an error; the command goes on."""
+        self._progress.clear()
+        self.invocation.error(exc)
+        self.summary.add("failed")
+
+    def _report(self, event: TreeEvent, source: ResolvedPath, target: ResolvedPath) -> None:
+        if event.error is not None:
+            self.error(event.error)
+            return
+        dry = self._given.dry_run
+        name = self._verb if event.action == "copied" else event.action
+        self.summary.add(name)
+        if event.action != "removed":
+            self._files += 1
+        if event.action == "skipped":
+            self._size += event.size
+            self._skipped += event.size
+        if self._output.json:
+            self._output.record({"action": name, "url": target.url, "size": event.size, "dry_run": dry}, "")
+        elif event.action != "skipped" and (dry or self._given.verbose):
+            self._progress.clear()
+            self._output.line(self.line(_WOULD[name] if dry else name, source, target))
+        self._show()
+
+    def _count(self, size: int) -> None:
+        self._size += size
+        self.summary.bytes += size
+        self._show()
+
+    def _show(self) -> None:
+        self._progress.update(self._files, self._size, *self._totals, skipped=self._skipped)
+
+    def _count_in_background(self, source: ResolvedPath, plan: TreePlan) -> None:
+        """Count the files of the source while they are copied, for the time that is left."""
+
+        def count() -> None:
+            files = size = 0
+            with contextlib.suppress(OSError):  # the copy reports it
+                for stat in source.fs.list(source.path, recursive=True, detail=True):
+                    if not stat.directory and (plan.wanted is None or plan.wanted(stat)):
+                        files += 1
+                        size += stat.size
+                self._totals = (files, size)
+
+        threading.Thread(target=count, daemon=True, name="fsabs-count").start()
+
+    def __enter__(self) -> Transfer:
+        self._exits.enter_context(self._requests)
+        self._exits.enter_context(self._progress)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: Any) -> None:
+        if kind is KeyboardInterrupt:
+            self.invocation.how_to_go_on = (
+                f"{self.summary.text()}; no file is half-written, run the same command again to go on"
+            )
+        self._exits.__exit__(kind, exc, trace)
+        if kind is None or issubclass(kind, OSError | ValueError):
+            self.summary.add("retried", self._requests.retries)
+            self.summary.write(self._output, "dry run: " if self._given.dry_run else "")
+
+
+def _member_at(spread: list[tuple[ResolvedPath, str]], key: str) -> ResolvedPath | None:
+    """Return what becomes `key` as a member of one of some directories, whose members go to the keys beside them."""
+    for directory, top in spread:
+        if key != top and keys.inside(key, top):
+            member = directory.member(keys.relative(key, top))
+            if entry(member.fs, member.key) is not None:
+                return member
+    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import errno
 import fnmatch
 import itertools
@@ -11,17 +12,16 @@ import re
 import stat as stat_bits
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import click
-
 from ..core import registry
 from ..core.stats import TreeCounts
-from .output import size_text
-from .paths import Paths, ResolvedPath, each_path, path_argument
-from .program import Invocation, common
+from .output import CommandOutput, size_text
+from .paths import PATHS, Paths, ResolvedPath, each_path, path_argument
+from .program import Invocation, argument, at_least, command, flag
 
 if TYPE_CHECKING:
     from ..core.fs import FS
@@ -81,6 +81,13 @@ def stat_values(stat: FileStat, name: str, url: str) -> dict[str, Any]:
     }
 
 
+def write_entry(output: CommandOutput, directory: ResolvedPath, stat: FileStat, text: str) -> None:
+    """Write a line of a long listing: an entry of a directory as `text`, or as an object of `--json`."""
+    if output.json:
+        text = json.dumps(stat_values(stat, stat.filename, directory.member(stat.filename).url))
+    output.line(text)
+
+
 def is_listed(found: ResolvedPath) -> bool:
     """Return whether a path names a directory or the members of a container; `FileNotFoundError` if nothing is there.
 
@@ -89,85 +96,65 @@ def is_listed(found: ResolvedPath) -> bool:
     return found.contents or found.stat().directory
 
 
-@click.command(context_settings={"help_option_names": ["--help"]})
-@path_argument("paths", count=-1, required=False)
-@click.option("-l", "long", is_flag=True, help="Show size and time of modification.")
-@click.option("-R", "recursive", is_flag=True, help="Show what is in directories, too.")
-@click.option("-h", "--human", is_flag=True, help="Show sizes for people: 1.5 MB.")
-@common
-def ls(invocation: Invocation, paths: tuple[str, ...], long: bool, recursive: bool, human: bool) -> int:
+_PLACES = path_argument("paths", "*", default=["."], help="By default, the working directory.")
+_HUMAN = flag("-h", "--human", help="Show sizes for people: 1.5 MB.")
+
+
+@command(
+    _PLACES,
+    flag("-l", dest="long", help="Show size and time of modification."),
+    flag("-R", dest="recursive", help="Show what is in directories, too."),
+    _HUMAN,
+)
+def ls(invocation: Invocation, given: Namespace) -> int:
     """List directories and containers; files are listed as themselves.
 
     A container at the end of a path is a file; with a / behind it, its members are listed. Directories end in /.
 
-    \b
     Example: fsabs ls -lR s3://bucket/train.zip/images/
     """
-    listing = _Listing(invocation, long, recursive, human)
-    return each_path(invocation, paths or (".",), lambda found: listing.add(found, heading=len(paths) > 1))
+    output, heading, blocks = invocation.output, len(given.paths) > 1, 0
 
-
-class _Listing:
-    """Writes the entries of directories."""
-
-    def __init__(self, invocation: Invocation, long: bool, recursive: bool, human: bool) -> None:
-        self._output = invocation.output
-        self._long = long
-        self._recursive = recursive
-        self._human = human
-        self._blocks = 0
-
-    def add(self, found: ResolvedPath, heading: bool) -> None:
-        """Write a directory, or a file."""
-        if not is_listed(found):
-            self._blocks += 1
-            stat = found.stat()
-            if self._output.json:
-                self._output.record(stat_values(stat, found.shown, found.url), "")
-            else:
-                self._output.line(self._text(stat, self._output.name(found.shown)))
-            return
-        if not (self._long or self._output.json):
-            names = listed_names(found.fs, found.path, self._recursive)
-            self._begin(found, heading)
-            for listed in names:
-                self._output.line(self._output.name(listed, listed[-1] == "/"))
-            return
-        stats = listed_stats(found.fs, found.path, self._recursive)
-        self._begin(found, heading)
-        for stat in stats:
-            if self._output.json:
-                self._output.line(json.dumps(stat_values(stat, stat.filename, found.member(stat.filename).url)))
-            else:
-                self._output.line(self._text(stat, self._output.name(stat.filename, stat.directory)))
-
-    def _begin(self, found: ResolvedPath, heading: bool) -> None:
-        """Write the heading of a directory, which is there."""
-        if heading and not self._output.json:
-            self._output.line(f"\n{found.shown}:" if self._blocks else f"{found.shown}:")
-        self._blocks += 1
-
-    def _text(self, stat: FileStat, shown: str) -> str:
-        if not self._long:
+    def text(stat: FileStat, name: str) -> str:
+        shown = output.name(name, stat.directory)
+        if not given.long:
             return shown
-        size, modified = size_column(stat, self._human), time_column(stat.last_modified)
-        return f"{size:>13}  {modified:<19}  {shown}"
+        return f"{size_column(stat, given.human):>13}  {time_column(stat.last_modified):<19}  {shown}"
+
+    def show(found: ResolvedPath) -> None:
+        nonlocal blocks
+        if not is_listed(found):
+            blocks += 1
+            stat = found.stat()
+            output.record(stat_values(stat, found.shown, found.url), text(stat, found.shown))
+            return
+        detail = given.long or output.json
+        stats = listed_stats(found.fs, found.path, given.recursive) if detail else ()
+        names = () if detail else listed_names(found.fs, found.path, given.recursive)
+        if heading and not output.json:  # the directory is there
+            output.line(f"\n{found.shown}:" if blocks else f"{found.shown}:")
+        blocks += 1
+        for name in names:
+            output.line(output.name(name, name[-1] == "/"))
+        for stat in stats:
+            write_entry(output, found, stat, text(stat, stat.filename))
+
+    return each_path(invocation, given.paths, show)
 
 
-@click.command()
-@path_argument("path", required=False)
-@click.option("-L", "--depth", type=click.IntRange(min=1), help="Levels to show.")
-@common
-def tree(invocation: Invocation, path: str | None, depth: int | None) -> None:
+@command(
+    path_argument("path", "?", default="."),
+    argument("-L", "--depth", type=at_least(1), help="Levels to show."),
+)
+def tree(invocation: Invocation, given: Namespace) -> None:
     """Show a directory or a container as a tree.
 
-    \b
     Example: fsabs tree -L 2 s3://bucket/train.zip/
     """
     with Paths() as resolver:
-        for found in resolver.expand(path or "."):
+        for found in resolver.expand(given.path):
             try:
-                _Tree(invocation, found, depth).show()
+                _Tree(invocation, found, given.depth).show()
             except NotADirectoryError as exc:
                 if found.contents or registry.container_of(os.path.basename(found.path)) is None:
                     raise
@@ -183,88 +170,67 @@ class _Tree:
         self._top = top
         self._depth = depth
         self._files = self._directories = 0
-        self._open: list[tuple[str, list[str]]] = []
-        """The directories that lead to the current one, with their directories that were not shown yet."""
+        self._walk = top.fs.walk(top.path)
+        self._ahead = next(self._walk, None)
+        """What the walk enters next."""
 
     def show(self) -> None:
         """Write the tree, and how many directories and files are in it."""
         if not self._output.json:
             self._output.line(self._output.name(self._top.shown, directory=True))
-        for path, directories, files in self._top.fs.walk(self._top.path):
-            self._enter(path)
-            deep = self._depth is not None and len(self._open) + 1 >= self._depth
-            self._open.append((path, list(directories)))
-            for at, name in enumerate(files, 1):
-                self._write(name, False, last=at == len(files) and not directories)
-            if deep:
-                self._leave_one()
-                directories.clear()
-        while self._open:
-            self._leave_one()
+        self._enter("", 1)
         counts = {"directories": self._directories, "files": self._files}
         self._output.record(counts, f"\n{self._directories:,} directories, {self._files:,} files")
 
-    def _enter(self, path: str) -> None:
-        """Write the directory that is entered, and those before it that were not: links that lead back."""
-        while self._open and os.path.dirname(path) != self._open[-1][0]:
-            self._leave_one()
-        if self._open:
-            name, waiting = os.path.basename(path), self._open[-1][1]
-            while waiting and (first := waiting.pop(0)) != name:
-                self._write(first, True, last=False)
-            self._write(name, True, last=not waiting)
-
-    def _leave_one(self) -> None:
-        waiting = self._open[-1][1]
-        while waiting:
-            name = waiting.pop(0)
-            self._write(name, True, last=not waiting)
-        self._open.pop()
-
-    def _write(self, name: str, directory: bool, last: bool) -> None:
-        self._directories += directory
-        self._files += not directory
-        above = self._open[-1][0]
-        path = f"{above}/{name}" if above else name
-        if self._output.json:
-            kind = "directory" if directory else "file"
-            self._output.record({"url": self._top.fs.url(path), "type": kind, "depth": len(self._open)}, "")
+    def _enter(self, lines: str, depth: int) -> None:
+        """Write what is in the directory that the walk enters next, and in those below; `lines` lead to those above."""
+        if self._ahead is None:
             return
-        lines = "".join("│   " if waiting else "    " for _, waiting in self._open[:-1])
-        branch = "└── " if last else "├── "
-        self._output.line(lines + branch + self._output.name(name + "/" * directory, directory))
+        above, directories, files = self._ahead
+        names = [*files, *(f"{name}/" for name in directories)]
+        if depth == self._depth:
+            directories.clear()  # and the walk does not enter them
+        self._ahead = next(self._walk, None)
+        for at, name in enumerate(names, 1):
+            last = at == len(names)
+            directory = name.endswith("/")
+            path = f"{above}/{name}".lstrip("/").rstrip("/")
+            self._directories += directory
+            self._files += not directory
+            if self._output.json:
+                kind = "directory" if directory else "file"
+                self._output.record({"url": self._top.fs.url(path), "type": kind, "depth": depth}, "")
+            else:
+                self._output.line(lines + ("└── " if last else "├── ") + self._output.name(name, directory))
+            if (
+                directory and self._ahead is not None and self._ahead[0] == path
+            ):  # a link that leads back is not entered
+                self._enter(lines + ("    " if last else "│   "), depth + 1)
 
 
-@click.command(context_settings={"help_option_names": ["--help"]})
-@path_argument("paths", count=-1, required=False)
-@click.option("-h", "--human", is_flag=True, help="Show sizes for people: 1.5 MB.")
-@common
-def du(invocation: Invocation, paths: tuple[str, ...], human: bool) -> int:
+@command(_PLACES, _HUMAN)
+def du(invocation: Invocation, given: Namespace) -> int:
     """Sum up the bytes and the files below each path.
 
     A container at the end of a path counts as a file; with a / behind it, its members count, with their sizes when
     they are read.
 
-    \b
     Example: fsabs du -h s3://bucket/train.zip/ s3://bucket/val/
     """
 
     def show(found: ResolvedPath) -> None:
         usage = found.fs.usage(found.path) if is_listed(found) else TreeCounts(1, bytes=found.stat().size)
         counts = {"url": found.url, "files": usage.files, "bytes": usage.bytes}
-        shown = size_text(usage.bytes) if human else str(usage.bytes)
+        shown = size_text(usage.bytes) if given.human else str(usage.bytes)
         invocation.output.record(counts, f"{shown:>15}  {usage.files:>12,} files  {found.shown}")
 
-    return each_path(invocation, paths or (".",), show)
+    return each_path(invocation, given.paths, show)
 
 
-@click.command()
-@path_argument("paths", count=-1)
-@common
-def stat(invocation: Invocation, paths: tuple[str, ...]) -> int:
+@command(PATHS)
+def stat(invocation: Invocation, given: Namespace) -> int:
     """Show what is known of files and directories: type, size, time, mode, version.
 
-    \b
     Example: fsabs stat s3://bucket/train.zip
     """
 
@@ -282,102 +248,80 @@ def stat(invocation: Invocation, paths: tuple[str, ...]) -> int:
         }
         invocation.output.record(values, "\n".join(f"{name + ':':10}{value}" for name, value in lines.items()))
 
-    return each_path(invocation, paths, show)
+    return each_path(invocation, given.paths, show)
 
 
 _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-Test = Callable[["FileStat"], bool]
 
 
-@click.command()
-@path_argument("paths", count=-1)
-@click.option("--name", multiple=True, help="A pattern for the last segment; one of several has to match.")
-@click.option("--path", "whole", multiple=True, help="A pattern for the path below PATHS; * matches / too.")
-@click.option("--type", "kind", type=click.Choice(["f", "d"]), help="Files or directories only.")
-@click.option("--size", help="+1M: larger than 1 MB; -20k: smaller.")
-@click.option("--newer", help="Modified since: 2026-01-31, or 12h, 7d ago.")
-@click.option("--older", help="Modified before: 2026-01-31, or 12h, 7d ago.")
-@click.option("-0", "--print0", is_flag=True, help="End each path by a NUL, for xargs -0.")
-@common
-def find(
-    invocation: Invocation,
-    paths: tuple[str, ...],
-    name: tuple[str, ...],
-    whole: tuple[str, ...],
-    kind: str | None,
-    size: str | None,
-    newer: str | None,
-    older: str | None,
-    print0: bool,
-) -> None:
-    """Find files and directories, at any depth below the paths.
-
-    \b
-    Example: fsabs find s3://bucket/train/ --name '*.jpg' --size +1M
-    """
-    tests = _tests(name, whole, kind, size, newer, older)
-    output = invocation.output
-    with Paths() as resolver:
-        for top in resolver.expand_all(paths):
-            prefix = top._replace(text=top.shown)
-            for stat in listed_stats(top.fs, top.path, recursive=True):
-                if not all(test(stat) for test in tests):
-                    continue
-                if output.json:
-                    output.line(json.dumps(stat_values(stat, stat.filename, top.member(stat.filename).url)))
-                elif print0:
-                    sys.stdout.write(prefix.member(stat.filename.removesuffix("/")).text + "\0")
-                else:
-                    output.line(output.name(prefix.member(stat.filename.removesuffix("/")).text, stat.directory))
-
-
-def _tests(
-    name: tuple[str, ...],
-    whole: tuple[str, ...],
-    kind: str | None,
-    size: str | None,
-    newer: str | None,
-    older: str | None,
-) -> list[Test]:
-    """Return what a stat has to pass."""
-    found: list[Test] = []
-    if kind:
-        found.append(lambda stat: stat.directory == (kind == "d"))
-    if name:
-        named = _matcher(name)
-        found.append(lambda stat: named(stat.filename.rstrip("/").rpartition("/")[2]) is not None)
-    if whole:
-        placed = _matcher(whole)
-        found.append(lambda stat: placed(stat.filename.rstrip("/")) is not None)
-    if size:
-        above, limit = _limit(size)
-        found.append(lambda stat: not stat.directory and (stat.size > limit if above else stat.size < limit))
-    if newer:
-        since = _moment(newer, "--newer")
-        found.append(lambda stat: stat.last_modified is not None and stat.last_modified >= since)
-    if older:
-        until = _moment(older, "--older")
-        found.append(lambda stat: stat.last_modified is not None and stat.last_modified < until)
-    return found
-
-
-def _matcher(patterns: tuple[str, ...]) -> Callable[[str], re.Match[str] | None]:
-
-    return re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns)).match
+def _pattern(patterns: list[str]) -> re.Pattern[str]:
+    """Return what matches any of some patterns."""
+    return re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns))
 
 
 def _limit(text: str) -> tuple[bool, int]:
+    """Return whether a size is above or below a limit, and the limit."""
     match = re.fullmatch(r"([+-])(\d+)([kMGT]?)B?", text)
     if match is None:
-        raise click.BadParameter(f"{text!r}: a size is +1M or -20k", param_hint="--size")
+        raise argparse.ArgumentTypeError(f"{text!r}: a size is +1M or -20k")
     return match[1] == "+", int(match[2]) * _UNITS[match[3]]
 
 
-def _moment(text: str, option: str) -> float:
+def _moment(text: str) -> float:
+    """Return a date, or so long ago, as a time."""
     if match := re.fullmatch(r"(\d+)([smhdw])", text):
         return time.time() - int(match[1]) * _SPANS[match[2]]
     try:
         return datetime.fromisoformat(text).astimezone().timestamp()
     except ValueError:
-        raise click.BadParameter(f"{text!r}: a date is 2026-01-31, or 12h, 7d ago", param_hint=option) from None
+        raise argparse.ArgumentTypeError(f"{text!r}: a date is 2026-01-31, or 12h, 7d ago") from None
+
+
+@command(
+    PATHS,
+    argument("--name", action="append", help="A pattern for the last segment; one of several has to match."),
+    argument("--path", action="append", help="A pattern for the path below PATHS; * matches / too."),
+    argument("--type", choices=["f", "d"], help="Files or directories only."),
+    argument("--size", type=_limit, help="+1M: larger than 1 MB; -20k: smaller."),
+    argument("--newer", type=_moment, help="Modified since: 2026-01-31, or 12h, 7d ago."),
+    argument("--older", type=_moment, help="Modified before: 2026-01-31, or 12h, 7d ago."),
+    flag("-0", "--print0", help="End each path by a NUL, for xargs -0."),
+)
+def find(invocation: Invocation, given: Namespace) -> None:
+    """Find files and directories, at any depth below the paths.
+
+    Example: fsabs find s3://bucket/train/ --name '*.jpg' --size +1M
+    """
+    tests = list(_tests(given))
+    output = invocation.output
+    with Paths() as resolver:
+        for top in resolver.expand_all(given.paths):
+            prefix = top._replace(text=top.shown)
+            for stat in listed_stats(top.fs, top.path, recursive=True):
+                if not all(test(stat) for test in tests):
+                    continue
+                name = prefix.member(stat.filename.removesuffix("/")).text
+                if given.print0 and not output.json:
+                    sys.stdout.write(name + "\0")
+                else:
+                    write_entry(output, top, stat, output.name(name, stat.directory))
+
+
+def _tests(given: Namespace) -> Iterator[Callable[[FileStat], bool]]:
+    """Yield what a stat has to pass."""
+    if given.type:
+        yield lambda stat: stat.directory == (given.type == "d")
+    if given.name:
+        names = _pattern(given.name)
+        yield lambda stat: names.match(stat.filename.rstrip("/").rpartition("/")[2]) is not None
+    if given.path:
+        paths = _pattern(given.path)
+        yield lambda stat: paths.match(stat.filename.rstrip("/")) is not None
+    if given.size:
+        above, limit = given.size
+        yield lambda stat: not stat.directory and (stat.size > limit if above else stat.size < limit)
+    if given.newer:
+        yield lambda stat: stat.last_modified is not None and stat.last_modified >= given.newer
+    if given.older:
+        yield lambda stat: stat.last_modified is not None and stat.last_modified < given.older

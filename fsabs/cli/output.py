@@ -2,6 +2,7 @@
 
 Results go to the standard output, everything else (errors, warnings, progress, summaries) to the standard error. Both
 are streams of `standard_streams`: what others have named or said reaches a terminal with its control characters quoted.
+In what a command writes, secrets that this process knows by their values are replaced by `***` (`redacted`).
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import contextlib
 import errno
 import io
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
 
-from .redaction import redacted
+from ..core import redaction
 
 _BUFFERED_SECONDS = 0.1
 _BUFFERED_LINES = 2000
@@ -24,6 +26,13 @@ _ESCAPE = f"<{os.urandom(8).hex()}>"
 """Stands for the start of a control sequence of ours: nobody who doesn't know it can have a sequence written."""
 START_OF_LINE = f"{_ESCAPE}r"
 """Stands for the control character by which a line is redrawn."""
+
+
+# They are compiled when they are used first.
+_SECRET = r"SECRET|PASS|PWD|TOKEN|CREDENTIAL|CONNECTION_STRING|PRIVATE|SIGNATURE|AUTH|JWT|(^|_)(SAS|PAT)$|KEY(_ID)?$"
+_PUBLIC = r"^(OLD)?PWD$|_(FILE|PATH|DIR|URI|URL|ENDPOINT|SOCK|PROFILE|REGION)$"
+_WORDS = r"[A-Za-z]+([ _./-]+[A-Za-z0-9]*)*"
+_SHORTEST = 6  # characters: a shorter value is found in harmless words, too
 
 
 class CommandOutput:
@@ -236,8 +245,6 @@ def terminal_columns() -> int:
 
 def error_text(exc: BaseException) -> str:
     """Return what an error says as one line."""
-    import re  # a help page needs none
-
     return " ".join(re.sub(r"^\[Errno -?\d+\] ", "", str(exc)).split()) or type(exc).__name__
 
 
@@ -250,6 +257,16 @@ def size_text(count: float) -> str:
     return f"{count:.1f} PB"
 
 
+def confirmed(question: str) -> bool:
+    """Ask on the standard error, and return whether the answer is yes."""
+    sys.stderr.write(f"{question} [y/N]: ")
+    sys.stderr.flush()
+    answer = sys.stdin.readline()
+    if not answer:
+        raise ValueError("the standard input has ended, and a question has no answer")
+    return answer.strip().lower() in ("y", "yes")
+
+
 def _json(values: Mapping[str, Any]) -> str:
     import json
 
@@ -258,3 +275,33 @@ def _json(values: Mapping[str, Any]) -> str:
 
 def _cell(value: Any) -> str:
     return "-" if value is None else " ".join(str(value).split())
+
+
+def redacted(text: str) -> str:
+    """Return `text` with `***` in place of each secret.
+
+    Secrets are the values of environment variables whose names say so, and what `fsabs.redaction` hides of `pfio.ini`,
+    but for plain words under other names: those are parts of paths, too. URLs lose what it hides of them.
+    """
+    for value in _secrets():
+        if value in text:
+            text = text.replace(value, redaction.HIDDEN)
+    return redaction.without_secrets(text)
+
+
+def _secrets() -> list[str]:
+    """Return the secret values that this process knows, the longest first."""
+    found: set[str] = set()
+    for name, value in os.environ.items():
+        if _says_so(name):
+            found.add(value)
+    if (config := sys.modules.get("fsabs.urls.config")) is not None:  # else it was not used
+        for name, value in config.values():
+            texts = redaction.secrets_of(name, value)
+            found |= texts if _says_so(name) else {text for text in texts if not re.fullmatch(_WORDS, text)}
+    return sorted((value for value in found if len(value) >= _SHORTEST), key=len, reverse=True)
+
+
+def _says_so(name: str) -> bool:
+    secret, public = re.search(_SECRET, name, re.IGNORECASE), re.search(_PUBLIC, name, re.IGNORECASE)
+    return secret is not None and public is None

@@ -1,134 +1,99 @@
-"""`fsabs pack`, `convert` and `unpack`: directories become containers, and members of containers files."""
+"""`fsabs pack`, `convert` and `unpack` containers; `verify` and `repair`: what is damaged in them, and in RecordIO."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from argparse import Namespace
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
-import click
-
-from .output import coloured, printable, size_text
-from .paths import Paths, ResolvedPath, path_argument
-from .program import FAILED, Invocation, common
-from .progress import ProgressDisplay, ProgressMode, progress_option
-from .redaction import redacted
+from ..core import registry
+from .output import coloured, printable, redacted, size_text
+from .paths import PATHS, Paths, ResolvedPath, path_argument
+from .program import FAILED, Invocation, argument, at_least, command, dry_run, flag
+from .progress import PROGRESS, ProgressDisplay, Summary
 
 if TYPE_CHECKING:
     from ..core.fs import FS
 
+_PACKING = (
+    flag("-n", dest="keep", help="Refuse to replace the target."),
+    argument("--type", choices=["zip", "tar", "hdf5"], help="The format, whatever the suffix."),
+    argument("--jobs", type=at_least(1), help="Small files that are read at once."),
+    dry_run("packed"),
+    PROGRESS,
+)
 
-@click.command()
-@path_argument("source")
-@path_argument("archive")
-@click.option("-n", "keep", is_flag=True, help="Refuse to replace ARCHIVE.")
-@click.option("--type", "kind", type=click.Choice(["zip", "tar", "hdf5"]), help="The format, whatever the suffix.")
-@click.option("--jobs", type=click.IntRange(min=1), help="Small files that are read at once.")
-@click.option("--dry-run", is_flag=True, help="Show what would be packed.")
-@progress_option
-@common
-def pack(
-    invocation: Invocation,
-    source: str,
-    archive: str,
-    keep: bool,
-    kind: str | None,
-    jobs: int | None,
-    dry_run: bool,
-    progress: ProgressMode,
-) -> None:
+
+@command(path_argument("source"), path_argument("archive"), *_PACKING)
+def pack(invocation: Invocation, given: Namespace) -> None:
     """Pack all that is in the directory SOURCE into the new container ARCHIVE: a zip, tar or HDF5 file.
 
     ARCHIVE appears when it is complete, and the same tree gives the same bytes. A SOURCE with / at its end may be a
     container, which is converted.
 
-    \b
     Example: fsabs pack images/ s3://bucket/images.zip
     """
-    _pack(invocation, source, archive, "x" if keep else "w", kind, jobs, progress, dry_run)
+    _pack(invocation, given, given.source)
 
 
-def _pack(
-    invocation: Invocation,
-    source: str,
-    archive: str,
-    mode: str,
-    kind: str | None,
-    jobs: int | None,
-    progress: ProgressMode,
-    dry_run: bool,
-) -> None:
+@command(path_argument("source"), path_argument("archive", metavar="TARGET"), *_PACKING)
+def convert(invocation: Invocation, given: Namespace) -> None:
+    """Write the members of the container SOURCE as the container TARGET, of the format of its suffix.
+
+    Example: fsabs convert s3://bucket/train.tar.gz s3://bucket/train.zip
+    """
+    _pack(invocation, given, given.source and given.source.rstrip("/") + "/")
+
+
+def _pack(invocation: Invocation, given: Namespace, source: str) -> None:
     """Pack a directory, or the members of a container."""
     from ..transfer.pack import pack as pack_tree
 
-    invocation.how_to_go_on = f"{archive} is as it was; run the same command again"
-    with Paths() as paths, ProgressDisplay(progress) as shown:
-        found, target = paths.resolve(source), paths.resolve(archive)
+    invocation.how_to_go_on = f"{given.archive} is as it was; run the same command again"
+    with Paths() as paths, ProgressDisplay(given.progress) as shown:
+        found, target = paths.resolve(source), paths.resolve(given.archive)
         tree = found.fs.subfs(found.path) if found.path else found.fs
-        if dry_run:
+        if given.dry_run:
             usage = tree.usage()
             text = f"would pack {usage.files:,} files ({size_text(usage.bytes)}) into {target.shown}"
-            invocation.output.record(
-                {"archive": target.shown, "files": usage.files, "bytes": usage.bytes, "dry_run": True}, text
-            )
+            values = {"archive": target.shown, "files": usage.files, "bytes": usage.bytes, "dry_run": True}
+            invocation.output.record(values, text)
             return
         done = pack_tree(
-            tree, target.fs, target.path, mode=mode, force_type=kind, progress=shown.update, concurrency=jobs
+            tree,
+            target.fs,
+            target.path,
+            mode="x" if given.keep else "w",
+            force_type=given.type,
+            progress=shown.update,
+            concurrency=given.jobs,
         )
     text = f"{target.shown}: {done.files:,} files ({size_text(done.bytes)})"
     values = {"archive": target.shown, "files": done.files, "directories": done.directories, "bytes": done.bytes}
     invocation.output.record(values, text)
 
 
-@click.command()
-@path_argument("source")
-@path_argument("target")
-@click.option("-n", "keep", is_flag=True, help="Refuse to replace TARGET.")
-@click.option("--type", "kind", type=click.Choice(["zip", "tar", "hdf5"]), help="The format, whatever the suffix.")
-@click.option("--dry-run", is_flag=True, help="Show what would be packed.")
-@progress_option
-@common
-def convert(
-    invocation: Invocation,
-    source: str,
-    target: str,
-    keep: bool,
-    kind: str | None,
-    dry_run: bool,
-    progress: ProgressMode,
-) -> None:
-    """Write the members of the container SOURCE as the container TARGET, of the format of its suffix.
-
-    \b
-    Example: fsabs convert s3://bucket/train.tar.gz s3://bucket/train.zip
-    """
-    members = source and source.rstrip("/") + "/"
-    _pack(invocation, members, target, "x" if keep else "w", kind, None, progress, dry_run)
-
-
-@click.command()
-@path_argument("archive")
-@path_argument("target")
-@click.option("--jobs", type=click.IntRange(min=1), help="Processes that write to the local disk.")
-@click.option("--dry-run", is_flag=True, help="Show what would be unpacked.")
-@progress_option
-@common
-def unpack(
-    invocation: Invocation, archive: str, target: str, jobs: int | None, dry_run: bool, progress: ProgressMode
-) -> int:
+@command(
+    path_argument("archive"),
+    path_argument("target"),
+    argument("--jobs", type=at_least(1), help="Processes that write to the local disk."),
+    dry_run("unpacked"),
+    PROGRESS,
+)
+def unpack(invocation: Invocation, given: Namespace) -> int:
     """Write the members of the container ARCHIVE, or of a directory in it, to the directory TARGET.
 
     Files that are there are replaced, each whole or not at all. Nothing is written outside of TARGET. The exit code is
     1 if the container has members that can't be files, which are left out: devices, links, names that lead out of it.
 
-    \b
     Example: fsabs unpack s3://bucket/images.zip images/
     """
     from ..transfer.unpack import unpack as unpack_tree
 
     invocation.how_to_go_on = "files are whole or not there; run the same command again to go on"
-    with Paths() as paths, ProgressDisplay(progress) as shown:
-        found = paths.members(archive)
-        place = paths.resolve(target)
+    with Paths() as paths, ProgressDisplay(given.progress) as shown:
+        found, place = paths.members(given.archive), paths.resolve(given.target)
         left = 0
 
         def failed(exc: OSError | ValueError) -> None:
@@ -138,9 +103,9 @@ def unpack(
             invocation.error(exc)
 
         tree = found.fs.subfs(found.path) if found.path else found.fs
-        if dry_run:
+        if given.dry_run:
             return _show_unpacked(invocation, tree, place)
-        done = unpack_tree(tree, place.fs, place.path, workers=jobs, progress=shown.update, failed=failed)
+        done = unpack_tree(tree, place.fs, place.path, workers=given.jobs, progress=shown.update, failed=failed)
         left += _left_out(invocation, found.fs)
     text = f"{place.shown}: {done.files:,} files ({size_text(done.bytes)})" + (f", left out {left}" if left else "")
     counts = {"files": done.files, "directories": done.directories, "bytes": done.bytes, "left_out": left}
@@ -166,3 +131,78 @@ def _left_out(invocation: Invocation, fs: FS) -> int:
         line = redacted(f"fsabs: left out {printable(problem.path)!r}: {problem.kind}, {problem.detail}")
         sys.stderr.write(coloured(line, "warning", sys.stderr) + "\n")
     return len(problems)
+
+
+@command(
+    PATHS, argument("--jobs", type=at_least(1), default=4, help="Shards that are read at once (default: %(default)s).")
+)
+def verify(invocation: Invocation, given: Namespace) -> int:
+    """Read all of containers (zip, tar, HDF5) and of sharded RecordIO data sets, and show what is wrong with them.
+
+    A path is a container, a RecordIO file, or a directory of them. The exit code is 1 if anything is wrong.
+
+    Example: fsabs verify s3://bucket/train.zip s3://bucket/shards/
+    """
+    summary = Summary("verified", "damaged")
+    with Paths() as resolver:
+        for found in resolver.expand_all(given.paths):
+            damaged = False
+            try:
+                for values, text in _problems(found, given.jobs, summary):
+                    damaged = True
+                    invocation.output.record(values, text)
+            except OSError as exc:
+                damaged = True
+                invocation.error(exc)
+            summary.add("damaged", damaged)
+    summary.write(invocation.output)
+    return FAILED if summary.counts["damaged"] else 0
+
+
+def _problems(found: ResolvedPath, jobs: int, summary: Summary) -> Iterator[tuple[dict[str, Any], str]]:
+    if registry.container_of(found.path) and not found.is_directory():
+        with found.fs.open_container(found.path) as container:
+            verify = getattr(container, "verify", None)
+            if verify is None:
+                raise ValueError(f"{found.shown}: containers of this kind can't be verified")
+            summary.add("verified")
+            for problem in verify():
+                where = f"{found.shown}/{problem.path}" if problem.path else found.shown
+                yield {"url": found.url, **problem._asdict()}, f"{where}: {problem.kind}: {problem.detail}"
+        return
+    from ..readers import shards
+
+    found.stat()
+    report = shards.verify(found.url, workers=jobs)
+    summary.add("verified", len(report.shards))
+    for shard in report.shards:
+        for skipped in shard.damage:
+            yield {"url": shard.url, "kind": "damaged", "detail": str(skipped)}, str(skipped)
+    for kind, urls in (("missing", report.missing), ("stale", report.stale)):
+        for url in urls:
+            yield {"url": url, "kind": kind, "detail": ""}, f"{url}: {kind}"
+
+
+@command(PATHS)
+def repair(invocation: Invocation, given: Namespace) -> None:
+    """Replace each damaged file of RecordIO data sets by one with its good chunks, and show what was lost.
+
+    A file is replaced whole or not at all; one that is not damaged is not touched. `fsabs verify` shows what would be
+    lost before.
+
+    Example: fsabs repair s3://bucket/shards/
+    """
+    from ..readers import shards
+
+    summary = Summary("checked", "repaired")
+    for path in given.paths:
+        if registry.container_of(path.rstrip("/")):
+            raise ValueError(f"{path}: only RecordIO files are repaired; unpack what is good of a container")
+        report = shards.repair(path)
+        for shard in report.shards:
+            summary.add("checked")
+            summary.add("repaired", not shard.ok)
+            for skipped in shard.damage:
+                values = {"url": shard.url, "kept_records": shard.records, "lost": str(skipped)}
+                invocation.output.record(values, f"lost: {skipped}")
+    summary.write(invocation.output)

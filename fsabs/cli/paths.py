@@ -16,18 +16,15 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import click
-
 from ..containers.base import Container
 from ..core import errors, identity, keys, registry
 from ..transfer.walks import entry, is_link
 from ..urls import locations
-from .redaction import redacted
+from .output import redacted
+from .program import Adder, argument
 
 if TYPE_CHECKING:
     from types import TracebackType
-
-    from click.shell_completion import CompletionItem
 
     from ..core.fs import FS
     from ..core.stats import FileStat
@@ -275,27 +272,9 @@ def each_path(
     return code
 
 
-class PathType(click.types.StringParamType):
-    """The type of arguments that are paths; a shell completes them, on remote stores too."""
-
-    name = "path"
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Return the members of the directory that an unfinished path leads to."""
-        from click.shell_completion import CompletionItem
-
-        if "://" not in incomplete:
-            return [CompletionItem(incomplete, type="file")]
-        folder = incomplete[: incomplete.rfind("/") + 1]
-        with contextlib.suppress(Exception), Paths() as paths:
-            found = paths.resolve(folder)
-            names = (folder + keys.to_url_path(name) for name in found.fs.list(found.path))
-            return [CompletionItem(name) for name in names if name.startswith(incomplete)][:1000]
-        return []
+def path_argument(name: str, count: str | None = None, **settings: Any) -> Adder:
+    """Return what adds an argument that is a path, or with `count` some: `?` none or one, `*` any number, `+` some."""
+    return argument(name, nargs=count, **{"metavar": name.upper(), **settings})
 
 
-def path_argument(
-    name: str, count: int = 1, required: bool = True
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add an argument that is a path, or with `count=-1` any number of them, to a command."""
-    return click.argument(name, nargs=count, required=required, type=PathType())
+PATHS = path_argument("paths", "+")

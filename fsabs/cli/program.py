@@ -1,19 +1,19 @@
-"""The program around the commands: lazily loaded commands, options that all of them have, errors and exit codes."""
+"""The program around the commands: their table, arguments by argparse, options that all have, errors and exit codes."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import functools
 import importlib
 import signal
 import sys
 import warnings
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
-
-import click
+from typing import Any, NamedTuple, NoReturn
 
 from .. import __version__
-from .commands import COMMANDS
 from .output import CommandOutput, coloured, error_text, standard_streams, terminal_columns, to_nowhere
 
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
@@ -21,13 +21,15 @@ _EXPECTED = (OSError, ValueError, LookupError, ImportError)
 """Errors whose message says what is wrong; others are faults of this package."""
 
 
+class UsageError(Exception):
+    """Arguments make no sense: the exit code is 2."""
+
+
 class Invocation:
-    """One run of the program: the object that `click.pass_obj` gives to a command."""
+    """One run of the program: what a command gets beside its arguments."""
 
     def __init__(self) -> None:
         self.debug = False
-        self.arguments: Sequence[str] = ()
-        """As they were given."""
         self.output = CommandOutput()
         self.how_to_go_on = ""
         """A sentence that is shown after Ctrl-C."""
@@ -44,76 +46,232 @@ class Invocation:
         sys.stderr.write(coloured(f"fsabs: {_line(exc)}", "error", sys.stderr) + "\n")
 
 
-class _Program(click.Group):
-    """The group of `COMMANDS`."""
+class Parser(argparse.ArgumentParser):
+    """The parser of a command, or of a group of them: options may stand anywhere, as GNU's commands have it."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(COMMANDS)
+    def __init__(self, prog: str, text: str, commands: dict[str, str] | None = None) -> None:
+        """Take the help as a text whose last paragraph is an example, and the commands of a group with their lines."""
+        usage = None if commands is None else f"{prog} [-h] [--debug] COMMAND ..."
+        self._width = max(50, min(80, terminal_columns()) - 2)
+        formatter = functools.partial(argparse.RawDescriptionHelpFormatter, width=self._width)
+        super().__init__(prog, usage, formatter_class=formatter, add_help=False, allow_abbrev=False)
+        self._text = text
+        self._commands = commands or {}
+        self.arguments: list[argparse.Action] = []
+        """In the order in which they were added."""
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        line = COMMANDS.get(cmd_name)
-        if line is None:
-            return None
-        command: click.Command = getattr(importlib.import_module(f".{line.module}", __package__), line.name)
-        return command
+    def add_argument(self, *args: Any, **kwargs: Any) -> argparse.Action:
+        """Add an argument."""
+        action = super().add_argument(*args, **kwargs)
+        self.arguments.append(action)
+        return action
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name].help) for name in self.list_commands(ctx)])
+    def parse(self, words: Sequence[str]) -> Namespace:
+        """Parse arguments; raise `UsageError` for wrong ones, and `SystemExit` after `--help`.
+
+        Options are parsed first, wherever they stand, and their values may begin with a dash: `--size -20k`.
+        """
+        if all(action.option_strings for action in self.arguments):
+            return self.parse_args(words)
+        valued = {name for action in self.arguments if action.nargs is None for name in action.option_strings}
+        options, others = list[str](), list[str]()
+        rest = iter(words)
+        for word in rest:
+            if word == "--":
+                others += rest
+            elif word in valued:
+                value = next(rest, None)
+                given = [word] if value is None else [f"{word}={value}"] if value.startswith("-") else [word, value]
+                options += given
+            else:
+                (options if word.startswith("-") and word != "-" else others).append(word)
+        return self.parse_args([*options, *(["--", *others] if others else ())])
+
+    def error(self, message: str) -> NoReturn:
+        """Raise `UsageError`."""
+        raise UsageError(message)
+
+    def print_help(self, file: Any = None) -> None:
+        """Write the help; an error of the output is not hidden, as argparse does."""
+        sys.stdout.write(self.format_help())
+
+    def format_help(self) -> str:
+        """Return the help, which fits the terminal."""
+        import textwrap
+
+        *about, example = [" ".join(paragraph.split()) for paragraph in self._text.split("\n\n")]
+        lines = [
+            textwrap.fill(f"  {name:<12}{line}", self._width, subsequent_indent=" " * 14)
+            for name, line in self._commands.items()
+        ]
+        self.description = "\n\n".join(textwrap.fill(paragraph, self._width) for paragraph in about)
+        self.epilog = "\n".join([*(["commands:", *lines, ""] if lines else ()), example])
+        return super().format_help()
 
 
-def _set_debug(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
-    if value:
-        ctx.ensure_object(Invocation).debug = True
+Adder = Callable[[Parser], object]
+"""Adds arguments to a parser."""
+Run = Callable[[Invocation, Namespace], "int | None"]
+"""Runs a command with its parsed arguments, and returns the exit code, if it is not 0."""
 
 
-def _set_json(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
-    if value:
-        ctx.ensure_object(Invocation).output.json = True
+def argument(*names: str, **settings: Any) -> Adder:
+    """Return what adds an argument, which is described as for `ArgumentParser.add_argument`."""
+    return lambda parser: parser.add_argument(*names, **settings)
 
 
-_debug = click.option(
-    "--debug", is_flag=True, expose_value=False, callback=_set_debug, help="Show the traceback of an error."
+def flag(*names: str, help: str, dest: str | None = None) -> Adder:
+    """Return what adds an option without a value, which is False or True."""
+    return argument(*names, help=help, dest=dest, action="store_true")
+
+
+def dry_run(done: str) -> Adder:
+    """Return what adds `--dry-run` to a command by which something is `done`."""
+    return flag("--dry-run", help=f"Show what would be {done}.")
+
+
+def at_least(least: float) -> Callable[[str], float]:
+    """Return the type of an argument that is a number, an int or a float as `least` is, and no smaller one."""
+
+    def number(text: str) -> float:
+        value = type(least)(text)
+        if value < least:
+            raise argparse.ArgumentTypeError(f"{text} is less than {least}")
+        return value
+
+    return number
+
+
+_HELP = argument("-h", "--help", action="help", help="Show this help.")
+_LONG_HELP = argument("--help", action="help", help="Show this help.")
+_DEBUG = flag("--debug", help="Show the traceback of an error.")
+_JSON = flag("--json", help="Write JSON, an object a line.")
+_VERSION = flag("--version", help="Show the version.")
+
+
+class Command:
+    """A command, whose docstring is its help."""
+
+    def __init__(self, run: Run, arguments: Sequence[Adder], json: bool = True) -> None:
+        """Take a function, and its arguments beside `--debug` and, unless `json` is False, `--json`."""
+        self.run = run
+        self.arguments = [*arguments, *((_JSON,) if json else ()), _DEBUG]
+
+    @property
+    def line(self) -> str:
+        """The first sentence of the help."""
+        return " ".join((self.run.__doc__ or "").partition("\n\n")[0].split())
+
+    def parser(self, prog: str) -> Parser:
+        """Return its parser."""
+        parser = Parser(prog, self.run.__doc__ or "")
+        for add in self.arguments:
+            add(parser)
+        taken = any("-h" in action.option_strings for action in parser.arguments)
+        (_LONG_HELP if taken else _HELP)(parser)
+        return parser
+
+
+class CommandLine(NamedTuple):
+    """A command or group of `COMMANDS`: it has its name in a module of this package, which is imported to run it."""
+
+    module: str
+    line: str
+    """One sentence, for `fsabs --help`."""
+
+
+class Group:
+    """Commands under one name."""
+
+    def __init__(self, text: str, commands: dict[str, Command | CommandLine] | None = None) -> None:
+        """Take its help."""
+        self.text = text
+        self.commands = commands if commands is not None else {}
+
+    def command(self, name: str, *arguments: Adder) -> Callable[[Run], Command]:
+        """Make a function a command of the group."""
+
+        def made(run: Run) -> Command:
+            self.commands[name] = found = Command(run, arguments)
+            return found
+
+        return made
+
+    def find(self, name: str) -> Command | Group | None:
+        """Return a command, or a group in this one."""
+        found = self.commands.get(name)
+        if isinstance(found, CommandLine):
+            module = importlib.import_module(f".{found.module}", __package__)
+            loaded: Command | Group = getattr(module, name)
+            return loaded
+        return found
+
+    def parser(self, prog: str) -> Parser:
+        """Return the parser of what stands before the command's name."""
+        parser = Parser(prog, self.text, {name: self.commands[name].line for name in sorted(self.commands)})
+        for add in (_HELP, _DEBUG, *((_VERSION,) if self is PROGRAM else ())):
+            add(parser)
+        return parser
+
+
+def command(*arguments: Adder, json: bool = True) -> Callable[[Run], Command]:
+    """Make a function a command of the program, which is also a line of `COMMANDS`; `json` gives it `--json`."""
+    return lambda run: Command(run, arguments, json)
+
+
+COMMANDS: dict[str, Command | CommandLine] = {
+    "bench": CommandLine("measuring", "Measure how fast a data set can be read, and what settings are best."),
+    "cache": CommandLine("upkeep", "Show, fill, empty and check the cache."),
+    "cat": CommandLine("content", "Write files to the standard output."),
+    "completion": CommandLine("completion", "Write the script by which a shell completes fsabs."),
+    "config": CommandLine("upkeep", "Show and check the configuration."),
+    "convert": CommandLine("packing", "Write a container in another format."),
+    "cp": CommandLine("copying", "Copy files and trees between any two places."),
+    "diff": CommandLine("content", "Show what differs between two files or trees."),
+    "doctor": CommandLine("doctor", "Check this machine, and the way to a store."),
+    "du": CommandLine("listing", "Sum up the bytes and files below paths."),
+    "explain": CommandLine("explain", "Show how a URL resolves, and what it costs to read."),
+    "find": CommandLine("listing", "Find files by name, size or time."),
+    "head": CommandLine("content", "Write the first lines of files."),
+    "job": CommandLine("jobs", "Create a job whose tasks are dispatched to workers."),
+    "ls": CommandLine("listing", "List directories and containers."),
+    "manifest": CommandLine("datasets", "Write, check and merge manifests, which pin data sets."),
+    "mkdir": CommandLine("copying", "Make directories."),
+    "mv": CommandLine("copying", "Move files and trees between any two places."),
+    "pack": CommandLine("packing", "Pack a directory into a container."),
+    "pfs": CommandLine("pfs", "List, copy, make and remove files of datacenters: /pfs/DATACENTER/..."),
+    "prepare": CommandLine("datasets", "Make RecordIO or token files of raw files, here or on a Spark cluster."),
+    "repair": CommandLine("packing", "Replace damaged RecordIO files by what is good in them."),
+    "rm": CommandLine("copying", "Remove files and trees."),
+    "samples": CommandLine("datasets", "Show where the samples of a training step came from."),
+    "stat": CommandLine("listing", "Show what is known of files without reading them."),
+    "sync": CommandLine("copying", "Make a directory equal to another one."),
+    "tail": CommandLine("content", "Write the last lines of files."),
+    "tasks": CommandLine("jobs", "Show and steer a job whose tasks are dispatched to workers."),
+    "trace": CommandLine("upkeep", "Show what a trace has recorded."),
+    "tree": CommandLine("listing", "Show a directory as a tree."),
+    "unpack": CommandLine("packing", "Unpack a container into a directory."),
+    "verify": CommandLine("packing", "Read containers and RecordIO files, and show what is damaged."),
+}
+PROGRAM = Group(
+    "Work with data sets on any store.\n\n"
+    "Exit codes: 0 success, 1 failure, 2 wrong usage, 130 Ctrl-C.\n\n"
+    "Example: fsabs cp -r s3://bucket/train.zip/images/ /data/images",
+    COMMANDS,
 )
-_json = click.option(
-    "--json", is_flag=True, expose_value=False, callback=_set_json, help="Write JSON, an object a line."
-)
-
-
-def common(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--json` and `--debug` to a command; its first parameter is the `Invocation`."""
-    return _json(raw(command))
-
-
-def raw(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--debug` to a command that writes the contents of files; its first parameter is the `Invocation`."""
-    return _debug(click.pass_obj(command))
-
-
-@click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, "--version", message="fsabs %(version)s")
-@_debug
-def program() -> None:
-    """Work with data sets on any store.
-
-    \b
-    Example: fsabs cp -r s3://bucket/train.zip/images/ /data/images
-    Exit codes: 0 success, 1 failure, 2 wrong usage, 130 Ctrl-C
-    """
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the program; return the exit code."""
     invocation = Invocation()
-    invocation.arguments = given = list(sys.argv[1:] if arguments is None else arguments)
     with standard_streams() as output:
         try:
-            code = _run(invocation, given)
-        except SystemExit:  # click's, with a standard output that hides the error: its reader has gone away, as `head`
+            code = _run(invocation, list(sys.argv[1:] if arguments is None else arguments))
+        except SystemExit:  # of an error that nobody reads, or of a function of the user
             code = FAILED
         try:
             output.flush()
-        except OSError as exc:  # as that, or its disk is full
+        except OSError as exc:  # its reader has gone away, or its disk is full
             to_nowhere(output)
             if code == 0:
                 invocation.error(exc)
@@ -121,32 +279,53 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return code
 
 
-def _run(invocation: Invocation, given: list[str]) -> int:
+def _run(invocation: Invocation, words: list[str]) -> int:
+    prog = ["fsabs"]
     try:
         with _terminated_as_interrupted(), _warnings_as_lines():
-            width = max(50, min(80, terminal_columns()) - 2)  # as click has it
-            result = program.main(given, prog_name="fsabs", standalone_mode=False, obj=invocation, terminal_width=width)
+            found: Command | Group | None = PROGRAM
+            while isinstance(found, Group):
+                at = next((at for at, word in enumerate(words) if not word.startswith("-")), len(words))
+                parser = found.parser(" ".join(prog))
+                if (given := _parsed(parser, words[:at], invocation)) is None:
+                    return 0
+                if vars(given).get("version"):
+                    sys.stdout.write(f"fsabs {__version__}\n")
+                    return 0
+                if at == len(words):
+                    sys.stderr.write(parser.format_help())
+                    return MISUSED
+                found = found.find(words[at])
+                if found is None:
+                    raise UsageError(f"No such command {words[at]!r}")
+                prog.append(words[at])
+                del words[: at + 1]
+            if found is None or (given := _parsed(found.parser(" ".join(prog)), words, invocation)) is None:
+                return 0
+            invocation.output.json = vars(given).get("json", False)
+            code = found.run(invocation, given)
             invocation.output.close()
-        return result if isinstance(result, int) else 0
-    except click.exceptions.NoArgsIsHelpError as exc:
-        sys.stderr.write(exc.format_message() + "\n")
+        return code or 0
+    except UsageError as exc:
+        where = " ".join(prog)
+        sys.stderr.write(f"{where}: {exc}\n  '{where} --help' shows how it is used\n")
         return MISUSED
-    except click.UsageError as exc:
-        where = exc.ctx.command_path if exc.ctx is not None else "fsabs"
-        sys.stderr.write(f"{where}: {exc.format_message()}\n  '{where} --help' shows how it is used\n")
-        return MISUSED
-    except (click.Abort, KeyboardInterrupt) as exc:
-        if isinstance(exc.__context__, EOFError):
-            sys.stderr.write("fsabs: the standard input has ended, and a question has no answer\n")
-            return FAILED
+    except KeyboardInterrupt:
         sys.stderr.write(": ".join(filter(None, ("fsabs", "interrupted", invocation.how_to_go_on))) + "\n")
         return INTERRUPTED
-    except click.ClickException as exc:
-        sys.stderr.write(f"fsabs: {exc.format_message()}\n")
-        return exc.exit_code
     except Exception as exc:
         invocation.error(exc)
         return FAILED
+
+
+def _parsed(parser: Parser, words: list[str], invocation: Invocation) -> Namespace | None:
+    """Return parsed arguments; None if they asked for help, which is written."""
+    try:
+        given = parser.parse(words)
+    except SystemExit:
+        return None
+    invocation.debug |= given.debug
+    return given
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Progress of a command on the standard error, and the summary at its end: how much was copied, skipped, failed.
+"""Progress of a command on the standard error, and what it has done at its end: a summary, and the requests it made.
 
 On a terminal one line is redrawn; `--progress=plain` writes a line every few seconds, for logs; where the standard
 error is no terminal, nothing is written unless `--progress` asks for it.
@@ -11,24 +11,22 @@ import time
 from collections.abc import Callable
 from typing import Any, Literal
 
-import click
-
 from ..core import hooks
 from .output import START_OF_LINE, CommandOutput, printable, size_text, terminal_columns
+from .program import argument
 
 ProgressMode = Literal["auto", "line", "plain", "none"]
+TIMED = 20_000
+"""Requests whose times a `RequestLog` keeps at most."""
 _SECONDS = {"line": 0.1, "plain": 5.0}
 
 
-def progress_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--progress` to a command, which gets it as the parameter `progress`."""
-    return click.option(
-        "--progress",
-        type=click.Choice(["auto", "line", "plain", "none"]),
-        default="auto",
-        show_default=True,
-        help="A line that is redrawn, plain lines, or none; auto: a line on a terminal, else none.",
-    )(command)
+PROGRESS = argument(
+    "--progress",
+    choices=["auto", "line", "plain", "none"],
+    default="auto",
+    help="A line that is redrawn, plain lines, or none; auto: a line on a terminal, else none (default: %(default)s).",
+)
 
 
 class ProgressDisplay:
@@ -138,30 +136,66 @@ class Summary:
             sys.stderr.write(f"{before}{self.text()}\n")
 
 
-class Retries(hooks.Instrument):
-    """Counts the requests that were repeated, and passes everything on to the instrument that was installed before."""
+class RequestLog(hooks.Instrument):
+    """Measures what is done while it is open: requests, time, and CPU time.
+
+    A context manager, which passes everything on to the instrument that was there before.
+    """
 
     def __init__(self) -> None:
-        self.count = 0
-        self._before = hooks.install(self)
-        self.calls = self._before is not None and self._before.calls
+        self.requests = 0
+        self.bytes = 0
+        self.connections = 0
+        self.retries = 0
+        self.held_back = 0.0
+        """Seconds in which requests waited for their turn, or for another attempt, since the store refused some."""
+        self.transfer = 0.0
+        """Seconds in which bodies were received, where that took time."""
+        self.milliseconds: list[float] = []
+        """How long each request took, up to some thousands of them."""
+        self.seconds = 0.0
+        """How long it was open."""
+        self.cpu = 0.0
+        """Seconds for which this process used a CPU meanwhile."""
+        self._before: hooks.Instrument | None = None
+
+    @property
+    def round_trips(self) -> int:
+        """How many requests waited for one another."""
+        spent = sum(self.milliseconds) / 1e3
+        return min(self.requests, max(1, round(self.requests * self.seconds / spent))) if spent else self.requests
 
     def record_span(
         self, kind: str, name: str, begin: int, size: int = 0, where: Any = "", error: str = "", offset: int = -1
     ) -> None:
-        """Pass a span on."""
+        """Count a request, or a connection."""
+        if kind == "request":
+            self.requests += 1
+            self.bytes += size
+            if begin and len(self.milliseconds) < TIMED:
+                self.milliseconds.append((time.monotonic_ns() - begin) / 1e6)
+        self.connections += kind == "connect"
+        if kind == "wait" and begin:
+            seconds = (time.monotonic_ns() - begin) / 1e9
+            self.held_back += seconds if name.endswith((".throttle", ".backoff")) else 0.0
+            self.transfer += seconds if name.endswith(".transfer") else 0.0
         if self._before is not None:
             self._before.record_span(kind, name, begin, size, where, error, offset)
 
     def record_event(self, kind: str, name: str, size: int = 1, where: Any = "") -> None:
-        """Count a retry; pass the event on."""
-        if kind == "retry":
-            self.count += size
+        """Count a retry."""
+        self.retries += size if kind == "retry" else 0
         if self._before is not None:
             self._before.record_event(kind, name, size, where)
 
-    def __enter__(self) -> Retries:
+    def __enter__(self) -> RequestLog:
+        self._before = hooks.install(self)
+        self.calls = self._before is not None and self._before.calls
+        self.seconds, self.cpu = -time.monotonic(), -time.process_time()
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self.seconds += time.monotonic()
+        self.cpu += time.process_time()
         hooks.install(self._before)
+        self._before = None

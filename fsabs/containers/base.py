@@ -1,8 +1,8 @@
 """The base of all containers: the file in the parent FS, its URLs, atomic writing, and members on their way in.
 
-A container that is added to is written anew, with what it had. What tells its file from a later one is remembered when
-it is opened, and compared at the commit: where another has changed the file meanwhile, that stays, and the commit is an
-error. On a local disk the comparison and the commit are done under a lock of the file, as far as there are locks.
+A container that is added to is written anew, with what it had. The version of its file is remembered when it is opened,
+and compared at the commit: where another has changed the file meanwhile, that stays, and the commit is an error. On a
+local disk the comparison and the commit are done under a lock of the file, as far as there are locks.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Container(FS):
             raise
 
     def _state(self, operation: str) -> _State | None:
-        """What tells the container's file from a later one: version, size, time; None if there is no file."""
+        """What distinguishes the container's file from a later one: version, size, time; None if there is no file."""
         try:
             stat = self._parent._stat(self._file)
         except (FileNotFoundError, NotADirectoryError):

@@ -726,7 +726,7 @@ class FS(abc.ABC):
         return False
 
     def _directory_identity(self, key: str) -> Hashable:
-        """Return what tells the directory `key` from all others, however many links lead to it; None if none do."""
+        """Return what identifies the directory `key`, whichever link leads to it; None if links lead to none."""
         return None
 
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:

@@ -1,5 +1,5 @@
-"""The identity of a blob: what tells one content of one file from every other content, of this file or another; and
-the places of files: whether two names lead to one file.
+"""The identity of a blob, which distinguishes one content of one file from every other content of any file;
+and the places of files: whether two names lead to one file.
 
 Whatever outlives a read (caches, records of files, cached indexes, states to resume from) is named here and nowhere
 else. An identity is weaker than the thing that it names as soon as one of its parts is: a store as the user spelled it
@@ -90,7 +90,7 @@ class TimedStat(Stat, Protocol):
 
 
 def of(fs: Store, key: str, stat: Stat, namespace: str = "") -> Identity | None:
-    """Return the identity of the file `key` of `fs` that has this stat; None if its store tells no version."""
+    """Return the identity of the file `key` of `fs` that has this stat; None if its store has no versions."""
     if stat.version is None:
         return None
     return Identity(fs._resolved_store(), fs._url(key), stat.version, stat.size, namespace)
@@ -158,8 +158,8 @@ def same(a: Tree, key_a: str, b: Tree, key_b: str) -> bool | None:
         if exc.errno in (errno.ENOENT, errno.ENOTDIR):
             return False
         raise
-    told = left.size, left.version, left.last_modified
-    return None if told == (right.size, right.version, right.last_modified) and any(told) else False
+    known = left.size, left.version, left.last_modified
+    return None if known == (right.size, right.version, right.last_modified) and any(known) else False
 
 
 def inside(a: Tree, key_a: str, b: Tree, key_b: str) -> bool:

@@ -121,7 +121,7 @@ def adapter(name: str) -> Callable[..., Any]:
 
 
 def container_of(filename: str) -> str | None:
-    """The name of the container that a file's suffix tells, or None; the longest suffix wins."""
+    """The name of the container that a file's suffix names, or None; the longest suffix wins."""
     lower = filename.lower()
     dot = lower.find(".")
     while dot >= 0:

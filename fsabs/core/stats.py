@@ -21,7 +21,7 @@ class FileStat(NamedTuple):
     mode: int = stat_bits.S_IFREG | 0o644
     """Type and permission bits as in `os.stat_result.st_mode`; typical ones where the store has none."""
     version: str | None = None
-    """What tells this content of the path from another (etag; inode, mtime and size), or None."""
+    """What distinguishes this content of the path from another (etag; inode, mtime and size), or None."""
 
     def isdir(self) -> bool:
         """Return whether it is a directory."""
@@ -81,7 +81,7 @@ class TreeCounts(NamedTuple):
 
 
 class StoreNotes(NamedTuple):
-    """What the command tells of a kind of store, whichever of its stores it is."""
+    """What the command prints of a kind of store, whichever of its stores it is."""
 
     costs: tuple[str, ...] = ("opening, listing, an epoch: as the store has it; --measure shows it",)
     """What opening, listing and an epoch cost, a line each."""
@@ -125,7 +125,7 @@ class Capabilities(NamedTuple):
     links: bool = False
     """It has symbolic links."""
     modes: bool = False
-    """A file has permissions, which `FileStat.mode` tells and a copy is given."""
+    """A file has permissions, which `FileStat.mode` has and a copy is given."""
     commits: bool = False
     """A change is a commit, and so is `write_many` as a whole. The FS reads the commit of its opening, and after a
     change of its own the one that it has made: what others commit is seen by an FS that is opened then."""

@@ -2,9 +2,10 @@
 
 A file is written aside, under a hidden name that no one can foresee (`partial_name`) in the directory of its target,
 and moved over it by `Replacement.commit`. From outside that looks like builtin `open`: what replaces a file has its
-permissions, owner, group and extended attributes, but never a setuid or setgid bit, and nobody else can read it before
-it is published. Where a new file can't have these, or no name can be made or moved there (a file that is mounted, a
-directory that can't be written to, another's file in a sticky one), the content is written into the file that is there.
+permissions, owner, group and extended attributes, but never a setuid or setgid bit, and no other user can read it
+before it is published. Where a new file can't have these, or no name can be made or moved there (a file that is
+mounted, a directory that can't be written to, another's file in a sticky one), the content is written into the file
+that is there.
 
 Leftovers have one rule: a hidden partial file of this user that was not touched for a day is one.
 """
@@ -483,7 +484,7 @@ def _fsync_directory(path: str, dir_fd: int | None) -> None:
 
 
 def _boot_id() -> str:
-    """Return what tells this start of the machine from others; empty where that is not known."""
+    """Return what distinguishes this start of the machine from others; empty where that is not known."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()

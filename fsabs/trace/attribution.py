@@ -4,7 +4,7 @@ An instant goes to the innermost work of the training thread. Where that thread 
 ahead, the instant is followed to what those do meanwhile that make batches (*makers*: workers, or threads of the same
 process), and divided equally among the makers that work at that moment. A read waits for the requests that are under
 way: for their bytes if any arrives, else for a first byte, a connection, a turn (throttle) or the time of a retry, in
-this order. While nobody works, workers are starting, up to an epoch's first batch and to the beginning of its last
+this order. While no worker is busy, workers are starting, up to an epoch's first batch and to the beginning of its last
 worker, or batches are on their way. The rest is the step itself inside of steps and outside of steps between them; so
 that the causes add up to the wall time.
 """

@@ -28,7 +28,7 @@ KINDS: dict[str, str] = {
     "span": "a user's own, by `fsabs.trace.span`",
     "step": "a training step, from one `fsabs.trace.step()` to the next; its size is its number",
     "retry": "an attempt that is made again (no duration)",
-    "hit": "a cache had it (no duration); its size is 1, or bytes, as the cache tells it",
+    "hit": "a cache had it (no duration); its size is 1, or bytes, as the cache counts it",
     "miss": "a cache did not have it (no duration)",
     "evict": "a cache let go of entries (no duration); its size is how many, or bytes",
 }

@@ -44,7 +44,7 @@ def batches(
 
     Args:
         items: the files.
-        size_of: tells the size of a file in bytes.
+        size_of: gives the size of a file in bytes.
         in_order: keep the order of the files; else a large one may come before small ones.
         max_files, max_bytes: how many small files, and about how many bytes, are together.
     """

@@ -70,7 +70,7 @@ def copy_file(
     Args:
         source, src, target, dst: the file and its copy, which has its permissions and its time, where both keep them.
         count: called with the size of each piece; may raise to give the copy up.
-        stat: the size, permissions and time of the file, if they are known; by default what its store tells.
+        stat: the size, permissions and time of the file, if they are known; by default what its store reports.
         moved: a file that is replaced gets the permissions of the source, too.
         verify: read the file again where nothing else compares what was written.
     """

@@ -55,7 +55,7 @@ def pack(
     Args:
         source: where the files are; `source.subfs(part)` packs a part of it.
         target: where the container is made; it may be `source`, and the container is then not put into itself.
-        path: the container's path; its suffix tells the format.
+        path: the container's path; its suffix names the format.
         force_type: the format by name (`zip`, `tar`, `hdf5`), whatever the suffix.
         mode: `w` to replace what is there, `x` to refuse (`FileExistsError`).
         options: keyword options of the container's class, as `compression`.
@@ -183,7 +183,7 @@ class _Packing:
 
 
 class _Watched(Blob):
-    """A blob that tells how much of it has been read, once and from first to last."""
+    """A blob that reports how much of it has been read, once and from first to last."""
 
     __slots__ = ("_inner", "_tell")
 

@@ -109,7 +109,7 @@ def test_a_large_body_waits_until_the_store_asks_for_it() -> None:
         return True
 
     with ScriptedStore({}, stored, early=early) as store, pytest.raises(PermissionError, match="AccessDenied"):
-        opened(store).write_bytes("k", bytes(20 * MIB))
+        opened(store, mpu_chunksize=32 * MIB).write_bytes("k", bytes(20 * MIB))
     assert came == [(0, "100-continue")]
 
 
@@ -140,7 +140,7 @@ def test_a_store_may_read_nothing_for_longer_than_it_takes_to_connect() -> None:
 
     data = os.urandom(12 * MIB)
     with ScriptedStore({}, stored, early=early) as store:
-        opened(store, connect_timeout=0.3, max_attempts=1).write_bytes("k", data)
+        opened(store, connect_timeout=0.3, max_attempts=1, mpu_chunksize=32 * MIB).write_bytes("k", data)
         assert store.objects["k"] == data
 
 

@@ -257,7 +257,7 @@ def test_a_stream_forks_and_survives_a_pause(ceph: Any) -> None:
             if pid == 0:
                 os._exit(0 if file.read() == data[4_000_000:] else 1)
             assert os.waitpid(pid, 0)[1] == 0
-            proxy.break_connections()  # the store loses its patience
+            proxy.break_connections()  # the store ends idle connections
             time.sleep(1.2)
             assert start + file.read() == data
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from fsabs import Local
-from fsabs.cli import throughput
-from fsabs.cli.throughput import Sample, ThroughputStep
+from fsabs.cli import measuring
+from fsabs.cli.measuring import Sample, ThroughputStep
 from tests.cli.commands import FILES, fsabs, make_tree
 from tests.cli.stores import Store
 from tests.cli.stores import store as store
@@ -56,19 +60,19 @@ def step(
 def test_conclusions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3}, raising=False)
     latency = [step(1, 1, 10, 0.01), step(1, 16, 159, 0.1), step(1, 32, 315, 0.2), step(2, 32, 629, 0.2)]
-    assert throughput.bottleneck(latency).startswith("latency: more in flight is still faster")
-    assert throughput.best(latency) == latency[3]
+    assert measuring.bottleneck(latency).startswith("latency: more in flight is still faster")
+    assert measuring.best(latency) == latency[3]
     store = [step(1, 1, 10, 0.01), step(1, 16, 100, 0.1), step(1, 32, 102, 0.1), step(2, 16, 101, 0.1)]
-    assert throughput.bottleneck(store).startswith("latency: of the store")
-    assert throughput.best(store) == store[1]
+    assert measuring.bottleneck(store).startswith("latency: of the store")
+    assert measuring.best(store) == store[1]
     wire = [one._replace(transfer=0.9) for one in store]
-    assert throughput.bottleneck(wire).startswith("bandwidth")
-    assert throughput.bottleneck([*store, step(2, 32, 90, 0.1, 0.3)]).startswith("throttling: the store refuses 30%")
-    assert throughput.bottleneck([step(1, 8, 100, 0.95), step(4, 8, 300, 0.9)]).startswith("CPU")
-    sample = throughput.sample_of(Local(make_tree(tmp_path / "data")), 2)
+    assert measuring.bottleneck(wire).startswith("bandwidth")
+    assert measuring.bottleneck([*store, step(2, 32, 90, 0.1, 0.3)]).startswith("throttling: the store refuses 30%")
+    assert measuring.bottleneck([step(1, 8, 100, 0.95), step(4, 8, 300, 0.9)]).startswith("CPU")
+    sample = measuring.sample_of(Local(make_tree(tmp_path / "data")), 1000, 2)
     assert (len(sample.names), sample[1:]) == (2, (4, SIZE, True))
-    assert sample == throughput.sample_of(Local(tmp_path / "data"), 2)
-    assert throughput.cache_advice(Local(tmp_path), Sample([], 0, 0, True)) == "none: the files are local"
+    assert sample == measuring.sample_of(Local(tmp_path / "data"), 1000, 2)
+    assert measuring.cache_advice(Local(tmp_path), Sample([], 0, 0, True)) == "none: the files are local"
 
 
 @pytest.mark.quick
@@ -80,17 +84,17 @@ def test_it_goes_on_until_more_does_not_help(monkeypatch: pytest.MonkeyPatch, mo
     def run(workers: int, concurrency: int) -> ThroughputStep:
         return step(workers, concurrency, min(bound, 500.0 * min(workers, most) * min(concurrency, 4) / 4), 0.1)
 
-    steps = list(throughput.explore(run, None))
+    steps = list(measuring.explore(run, None))
     assert [one.concurrency for one in steps if one.workers == 1] == [1, 2, 4, 8, 16]
-    assert throughput.best(steps).files_per_second >= 0.93 * min(bound, 500.0 * most)
+    assert measuring.best(steps).files_per_second >= 0.93 * min(bound, 500.0 * most)
     assert max(one.workers for one in steps) == {8: 16, 3: 16, 1: 4}[most]
-    assert max(one.workers for one in throughput.explore(run, 2)) == 2
+    assert max(one.workers for one in measuring.explore(run, 2)) == 2
 
 
 @pytest.mark.quick
 def test_a_file_that_can_not_be_read_is_the_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as caught:
-        throughput.measure(Local(tmp_path), ["none"], 2, 1, 0.05)
+        measuring.measure(Local(tmp_path), ["none"], 2, 1, 0.05)
     assert caught.value.filename == f"file://{tmp_path}/none"
 
 
@@ -115,10 +119,30 @@ def test_planted_secrets_are_never_printed(tmp_path: Path) -> None:
 
 def _any(*arguments: str, env: dict[str, str]) -> str:
     """Return all that a command writes, whatever its exit code."""
-    import os
-    import subprocess
-    import sys
-
     command = [sys.executable, "-m", "fsabs", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **env}, check=False)
     return done.stdout + done.stderr
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("to_child", "sent", "code", "error"),
+    [
+        (True, signal.SIGKILL, 1, "fsabs: a process that measures was killed\n"),
+        (False, signal.SIGTERM, 130, "fsabs: interrupted\n"),
+    ],
+)
+def test_a_process_that_is_killed_ends_it(
+    to_child: bool, sent: signal.Signals, code: int, error: str, tmp_path: Path
+) -> None:
+    make_tree(tmp_path / "data")
+    command = [sys.executable, "-m", "fsabs", "bench", str(tmp_path / "data"), "--seconds", "60"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        deadline = time.monotonic() + 60
+        while not (found := children.read_text().split()):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        os.kill(int(found[0]) if to_child else process.pid, sent)
+        assert (process.communicate(timeout=50)[1], process.returncode) == (error, code)
+    assert not os.path.exists(f"/proc/{found[0]}")

@@ -1,4 +1,4 @@
-"""Completion in a real bash, on a terminal: remote paths, whose colons end words for bash, and all else."""
+"""Completion in real shells: remote paths, whose colons end words for bash, and all else."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import subprocess
 import sys
 import time
@@ -109,3 +110,48 @@ def test_bash_completes(tmp_path: Path, moto: MotoServer) -> None:
     }.items():
         assert bash.complete(line) == completed
     bash.close()
+
+
+LINES = {
+    "expl": "explain",
+    "cache cl": "clear",
+    "cp --no-c": "--no-clobber",
+    "cp --progress pl": "plain",
+    "cp --progress=pl": "--progress=plain",
+    "prepare a b --prefix local c lo": "local",
+    "ls memory://completed/other/d": "",
+    "ls FOLDER/w": "FOLDER/with%20space/",
+    "cp FOLDER/ FOLDER/a": "FOLDER/at@sign.txt",
+    "nonesuch a": "",
+    "ls -l --h": "--human\n--help",
+}
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_what_the_scripts_of_other_shells_get(shell: str, tmp_path: Path) -> None:
+    (tmp_path / "with space").mkdir()
+    (tmp_path / "at@sign.txt").touch()
+    for line, completed in LINES.items():
+        words = line.replace("FOLDER", f"file://{tmp_path}").split(" ")
+        command = [sys.executable, "-m", "fsabs", "completion", shell, "--", *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        assert done.stdout.strip() == completed.replace("FOLDER", f"file://{tmp_path}"), line
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+def test_fish_completes(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/fsabs").write_text(f'#!/bin/sh\nexec {sys.executable} -m fsabs "$@"\n')
+    (tmp_path / "bin/fsabs").chmod(0o755)
+    (tmp_path / "local-file").touch()
+    env = {**os.environ, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "HOME": str(tmp_path)}
+    for line, completed in {
+        "fsabs expl": "explain",
+        "fsabs cp --progress pl": "plain",
+        f"fsabs ls file://{tmp_path}/loc": f"file://{tmp_path}/local-file",
+        "fsabs ls file:///none/loc": "",
+        "fsabs ls loc": "local-file",
+    }.items():
+        command = ["fish", "--no-config", "-c", "fsabs completion fish | source; complete -C $argv[1]", line]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=env, cwd=tmp_path, check=True)
+        assert done.stdout.strip() == completed, line

@@ -20,7 +20,7 @@ import pytest
 
 import fsabs as fsabs_package
 from fsabs import Local
-from fsabs.cli import checking, machine, main, speed
+from fsabs.cli import checking, doctor, main
 from fsabs.cli.checking import Address, CheckFinding
 from tests.cli.commands import FILES, fsabs, make_tree
 from tests.cli.stores import Store
@@ -67,7 +67,7 @@ def test_the_speed_of_a_store_is_measured(plan: Plan, unusual: set[str], monkeyp
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     with serving(plan) as served:
         fs = fsabs_package.from_url("s3://bucket/", endpoint=served.endpoint, region="us-east-1")
-        findings = {one.check: one.status for one in speed.speed(fs)}
+        findings = {one.check: one.status for one in checking.speed(fs)}
     assert {check for check, status in findings.items() if status != "ok"} == unusual
     assert findings.keys() >= {"refusals", "round trip", "keep-alive"}
 
@@ -105,7 +105,7 @@ def test_an_endpoint_that_is_no_s3_is_named_so(monkeypatch: pytest.MonkeyPatch) 
             endpoint = f"http://127.0.0.1:{server.server_port}"
             fs = fsabs_package.from_url("s3://bucket/", endpoint=endpoint, region="us-east-1")
             findings = {one.check: one for one in checking.permissions(fs, fs)}
-            assert list(speed.speed(fs)) == []
+            assert list(checking.speed(fs)) == []
         finally:
             server.shutdown()
     assert "is no S3" in findings["list"].advice
@@ -262,7 +262,7 @@ def test_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 512))
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(total=2**26, free=2**26))
     monkeypatch.setattr("warnings.warn", lambda *_, **__: None)
-    findings = list(machine.findings())
+    findings = list(doctor.of_machine())
     assert {one.check: one.status for one in findings} == {
         "configuration": "warning",
         "cache directory": "warning",
@@ -273,10 +273,10 @@ def test_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [one.status for one in findings if one.check == "configuration"] == ["fault", "warning"]
     assert next(one for one in findings if one.check == "file descriptors").advice == "raise the limit: ulimit -n 512"
     monkeypatch.setenv("FSABS_CACHE_DIR", "/proc/none")
-    assert next(one for one in machine.findings() if one.check == "cache directory").status == "fault"
+    assert next(one for one in doctor.of_machine() if one.check == "cache directory").status == "fault"
     monkeypatch.setattr("fsabs.disk.mounts.filesystem_of", lambda _: "nfs4")
     monkeypatch.setenv("FSABS_CACHE_DIR", str(tmp_path))
-    findings = list(machine.findings())
+    findings = list(doctor.of_machine())
     assert "is on a network (nfs4)" in next(one for one in findings if one.check == "cache directory").detail
     assert next(one for one in findings if one.check == "cache space").status == "warning"
 

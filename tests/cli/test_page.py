@@ -12,7 +12,7 @@ import pytest
 
 import fsabs
 from fsabs.cli import main
-from fsabs.cli.commands import COMMANDS
+from fsabs.cli.program import COMMANDS
 
 PAGE = Path(__file__).parents[2] / "docs/command.md"
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)

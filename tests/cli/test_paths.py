@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import fsabs
+from fsabs.cli.output import redacted
 from fsabs.cli.paths import Paths
-from fsabs.cli.redaction import redacted
 from fsabs.urls import config
 
 pytestmark = pytest.mark.quick

@@ -112,8 +112,8 @@ def test_refusals(center: Center) -> None:
         (("mkdir", "/pfs/datacenter_1/new"), 1, "no home"),
         (("ls", "x"), 2, "x should be a pfs path"),
         (("ls", "/pfs/datacenter_2/home"), 1, "no datacenter 'datacenter_2'"),
-        (("ls",), 2, "Missing argument"),
-        (("rm",), 2, "Missing argument"),
+        (("ls",), 2, "arguments are required: PATHS"),
+        (("rm",), 2, "arguments are required: PATHS"),
     ):
         done = center.run("pfs", *arguments, code=code)
         assert reason in done.err, done

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 import fsabs
-from fsabs.cli import commands, main
+from fsabs.cli import main
+from fsabs.cli.program import COMMANDS, PROGRAM, Group
 from tests.test_imports import HEAVY
 
 pytestmark = pytest.mark.quick
@@ -31,34 +32,69 @@ def run(arguments: Sequence[str], code: int = 0) -> subprocess.CompletedProcess[
 def test_version_and_help() -> None:
     assert run(["--version"]).stdout == f"fsabs {fsabs.__version__}\n"
     words = " ".join(run(["--help"]).stdout.split())
-    for name, line in commands.COMMANDS.items():
-        assert f" {name} {line.help}" in words
+    for name, line in COMMANDS.items():
+        assert f" {name} {line.line}" in words
 
 
 def test_help_imports_no_command_and_no_heavy_library() -> None:
     code = (
         "import sys; from fsabs.cli import main; main(['--help']);"
-        f"print([m for m in {(*HEAVY, 'sqlalchemy', 'rich', 'fsabs.core.fs', 'fsabs.cli.tasks')} if m in sys.modules])"
+        f"print([m for m in {(*HEAVY, 'sqlalchemy', 'rich', 'fsabs.core.fs', 'fsabs.cli.jobs')} if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize("name", sorted(commands.COMMANDS))
+@pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_each_command_has_help_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([name, "--help"]) == 0
-    out = capsys.readouterr().out
-    assert f"Usage: fsabs {name}" in out
-    assert "Example: fsabs " in out
+    found = PROGRAM.find(name)
+    for words in ([name], *([name, member] for member in (found.commands if isinstance(found, Group) else ()))):
+        assert main([*words, "--help"]) == 0
+        out = capsys.readouterr().out
+        assert f"usage: fsabs {' '.join(words)}" in out
+        assert "Example: fsabs " in out
 
 
 def test_wrong_usage_is_2_and_names_what_is_meant(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["taks"]) == 2
     assert "No such command 'taks'" in capsys.readouterr().err
     assert main(["tasks", "status"]) == 2
-    assert "Missing argument 'URL'" in capsys.readouterr().err
+    assert "the following arguments are required: URL" in capsys.readouterr().err
     assert main(["cache"]) == 2
-    assert capsys.readouterr().err.startswith("Usage: fsabs cache")
+    assert capsys.readouterr().err.startswith("usage: fsabs cache")
+
+
+def test_options_stand_anywhere_and_their_values_may_begin_with_a_dash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "large").write_bytes(bytes(3000))
+    (tmp_path / "-r").write_bytes(b"1\n2\n")
+    for arguments, out in (
+        (["find", ".", "--size", "-2k", "--name", "-*"], "./-r\n"),
+        (["find", "--size=+2k", ".", "--type", "f"], "./large\n"),
+        (["head", "./-r", "-n", "1", "large", "-c1"], "1\0"),
+        (["head", "-n1", "--", "-r"], "1\n"),
+        (["cp", "large", "-v", "copy", "--progress=none"], "copied copy\n"),
+        (["rm", "-v", "--", "-r"], "removed -r\n"),
+        (["rm", "copy", "-v", "large"], "removed copy\nremoved large\n"),
+        (["ls"], ""),
+        (["ls", "--"], ""),
+    ):
+        assert main(arguments) == 0, arguments
+        assert capsys.readouterr().out == out, arguments
+    for arguments, reason in (
+        (["head", "-n"], "expected one argument"),
+        (["head", "-n", "-1", "x"], "-1 is less than 0"),
+        (["find", ".", "--size", "2k"], "a size is +1M or -20k"),
+        (["find", ".", "--older", "soon"], "a date is 2026-01-31"),
+        (["ls", "--recurs"], "unrecognized arguments: --recurs"),
+        (["ls", "--human=1"], "ignored explicit argument '1'"),
+        (["cp", "a"], "required: TARGET"),
+        (["diff", "a", "b", "c"], "unrecognized arguments: c"),
+    ):
+        assert main(arguments) == 2, arguments
+        assert reason in capsys.readouterr().err, arguments
 
 
 def test_an_error_is_one_line_and_a_traceback_only_with_debug(
@@ -85,7 +121,6 @@ def test_passwords_are_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_missing_library_is_named(tmp_path: Path) -> None:
     for missing, arguments, expected in (
-        ("click", ["--help"], "the command needs click: pip install 'fsabs[cli]'"),
         ("sqlalchemy", ["tasks", "status", "sqlite:///x"], "needs SQLAlchemy: pip install 'fsabs[sql]'"),
     ):
         code = f"import sys; sys.modules[{missing!r}] = None; from fsabs.cli import main; sys.exit(main({arguments!r}))"

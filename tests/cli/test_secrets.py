@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from fsabs.backends.objects import retry
-from fsabs.cli import commands, main
+from fsabs.cli import main
+from fsabs.cli.program import COMMANDS
 from tests.test_redaction import OPTIONS, SECRET
 from tests.test_redaction import URLS as SPELLINGS
 
@@ -67,7 +68,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_table_has_every_command() -> None:
-    assert set(ARGUMENTS) == set(commands.COMMANDS)
+    assert set(ARGUMENTS) == set(COMMANDS)
 
 
 @pytest.mark.parametrize("name", sorted(ARGUMENTS))

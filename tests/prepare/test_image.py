@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from fsabs.cli.prepare import command
+from fsabs.cli.datasets import prepare
 from tests.prepare.drivers import ROOT
 from tests.servers import spark
 from tests.servers.fixtures import require
@@ -64,8 +64,8 @@ def test_the_job_fits_the_schemas_of_kubernetes() -> None:
 def test_the_job_calls_the_command_as_it_is() -> None:
     documents = {document["kind"]: document for document in job_documents()}
     (container,) = documents["Job"]["spec"]["template"]["spec"]["containers"]
-    values: dict[str, Any] = command.make_context("prepare", list(container["args"])).params
-    assert (values["mode"], values["num_workers"]) == ("cluster", 8)
+    given = prepare.parser("prepare").parse(container["args"])
+    assert (given.mode, given.num_workers) == ("cluster", 8)
     settings = dict(line.split() for line in documents["ConfigMap"]["data"]["spark-defaults.conf"].splitlines())
     ports = {port["port"] for port in documents["Service"]["spec"]["ports"]}
     assert ports == {int(settings["spark.driver.port"]), int(settings["spark.driver.blockManager.port"])}

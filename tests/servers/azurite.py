@@ -9,7 +9,6 @@ import base64
 import hashlib
 import hmac
 import html
-import http.client
 import os
 import re
 import shutil
@@ -21,7 +20,7 @@ import urllib.parse
 from pathlib import Path
 
 from tests.servers.hdfs_jvm import cache_dir, locked
-from tests.servers.process import Service, check_alive, free_port, spawn, stop, wait_until
+from tests.servers.process import HTTPServer
 
 VERSION = "3.37.0"
 ACCOUNT = "devstoreaccount1"
@@ -71,55 +70,28 @@ def install() -> None:
             fresh.rename(folder)
 
 
-class AzuriteServer(Service):
-    """One server, empty at `start`, with the account and the key that its documents publish."""
+class AzuriteServer(HTTPServer):
+    """One server, with the account and the key that its documents publish."""
 
+    missing = staticmethod(missing)
+    name = "azurite"
     account, key = ACCOUNT, KEY
-
-    def __init__(self) -> None:
-        self._port = 0
-        self._root: Path | None = None
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def endpoint(self) -> str:
         """The URL of the account's blob service."""
-        return f"http://127.0.0.1:{self._port}/{ACCOUNT}"
+        return f"{super().endpoint}/{ACCOUNT}"
 
-    def start(self) -> None:
-        """Return once a blob was written and read back; raise RuntimeError with what the server said."""
-        if (reason := missing()) is not None:
-            raise RuntimeError(reason)
-        self._port = free_port()
-        self._root = Path(tempfile.mkdtemp(prefix="fsabs-azurite-"))
+    def command(self, port: int) -> list[str]:
+        """Return the command: it keeps all in memory, and takes newer versions of the API than it knows."""
         argv = ["node", str(_folder() / _PROGRAM), "--silent", "--inMemoryPersistence", "--disableTelemetry"]
-        argv += ["--blobHost", "127.0.0.1", "--blobPort", str(self._port), "--skipApiVersionCheck"]
-        try:
-            self._process = spawn(argv, self._root / "azurite.out")
-            wait_until(self._works, 60, "a blob to come back from Azurite")
-        except BaseException:
-            self.stop()
-            raise
+        return [*argv, "--blobHost", "127.0.0.1", "--blobPort", str(port), "--skipApiVersionCheck"]
 
-    def stop(self) -> None:
-        """End the server and remove its folder; harmless when not started."""
-        if self._process is not None:
-            stop(self._process)
-            self._process = None
-        if self._root is not None:
-            shutil.rmtree(self._root, ignore_errors=True)
-            self._root = None
-
-    def _works(self) -> bool:
-        assert self._process is not None
-        assert self._root is not None
-        check_alive(self._process, self._root / "azurite.out")
-        try:
-            self.create_container("fsabs-ready")
-            self.put("fsabs-ready", "probe", b"ready")
-            return self.get("fsabs-ready", "probe") == b"ready"
-        except (OSError, http.client.HTTPException):
-            return False
+    def probe(self) -> bool:
+        """Write a blob and read it back."""
+        self.create_container("fsabs-ready")
+        self.put("fsabs-ready", "probe", b"ready")
+        return self.get("fsabs-ready", "probe") == b"ready"
 
     # ---- the side channel
 
@@ -164,15 +136,9 @@ class AzuriteServer(Service):
         parameters = "".join(f"\n{name}:{value}" for name, value in sorted(query.items()))
         text = f"{method}\n\n\n{len(body) or ''}\n\n\n\n\n\n\n\n\n{own}/{ACCOUNT}{quoted}{parameters}"
         signed = base64.b64encode(hmac.digest(base64.b64decode(KEY), text.encode(), hashlib.sha256)).decode()
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
-        try:
-            target = quoted + ("?" + urllib.parse.urlencode(query) if query else "")
-            fields["Authorization"] = f"SharedKey {ACCOUNT}:{signed}"
-            connection.request(method, target, body, fields)
-            response = connection.getresponse()
-            content = response.read()
-            if response.status not in ok:
-                raise OSError(f"{method} {path}: {response.status} {content[:300]!r}")
-            return content
-        finally:
-            connection.close()
+        target = quoted + ("?" + urllib.parse.urlencode(query) if query else "")
+        fields["Authorization"] = f"SharedKey {ACCOUNT}:{signed}"
+        status, content = self.send(method, target, body, fields)
+        if status not in ok:
+            raise OSError(f"{method} {path}: {status} {content[:300]!r}")
+        return content

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -21,6 +23,8 @@ from tests.servers import hdfs as hdfs_server
 from tests.servers import hub as hub_server
 from tests.servers import moto as moto_server
 from tests.servers import postgresql as postgresql_server
+
+S = TypeVar("S")
 
 
 def in_ci() -> bool:
@@ -37,52 +41,29 @@ def require(missing: Callable[[], str | None]) -> None:
     pytest.skip(reason)
 
 
-@pytest.fixture(scope="session")
-def moto() -> Iterator[moto_server.MotoServer]:
-    """moto's imitation of S3: quick to start, and it checks no signature."""
-    require(moto_server.missing)
-    with moto_server.MotoServer() as server:
-        yield server
+def _fixture(
+    missing: Callable[[], str | None], server: Callable[[], AbstractContextManager[S]], doc: str
+) -> Callable[[], Iterator[S]]:
+    """Return the fixture of a server that the session's first test to ask for it starts."""
+
+    def started() -> Iterator[S]:
+        require(missing)
+        with server() as one:
+            yield one
+
+    started.__doc__ = doc
+    return pytest.fixture(scope="session")(started)
 
 
-@pytest.fixture(scope="session")
-def ceph() -> Iterator[ceph_server.CephGateway]:
-    """A real S3 service: Ceph's gateway."""
-    require(ceph_server.missing)
-    with ceph_server.CephGateway() as gateway:
-        yield gateway
-
-
-@pytest.fixture(scope="session")
-def azurite() -> Iterator[azurite_server.AzuriteServer]:
-    """Microsoft's own emulator of Azure Blob Storage, which checks signatures."""
-    require(azurite_server.missing)
-    with azurite_server.AzuriteServer() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def gcs() -> Iterator[gcs_server.GcsEmulator]:
-    """An emulator of Google Cloud Storage, which takes any credentials."""
-    require(gcs_server.missing)
-    with gcs_server.GcsEmulator() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def hdfs() -> Iterator[hdfs_server.HdfsCluster]:
-    """A real HDFS: one NameNode and one DataNode."""
-    require(hdfs_server.missing)
-    with hdfs_server.HdfsCluster() as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="session")
-def dav() -> Iterator[dav_server.DavServer]:
-    """A real HTTP cache: nginx with its DAV module."""
-    require(dav_server.missing)
-    with dav_server.DavServer() as server:
-        yield server
+moto = _fixture(moto_server.missing, moto_server.MotoServer, "moto's imitation of S3, which checks no signature.")
+ceph = _fixture(ceph_server.missing, ceph_server.CephGateway, "A real S3 service: Ceph's gateway.")
+azurite = _fixture(
+    azurite_server.missing, azurite_server.AzuriteServer, "Microsoft's own emulator of Azure Blob Storage."
+)
+gcs = _fixture(gcs_server.missing, gcs_server.GcsEmulator, "An emulator of Google Cloud Storage.")
+hdfs = _fixture(hdfs_server.missing, hdfs_server.HdfsCluster, "A real HDFS: one NameNode and one DataNode.")
+dav = _fixture(dav_server.missing, dav_server.DavServer, "A real HTTP cache: nginx with its DAV module.")
+postgresql = _fixture(postgresql_server.missing, postgresql_server.PostgreSQL, "A real PostgreSQL.")
 
 
 @pytest.fixture
@@ -100,12 +81,4 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[hub_server.
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
     with hub_server.HubServer() as server:
         monkeypatch.setenv("HF_ENDPOINT", server.endpoint)
-        yield server
-
-
-@pytest.fixture(scope="session")
-def postgresql() -> Iterator[postgresql_server.PostgreSQL]:
-    """A real PostgreSQL."""
-    require(postgresql_server.missing)
-    with postgresql_server.PostgreSQL() as server:
         yield server

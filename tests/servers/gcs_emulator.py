@@ -8,19 +8,14 @@ Nothing here imports pytest or fsabs.
 
 from __future__ import annotations
 
-import http.client
 import http.server
 import importlib.util
 import json
-import shutil
-import subprocess
 import sys
-import tempfile
 import urllib.parse
-from pathlib import Path
 from typing import Any
 
-from tests.servers.process import Service, check_alive, free_port, spawn, stop, wait_until
+from tests.servers.process import HTTPServer
 
 
 def missing() -> str | None:
@@ -32,52 +27,21 @@ def missing() -> str | None:
     )
 
 
-class GcsEmulator(Service):
-    """One emulator, empty at `start`."""
+class GcsEmulator(HTTPServer):
+    """One emulator."""
 
-    def __init__(self) -> None:
-        self._port = 0
-        self._root: Path | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+    missing = staticmethod(missing)
+    name = "gcs"
 
-    @property
-    def endpoint(self) -> str:
-        """The URL to give to a client."""
-        return f"http://127.0.0.1:{self._port}"
+    def command(self, port: int) -> list[str]:
+        """Return the command: this module."""
+        return [sys.executable, "-m", "tests.servers.gcs_emulator", str(port)]
 
-    def start(self) -> None:
-        """Return once an object was written and read back; raise RuntimeError with what the server said."""
-        if (reason := missing()) is not None:
-            raise RuntimeError(reason)
-        self._port = free_port()
-        self._root = Path(tempfile.mkdtemp(prefix="fsabs-gcs-"))
-        argv = [sys.executable, "-m", "tests.servers.gcs_emulator", str(self._port)]
-        try:
-            self._process = spawn(argv, self._root / "gcs.out")
-            wait_until(self._works, 60, "an object to come back from the emulator")
-        except BaseException:
-            self.stop()
-            raise
-
-    def stop(self) -> None:
-        """End the server and remove its folder; harmless when not started."""
-        if self._process is not None:
-            stop(self._process)
-            self._process = None
-        if self._root is not None:
-            shutil.rmtree(self._root, ignore_errors=True)
-            self._root = None
-
-    def _works(self) -> bool:
-        assert self._process is not None
-        assert self._root is not None
-        check_alive(self._process, self._root / "gcs.out")
-        try:
-            self.create_bucket("fsabs-ready")
-            self.put("fsabs-ready", "probe", b"ready")
-            return self.get("fsabs-ready", "probe") == b"ready"
-        except (OSError, http.client.HTTPException):
-            return False
+    def probe(self) -> bool:
+        """Write an object and read it back."""
+        self.create_bucket("fsabs-ready")
+        self.put("fsabs-ready", "probe", b"ready")
+        return self.get("fsabs-ready", "probe") == b"ready"
 
     # ---- the side channel
 
@@ -113,16 +77,10 @@ class GcsEmulator(Service):
     def _request(
         self, method: str, target: str, body: bytes = b"", kind: str = "text/plain", ok: tuple[int, ...] = ()
     ) -> bytes:
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
-        try:
-            connection.request(method, target, body, {"Content-Type": kind})
-            response = connection.getresponse()
-            content = response.read()
-            if response.status not in ok:
-                raise OSError(f"{method} {target}: {response.status} {content[:300]!r}")
-            return content
-        finally:
-            connection.close()
+        status, content = self.send(method, target, body, {"Content-Type": kind})
+        if status not in ok:
+            raise OSError(f"{method} {target}: {status} {content[:300]!r}")
+        return content
 
 
 def main(port: int) -> None:

@@ -9,11 +9,14 @@ from __future__ import annotations
 import abc
 import contextlib
 import ctypes
+import http.client
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -117,3 +120,71 @@ class Service(abc.ABC):
 
     def __exit__(self, *exc: object) -> None:
         self.stop()
+
+
+class HTTPServer(Service):
+    """A program that serves HTTP on a port of 127.0.0.1, with a folder for its output; empty at `start`."""
+
+    name: str
+    """What it is called in the names of its folder and its output."""
+    missing: Callable[[], str | None]
+    """Returns None if it can be started here, else a sentence that says what is missing."""
+
+    def __init__(self) -> None:
+        self._port = 0
+        self._root: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def endpoint(self) -> str:
+        """The URL to give to a client."""
+        return f"http://127.0.0.1:{self._port}"
+
+    @abc.abstractmethod
+    def command(self, port: int) -> list[str]:
+        """Return the command that serves on `port`."""
+
+    def environment(self) -> Mapping[str, str] | None:
+        """Return the environment of the command; None is this process's."""
+        return None
+
+    @abc.abstractmethod
+    def probe(self) -> bool:
+        """Write an object and read it back; return whether it was the same. It may fail until the server works."""
+
+    def start(self) -> None:
+        """Return once an object was written and read back; raise RuntimeError with what the server said."""
+        if (reason := self.missing()) is not None:
+            raise RuntimeError(reason)
+        self._port = free_port()
+        self._root = Path(tempfile.mkdtemp(prefix=f"fsabs-{self.name}-"))
+        log = self._root / f"{self.name}.out"
+        try:
+            self._process = process = spawn(self.command(self._port), log, self.environment())
+            wait_until(lambda: self._works(process, log), 60, f"an object to come back from {self.name}")
+        except BaseException:
+            self.stop()
+            raise
+
+    def _works(self, process: subprocess.Popen[bytes], log: Path) -> bool:
+        check_alive(process, log)
+        try:
+            return self.probe()
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def stop(self) -> None:
+        """End the server and remove its folder; harmless when not started."""
+        if self._process is not None:
+            stop(self._process)
+            self._process = None
+        if self._root is not None:
+            shutil.rmtree(self._root, ignore_errors=True)
+            self._root = None
+
+    def send(self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        """Send a request on a connection of its own; return the status and the body of the response."""
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)) as connection:
+            connection.request(method, target, body, headers)
+            response = connection.getresponse()
+            return response.status, response.read()

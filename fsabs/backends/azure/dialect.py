@@ -21,7 +21,7 @@ from ..objects import batches, checksums, xml
 from ..objects.content_types import content_type_of
 from ..objects.dialect import Access, Dialect, Endpoint, PartOf
 from ..objects.endpoints import endpoint_at
-from ..objects.failures import GONE, Expired, Throttled, mismatched, refused, retry_after, told
+from ..objects.failures import GONE, Expired, Throttled, mismatched, refused, retry_after, with_status
 from ..objects.http1 import ResponseHead
 from ..objects.messages import Body, Found, ObjectPage, Request, Response, StoredPart, Text
 from ..objects.xml import query_of, text_of, unreadable
@@ -112,23 +112,25 @@ class AzureDialect(Dialect):
         message = html.unescape(text_of(body, b"Message")).partition("\n")[0].strip(" .")
         text = f"{code or head.reason} ({status})" + (f": {message}" if message else "")
         if status == 404 and request.query.startswith("blocklisttype="):
-            return told(FileNotFoundError(errno.ENOENT, "no block of an upload is left"), status, GONE)
+            return with_status(FileNotFoundError(errno.ENOENT, "no block of an upload is left"), status, GONE)
         if code in _NO_CONTAINER:
-            return told(FileNotFoundError(errno.ENOENT, f"the container {self.bucket!r} does not exist"), status, code)
+            return with_status(
+                FileNotFoundError(errno.ENOENT, f"the container {self.bucket!r} does not exist"), status, code
+            )
         if code in _EXISTS:
-            return told(errors.StaleFileError(errno.ESTALE, "there is a blob already"), status, code)
+            return with_status(errors.StaleFileError(errno.ESTALE, "there is a blob already"), status, code)
         if code in _NOT_EMPTY:
-            return told(OSError(errno.ENOTEMPTY, text), status, code)
+            return with_status(OSError(errno.ENOTEMPTY, text), status, code)
         if code in _BUSY:
-            return told(OSError(errno.EBUSY, text), status, code)
+            return with_status(OSError(errno.EBUSY, text), status, code)
         if code == "ServerBusy":
-            return Throttled(told(OSError(errno.EBUSY, text), status, code), retry_after(head))
+            return Throttled(with_status(OSError(errno.EBUSY, text), status, code), retry_after(head))
         if self.public and code in _NOT_PUBLIC:
             return Expired(
-                told(PermissionError(errno.EACCES, f"{text}; it is not public: give credentials"), status, code)
+                with_status(PermissionError(errno.EACCES, f"{text}; it is not public: give credentials"), status, code)
             )
         if status in (401, 403) or code in _NOT_PUBLIC - {"ResourceNotFound"}:
-            denied = told(PermissionError(errno.EACCES, f"{text}; {self._advice(code)}"), status, code)
+            denied = with_status(PermissionError(errno.EACCES, f"{text}; {self._advice(code)}"), status, code)
             return Expired(denied) if code in _TO_RENEW else denied
         return refused(head, code, message)
 
@@ -364,7 +366,7 @@ class AzureDialect(Dialect):
     # ---- directories, of accounts that have them
 
     def namespace(self) -> Request:
-        """Return the request that tells whether the account has directories."""
+        """Return the request that finds out whether the account has directories."""
         return Request("GET", "", "comp=properties&restype=account", (VERSION,))
 
     def make_directory(self, key: str) -> Request:

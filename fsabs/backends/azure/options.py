@@ -90,14 +90,14 @@ def account_of(host: str, options: AzureOptions) -> Account:
 
     Raises `ConfigError` where they name none, or two.
     """
-    told = host.partition(".")[0] or options.account_name
+    named_account = host.partition(".")[0] or options.account_name
     text, source = options.connection_string, "option connection_string"
     if text is None and not options.endpoint:
         text, source = os.environ.get(CONNECTION_STRING, ""), f"${CONNECTION_STRING}"
-        if told and f";AccountName={told};" not in f";{text};":
+        if named_account and f";AccountName={named_account};" not in f";{text};":
             text = ""
     fields = _fields(text, source) if text else {}
-    mine, named = _first(_ACCOUNT), {told, options.account_name, fields.get("AccountName")} - {None}
+    mine, named = _first(_ACCOUNT), {named_account, options.account_name, fields.get("AccountName")} - {None}
     if len(named) > 1:
         raise ConfigError(f"two accounts are named: {' and '.join(sorted(map(str, named)))}")
     url = options.endpoint or fields.get("BlobEndpoint") or ""

@@ -19,7 +19,7 @@ from ..objects import batches, checksums, xml
 from ..objects.content_types import content_type_of
 from ..objects.dialect import Access, Dialect, Endpoint, PartOf
 from ..objects.endpoints import endpoint_at
-from ..objects.failures import GONE, Expired, Throttled, mismatched, refused, retry_after, told
+from ..objects.failures import GONE, Expired, Throttled, mismatched, refused, retry_after, with_status
 from ..objects.http1 import ResponseHead
 from ..objects.messages import Body, Found, ObjectPage, Request, Response, StoredPart
 from ..objects.xml import query_of, text_of, unreadable
@@ -87,21 +87,21 @@ class GCSDialect(Dialect):
         text = f"{reason or head.reason} ({status})" + (f": {message}" if message else "")
         if status == 404 and _speaks_of_bucket(message):
             missing = FileNotFoundError(errno.ENOENT, f"the bucket {self.bucket!r} does not exist")
-            return told(missing, status, "NoSuchBucket")
+            return with_status(missing, status, "NoSuchBucket")
         if reason == GONE:
-            return told(OSError(errno.EIO, "the upload is gone: another client aborted it"), status, reason)
+            return with_status(OSError(errno.EIO, "the upload is gone: another client aborted it"), status, reason)
         if status == 304:
             return refused(head._replace(status=412), reason, message)
         if reason in _THROTTLED_REASONS:
-            return Throttled(told(OSError(errno.EBUSY, text), status, reason), retry_after(head))
+            return Throttled(with_status(OSError(errno.EBUSY, text), status, reason), retry_after(head))
         if status in (400, 403) and _speaks_of_payer(message):
             advice = "the reader pays for this bucket: give requester_pays='the project that pays'"
-            return told(PermissionError(errno.EACCES, f"{text}; {advice}"), status, reason)
+            return with_status(PermissionError(errno.EACCES, f"{text}; {advice}"), status, reason)
         if status in (400, 403, 405, 412, 501) and _speaks_of_zones(message):
-            return told(self._zonal(text), status, reason)
+            return with_status(self._zonal(text), status, reason)
         if status in (401, 403):
             advice = "give credentials" if self.options.anonymous else "check the permissions of this account"
-            denied = told(PermissionError(errno.EACCES, f"{text}; {advice}"), status, reason)
+            denied = with_status(PermissionError(errno.EACCES, f"{text}; {advice}"), status, reason)
             return Expired(denied) if status == 401 and not self.options.anonymous else denied
         return refused(head, reason, message)
 

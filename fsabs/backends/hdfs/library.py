@@ -24,7 +24,7 @@ _NAME = "hdfs_native._internal"
 
 
 class _MemoryFile(NamedTuple):
-    """A file in memory with a copy of the extension, and what tells its descriptor from a later one."""
+    """A file in memory with a copy of the extension, and what distinguishes its descriptor from a later one."""
 
     fd: int
     device: int

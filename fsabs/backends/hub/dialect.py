@@ -32,7 +32,7 @@ from ..objects.failures import (
     mismatched,
     refused,
     retry_after,
-    told,
+    with_status,
 )
 from ..objects.http1 import ResponseHead
 from ..objects.messages import Found, ObjectPage, Request, Response
@@ -125,7 +125,7 @@ class HubDialect(Dialect):
         found = self._refusal(status, head, body)
         if found is None:
             return error
-        told(found, status, head.header(b"x-error-code") or "")
+        with_status(found, status, head.header(b"x-error-code") or "")
         return Expired(found) if status == 401 else found
 
     def _refusal(self, status: int, head: ResponseHead, body: bytes) -> OSError | None:

@@ -24,7 +24,7 @@ from ..objects.messages import Request
 LONGEST = 900.0
 """Seconds from now on after which no window ends."""
 WARNED_SECONDS = 5.0
-"""A wait that is longer than so many seconds is told to the user."""
+"""A wait that is longer than so many seconds is reported to the user."""
 _KINDS = ("api", "resolvers")
 _STATE = struct.Struct("=dddd")
 """Requests that are left, the end of the window in seconds since 1970 (0: not known), its requests, its seconds."""
@@ -65,12 +65,12 @@ class HubQuotas:
 
     def learn(self, request: Request, head: ResponseHead) -> None:
         """Take note of what a response of the hub says is left."""
-        told = head.header(b"ratelimit")
-        if not told or request.location:
+        field = head.header(b"ratelimit")
+        if not field or request.location:
             return
         policy = {name: (float(limit), float(window)) for name, limit, window in _POLICY.findall(_policy(head))}
         with self._state() as memory:
-            for name, remaining, seconds in _LEFT.findall(told):
+            for name, remaining, seconds in _LEFT.findall(field):
                 if name not in _KINDS:
                     continue
                 at = _KINDS.index(name) * _STATE.size

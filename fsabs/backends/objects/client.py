@@ -195,9 +195,9 @@ class Client:
         """Return the failure that an exception of an exchange stands for."""
         if isinstance(exc, errors.StaleFileError):  # perhaps it is a response to an earlier request
             return Mismatch(exc) if connection.used else exc
-        told: Exception | None = getattr(connection.socket, "error", None)  # by what carries the request in our place
-        if told is not None:
-            return told
+        carried: Exception | None = getattr(connection.socket, "error", None)  # of what sends requests in our place
+        if carried is not None:
+            return carried
         if isinstance(exc, ConnectionError) and exchange is not None and not exchange.started:
             return hung_up(0)
         return broken(exc)
@@ -386,7 +386,7 @@ class Client:
             if exchange.request.slow and now < exchange.deadline:
                 return True
             raise TimeoutError
-        until = min(exchange.deadline, now + exchange.patience, exchange.asks_until or exchange.deadline)
+        until = min(exchange.deadline, now + exchange.silence_limit, exchange.asks_until or exchange.deadline)
         try:
             exchange.connection.wait(exchange.events, until)
         except TimeoutError:

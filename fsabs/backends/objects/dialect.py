@@ -71,7 +71,7 @@ class Endpoint(NamedTuple):
     connect_timeout: float = 10.0
     read_timeout: float = 60.0
     max_attempts: int | None = None
-    """How often a request is sent at most; None where nobody has set that."""
+    """How often a request is sent at most; None where that is not set."""
     proxy: str | None = None
     """URL of a proxy: `http://[user:password@]host:port`."""
     verify: bool | str = True
@@ -123,7 +123,7 @@ class PartOf(NamedTuple):
 
 
 class Quotas(Protocol):
-    """The numbers of requests that a store accepts in a time, as it tells them."""
+    """The numbers of requests that a store accepts in a time, as it reports them."""
 
     def delay(self, request: Request) -> float:
         """Return the seconds until a request may be sent; 0 if it may be now, and is then counted."""
@@ -137,7 +137,7 @@ class Access(abc.ABC):
 
     endpoint: Endpoint
     quotas: Quotas | None = None
-    """Of a store that tells them."""
+    """Of a store that reports them."""
     query: str = ""
     """What the query of each request ends with: it authorises, and is no part of any URL that is shown."""
     authorises_ranges: bool = False
@@ -273,7 +273,7 @@ class Dialect(abc.ABC):
 
     @abc.abstractmethod
     def head(self, key: str) -> Request:
-        """Return the request for what `found` tells of an object: a HEAD, or a GET that is `about` it."""
+        """Return the request for what `found` returns of an object: a HEAD, or a GET that is `about` it."""
 
     def found(self, response: Response) -> Found:
         """Return what the response to a `head` says."""
@@ -339,7 +339,7 @@ class Dialect(abc.ABC):
         return None, keys
 
     def not_removed(self, keys: Sequence[str], response: Response) -> Sequence[str]:
-        """Return which of the `keys` of a `remove_many` were not removed: `remove` then tells why."""
+        """Return which of the `keys` of a `remove_many` were not removed: `remove` then raises the reason."""
         return ()
 
     def can_copy_from(self, source: Dialect) -> bool:

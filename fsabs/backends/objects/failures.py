@@ -141,21 +141,23 @@ def refusal(status: int, code: str, message: str = "") -> OSError:
     """
     text = f"{code} ({status})" + (f": {message}" if message not in ("", code) else "")
     if status == 412:
-        return told(errors.StaleFileError(errno.ESTALE, "the object is not the version that was opened"), status, code)
+        return with_status(
+            errors.StaleFileError(errno.ESTALE, "the object is not the version that was opened"), status, code
+        )
     if status == 416:
-        return told(
+        return with_status(
             errors.StaleFileError(errno.ESTALE, "the object has become shorter since it was opened"), status, code
         )
     if status == 404:
-        return told(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)), status, code)
+        return with_status(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)), status, code)
     if 300 <= status < 400:
         error = OSError(errno.EREMCHG, f"{text}: the bucket is in another region or behind another endpoint")
-        return told(error, status, code)
+        return with_status(error, status, code)
     number = _ERRNO_OF_STATUS.get(status, errno.EREMOTEIO if status >= 500 else errno.EINVAL)
-    return told(OSError(number, text), status, code)
+    return with_status(OSError(number, text), status, code)
 
 
-def told(error: OSError, status: int, code: str) -> OSError:
+def with_status(error: OSError, status: int, code: str) -> OSError:
     """Return an error with the status and the code of the response that it stands for."""
     error.status, error.code = status, code  # type: ignore[attr-defined]
     return error

@@ -420,10 +420,10 @@ class Exchange:
         self._dialect = dialect
         self.connection = connection
         self.request = request
-        self.patience = read_timeout * SLOW_TIMES if request.slow else read_timeout
+        self.silence_limit = read_timeout * SLOW_TIMES if request.slow else read_timeout
         """Seconds for which the store may be silent."""
         now, body = time.monotonic(), request.body
-        self.deadline = now + self.patience + len(body) / MIN_RATE
+        self.deadline = now + self.silence_limit + len(body) / MIN_RATE
         """When the attempt is given up, on the monotonic clock."""
         self._flags = connection.dontwait if pipelined or connection.tls else WAITALL
         self._withheld: Body = b""
@@ -615,7 +615,7 @@ class Exchange:
     def _receive_some(self) -> bytes:
         data = self.connection.socket.recv(PIECE, self._flags & DONTWAIT)
         if self.request.slow:  # the store shows that it still works
-            self.deadline = max(self.deadline, time.monotonic() + self.patience)
+            self.deadline = max(self.deadline, time.monotonic() + self.silence_limit)
         return data
 
     def _has_enough(self) -> bool:

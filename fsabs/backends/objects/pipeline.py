@@ -344,7 +344,7 @@ class _Pipeline:
             self._paused.pop()
             self._sizes[slot.number] = exchange.size
             self._bytes += exchange.size
-            exchange.deadline = max(exchange.deadline, self._now + exchange.patience)
+            exchange.deadline = max(exchange.deadline, self._now + exchange.silence_limit)
             slot.sent = -1.0  # an end of the connection is the pause's fault
             self._watch(slot, slot.descriptor, slot.events)
             self._advance(slot)
@@ -427,7 +427,7 @@ class _Pipeline:
                 self._advance(slot)
             elif self._now > exchange.deadline and exchange.refused:
                 self._complete(slot, exchange)
-            elif self._now > exchange.deadline or silent > exchange.patience:
+            elif self._now > exchange.deadline or silent > exchange.silence_limit:
                 self._fail(slot, TimeoutError())
 
     def _drop(self, slot: _Slot) -> None:

@@ -141,15 +141,15 @@ class Throttle:
 
     def delay(self) -> float:
         """Return how many seconds the next request has to wait; its turn is then taken."""
-        interval, changed, turn, pause = _STATE.unpack_from(self._memory)
+        interval, changed, turn, blocked_until = _STATE.unpack_from(self._memory)
         now = time.monotonic()
-        if now - changed > RECOVERY_SECONDS and now > pause:
+        if now - changed > RECOVERY_SECONDS and now > blocked_until:
             interval, changed = interval * 0.5 ** int((now - changed) / RECOVERY_SECONDS), now
         if changed > now or interval < MIN_INTERVAL:  # a file from before the machine was started; or recovered
             self._write(0.0, 0.0, 0.0, 0.0)
             return 0.0
-        turn = min(max(turn + interval, now, pause), max(now, pause) + _MAX_AHEAD)
-        self._write(interval, changed, turn, pause)
+        turn = min(max(turn + interval, now, blocked_until), max(now, blocked_until) + _MAX_AHEAD)
+        self._write(interval, changed, turn, blocked_until)
         return max(0.0, float(turn - now))
 
     def slow_down(self, retry_after: float) -> None:
@@ -163,11 +163,11 @@ class Throttle:
             self._window, self.sent, self._refused = now, 0, 0
         if not much and not retry_after:
             return
-        interval, changed, turn, pause = _STATE.unpack_from(self._memory)
-        pause = max(pause, now + min(retry_after, 60.0))
+        interval, changed, turn, blocked_until = _STATE.unpack_from(self._memory)
+        blocked_until = max(blocked_until, now + min(retry_after, 60.0))
         if not 0 <= now - changed < SETTLE_SECONDS or not interval:
             interval, changed = min(max(2 * (interval or mean), MIN_INTERVAL), MAX_INTERVAL), now
-        self._write(interval, changed, max(turn, now), pause)
+        self._write(interval, changed, max(turn, now), blocked_until)
 
     def _write(self, *state: float) -> None:
         with contextlib.suppress(ValueError):  # closed, at the end of the interpreter

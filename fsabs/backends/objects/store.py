@@ -29,7 +29,8 @@ COSTS = (
     "listing: a request for every 1000 names",
     "an epoch: a request for each file, more for large ones",
 )
-PART_SIZE = 32 * 1024 * 1024
+PART_SIZE = 8 * 1024 * 1024
+"""Bytes of a part by default: small ones are sent sooner, and their memory, of a few in flight, is used again."""
 BATCHES = 8
 """Requests to remove many objects that are in flight."""
 

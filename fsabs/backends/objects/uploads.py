@@ -4,7 +4,7 @@ A store shows an unfinished upload without saying whose it is: another process, 
 parts. So each is recorded in a file in the cache directory, which its process locks as long as it sends, and touches
 with each part; nothing without a record is continued or aborted. A copy that was interrupted is continued by the next
 one of the same content to the same key, as far as each part has the bytes of the file, by the MD5 that some stores give
-a part. A record that nobody has touched for a day is a leftover, as a partial file is: its upload is aborted.
+a part. A record that no process has touched for a day is a leftover, as a partial file is: its upload is aborted.
 
 Nothing rests on the lock, which some filesystems don't have: of two processes that send the parts of one upload only
 one completes it, and only with the parts that it has seen. Without a cache directory nothing is recorded.
@@ -343,7 +343,7 @@ class UploadRecord:
                 os.utime(self._fd)
 
     def is_old(self, seconds: float) -> bool:
-        """Return whether nobody has touched it for so long."""
+        """Return whether no process has touched it for so long."""
         return _is_old(self._fd, seconds)
 
     def release(self) -> None:
@@ -405,7 +405,7 @@ def _records(fs: ObjectStore, key: str = "") -> Iterator[UploadRecord]:
 
 
 def sweep(fs: ObjectStore) -> None:
-    """Abort the uploads to this store that nobody has gone on with for a day; once an hour."""
+    """Abort the uploads to this store that no process has continued for a day; once an hour."""
     store, now = _store(fs), time.monotonic()
     if now - _swept.get(store, -SWEEP_EVERY) < SWEEP_EVERY:
         return

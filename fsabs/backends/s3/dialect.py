@@ -25,7 +25,7 @@ from ..objects.failures import (
     mismatched,
     refused,
     retry_after,
-    told,
+    with_status,
 )
 from ..objects.http1 import ResponseHead
 from ..objects.messages import Body, ObjectPage, Request, Response, StoredPart
@@ -429,7 +429,7 @@ def _refusal(request: Request, head: ResponseHead, code: str, message: str) -> O
         elif code == "EntityTooLarge" or (code == "InvalidRequest" and "larger than" in message):
             error = OSError(errno.EFBIG, text)
     if error is not None:
-        return told(error, status, code)
+        return with_status(error, status, code)
     failure = refused(head, code, message)
     assert isinstance(failure, OSError | Transient)
     return failure.error if isinstance(failure, Transient) else failure

@@ -44,7 +44,7 @@ SEALED_AT, CLAIMS_AT, CLAIMS = 1048, 2048, 128
 SLOTS_START = 4096
 SLOT = struct.Struct("@QQ8xI2xBx")
 SLOT_SIZE = 32
-BYTES = struct.Struct("@QQ8xI4x")  # what a hit of plain bytes needs of it: offset, length, check, which tells the kind
+BYTES = struct.Struct("@QQ8xI4x")  # what a hit of plain bytes needs of it: offset, length, check, which says the kind
 EMPTY, RAW = 0, 1
 """Kinds: no item, and plain bytes."""
 NUMBER_FACTOR = 2 * 0x85EBCA6B

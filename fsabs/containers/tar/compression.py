@@ -325,7 +325,7 @@ def codec_of_content(data: bytes) -> TarCodec | None:
 
 
 def codec_of_filename(filename: str) -> TarCodec | None:
-    """The compression that a file's suffix tells, or None."""
+    """The compression that a file's suffix names, or None."""
     lower = filename.lower()
     return next((found for found in _CODECS.values() if lower.endswith(found.suffixes)), None)
 

@@ -42,7 +42,7 @@ class Tar(Container):
     Members of a plain archive are slices of its file. Hard links read as what they point to; symbolic links are
     followed inside of the archive, and what leads out of it is a `FileNotFoundError`. Devices and fifos are not there.
     An entry with an absolute name or a `..` in it is a `PermissionError`, and hurts no other. What lies behind the
-    archive's end (padding, a second archive, bytes behind compressed data) is not read; `verify()` tells of it.
+    archive's end (padding, a second archive, bytes behind compressed data) is not read; `verify()` reports it.
 
     Written (`w`, `x`), a member is added when it is closed, and can't be replaced: a second one of the name is a
     `FileExistsError`. Added to (`a`; a plain one), a later member takes the place of an earlier one, whose bytes stay

@@ -44,7 +44,7 @@ class Zip(Container):
     UTF-8 and code page 437. Every member's CRC-32 is checked when its bytes have been read from first to last. A
     timestamp without a zone is taken as UTC; a symbolic link is a file that holds its target. An entry whose name leads
     out of the archive is in no listing, and opening it is a `PermissionError`; of several entries of a name the last
-    counts; `verify()` tells of both. Encrypted members, and methods not named here, are `io.UnsupportedOperation`.
+    counts; `verify()` reports both. Encrypted members, and methods not named here, are `io.UnsupportedOperation`.
 
     The index of a large archive, or of one that is far away, is kept in the cache directory (`$FSABS_CACHE_DIR`; set to
     nothing, it keeps nothing), where later openings, and other processes, find it.

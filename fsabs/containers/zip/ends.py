@@ -32,7 +32,7 @@ class ArchiveLayout(NamedTuple):
     size: int
     """The directory's size."""
     entries: int
-    """The number of entries; as the end record tells it, until the directory has been read."""
+    """The number of entries; as in the end record, until the directory has been read."""
     zip64: bool
     """Whether there is a zip64 end record."""
     shift: int
@@ -152,7 +152,7 @@ def _candidates(tail: Tail) -> tuple[list[int], list[int]]:
 
 
 def _layout(tail: Tail, at: int) -> ArchiveLayout:
-    """The layout that the end record at `at` tells, if it can be true."""
+    """The layout of the end record at `at`, if it can be true."""
     inside = at - tail.start  # where it was found
     end = records.END.unpack_from(tail.data, inside)
     _, disk, directory_disk, here, count, size, offset, length = end
