@@ -125,12 +125,19 @@ def _is_of(module: str | None, package: str) -> bool:
         return True
 
 
-def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
+def did_you_mean(name: str, known: Iterable[str], otherwise: str = "", cutoff: float = 0.6) -> str:
     """Return the end of a message about a name that is not known: the nearest known one, or else `otherwise`."""
     import difflib
 
-    near = difflib.get_close_matches(name, list(known), n=1)
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
     return f"; did you mean {near[0]!r}?" if near else otherwise
+
+
+def unknown_option(name: str, known: Iterable[str], owner: str, others: Iterable[str] = ()) -> str:
+    """Return the message about an option that `owner` doesn't have; `others` may be meant, too."""
+    names = sorted(known)
+    hint = did_you_mean(name, [*names, *others], f"; it has: {', '.join(names) or 'none'}")
+    return f"{owner} has no option {name!r}{hint}"
 
 
 def named(exc: E, operation: str, url: str) -> E:

@@ -127,7 +127,7 @@ class FS(abc.ABC):
         if type(buffering) is not int or not buffering or (encoding, errors, newline) != (None, None, None):
             modes.check(how, buffering, encoding, errors, newline)
         key = (self._read_key if how.action == "r" else self._file_key)(path, "open")
-        if how.action == "r" and not how.update:
+        if how.only_reads:
             binary: io.IOBase = self._open_reader(key, buffering)
         else:
             binary = self._open_writer(key, how, buffering)

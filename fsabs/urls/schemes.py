@@ -7,7 +7,7 @@ import inspect
 import types
 import typing
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..core import errors, keys, registry
@@ -210,22 +210,14 @@ def _typed(
     return found
 
 
-def only(options: dict[str, Any], opener: BackendOpener, location: Location) -> dict[str, Any]:
-    """`options`, all of which the backend must know."""
-    for name in options if opener.known is not None else ():
-        assert opener.known is not None
-        if name not in opener.known:
-            raise TypeError(f"{location.text}: {_unknown(name, opener.known, opener.name)}")
-    return options
+def only(options: Mapping[str, Any], known: Mapping[str, Any] | None, owner: str, location: Location) -> None:
+    """Raise `TypeError` for the first option that `owner` doesn't know; None knows any."""
+    for name in options:
+        if known is not None and name not in known:
+            raise TypeError(f"{location.text}: {_unknown(name, known, owner)}")
 
 
 def _unknown(name: str, known: Mapping[str, Any], owner: str) -> str:
-    text = unknown_option(name, known, owner, (*SETTINGS, FSSPEC))
+    text = errors.unknown_option(name, known, owner, (*SETTINGS, FSSPEC))
     without = " Without an endpoint, requests go to amazonaws.com"
     return text + without if owner == "S3" and text.endswith("'endpoint'?") else text
-
-
-def unknown_option(name: str, known: Mapping[str, Any], owner: str, others: Iterable[str] = ()) -> str:
-    """Return the message about an option that `owner` doesn't have; `others` may be meant, too."""
-    hint = errors.did_you_mean(name, [*known, *others], f"; it has: {', '.join(sorted(known)) or 'none'}")
-    return f"{owner} has no option {name!r}{hint}"
