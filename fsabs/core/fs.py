@@ -275,7 +275,10 @@ class FS(abc.ABC):
         return Listing(functools.partial(self._members, key, recursive, detail)).prime()
 
     def walk(self, path: Path = "") -> Iterator[tuple[str, Names, Names]]:
-        """As `os.walk` from the top down: directory, names of directories, names of files; the lists may be pruned."""
+        """Walk a tree from the top down, as `os.walk` does: yield `(directory, names of directories, names of files)`.
+
+        Directories that are removed from the list of their names are not walked.
+        """
         self._key(path, "walk")
         return Walk(os.fspath(path), self.list, self._enters)
 
@@ -434,7 +437,7 @@ class FS(abc.ABC):
             dst_fs: where `dst` is; by default, this FS.
             delete: at the end, remove what is at the target and not in the source.
             content: two files of one size are the same if their contents are, by checksums or by reading both.
-            progress, concurrency: as of `copy_tree`.
+            progress, concurrency: those of `copy_tree`.
 
         Returns how many files and bytes were copied, how many directories were made, and how many files were skipped
         and removed.
@@ -672,7 +675,7 @@ class FS(abc.ABC):
         """Free what is held in this process; may be called again."""
 
     def _abort(self) -> None:
-        """As `_close`, after a failure: a container being written is thrown away."""
+        """Close the FS after a failure: a container that is being written is thrown away."""
         self._close()
 
     # ---- fast paths: right as they stand, overridden where a store can do better
@@ -759,15 +762,15 @@ class FS(abc.ABC):
             return blob.read_all()
 
     def _open_from_start(self, key: str) -> Blob:
-        """As `_open_blob`, for a reader that is likely to begin at the start: its first bytes may come with it."""
+        """Open a blob for a reader that is likely to begin at the start: its first bytes may come with it."""
         return self._open_blob(key)
 
     def _open_listed(self, key: str, stat: FileStat) -> Blob:
-        """As `_open_blob`, of a file whose stat is known from a listing."""
+        """Open the blob of a file whose stat is known from a listing."""
         return self._open_blob(key)
 
     def _open_to_read(self, key: str) -> Blob:
-        """As `_open_from_start`, for a reader that is not likely to need the version."""
+        """Open a blob for a reader from the start that is not likely to need the version."""
         return self._open_from_start(key)
 
     def _unnamed(self, key: str) -> Iterator[str]:
@@ -789,7 +792,7 @@ class FS(abc.ABC):
             raise
 
     def _write_like(self, key: str, data: bytes, stat: FileStat) -> None:
-        """As `_write_bytes`; a store that keeps them gives the file the time of `stat`, and a new one its mode."""
+        """Write a file; a store that keeps them gives it the time of `stat`, and a new one its mode."""
         if not (self.capabilities.settable_times or self.capabilities.modes):
             self._write_bytes(key, data)
             return
@@ -802,7 +805,7 @@ class FS(abc.ABC):
         return None
 
     def _lstat(self, key: str) -> FileStat:
-        """As `_stat`; of a symbolic link its own stat, whose mode says that it is one."""
+        """Return the stat of a key; of a symbolic link its own, whose mode says that it is one."""
         leads_to = self._read_link(key) if self.capabilities.links else None
         return self._stat(key) if leads_to is None else FileStat.of_link(keys.name(key), len(leads_to))
 

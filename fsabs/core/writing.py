@@ -82,11 +82,11 @@ class Writer(abc.ABC):
         """Forget everything written; what the key held stays."""
 
     def leave(self) -> None:
-        """As `abort`, but keep, invisibly, what a later writer can go on from, where there is a way."""
+        """Abort, but keep, invisibly, what a later writer can go on from, where there is a way."""
         self.abort()
 
     def drop(self) -> None:
-        """As `abort`, for a file that was never closed."""
+        """Abort the writing of a file that was never closed."""
         self.abort()
 
 
@@ -100,27 +100,27 @@ class LayerWriter(Writer):
         self.checks = inner.checks
 
     def keep(self, stat: FileStat, *, moved: bool = False) -> None:
-        """As of the inner writer."""
+        """Have the inner writer keep what it can of `stat`."""
         self.inner.keep(stat, moved=moved)
 
     def write(self, data: bytes) -> None:
-        """As of the inner writer."""
+        """Write `data` to the inner writer."""
         self.inner.write(data)
 
     def commit(self) -> None:
-        """As of the inner writer."""
+        """Commit the inner writer."""
         self.inner.commit()
 
     def abort(self) -> None:
-        """As of the inner writer."""
+        """Abort the inner writer."""
         self.inner.abort()
 
     def leave(self) -> None:
-        """As of the inner writer."""
+        """Abort the inner writer, keeping what a later one can go on from."""
         self.inner.leave()
 
     def drop(self) -> None:
-        """As of the inner writer."""
+        """Abort the inner writer of a file that was never closed."""
         self.inner.drop()
 
 
