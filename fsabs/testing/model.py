@@ -10,7 +10,7 @@ from typing import Any
 
 from ..core import errors
 from ..core.fs import FS
-from .asserts import assert_named, assert_raises, assert_same, listed_stats
+from .asserts import Interruption, assert_named, assert_raises, assert_same, listed_stats
 from .reference import Reference, paths_of
 from .subjects import Subject
 
@@ -96,7 +96,7 @@ class _Machine(RuleBasedStateMachine):
         path = self._path(data)
         if self.reference.unwritable(path):
             return
-        assert_raises(_Interrupted, _write_and_fail, self.fs, path, content)
+        assert_raises(Interruption, _write_and_fail, self.fs, path, content)
 
     @precondition(lambda self: self.can.append)
     @rule(data=_data, content=_contents)
@@ -206,10 +206,6 @@ class _Machine(RuleBasedStateMachine):
         assert found == expected
 
 
-class _Interrupted(Exception):
-    pass
-
-
 def _write(fs: FS, path: str, mode: str, data: bytes) -> int:
     with fs.open(path, mode) as file:
         return file.write(data)
@@ -218,7 +214,7 @@ def _write(fs: FS, path: str, mode: str, data: bytes) -> int:
 def _write_and_fail(fs: FS, path: str, data: bytes) -> None:
     with fs.open(path, "wb") as file:
         file.write(data)
-        raise _Interrupted
+        raise Interruption
 
 
 def model_test(
