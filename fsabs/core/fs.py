@@ -148,6 +148,8 @@ class FS(abc.ABC):
     def read_bytes(self, path: Path) -> bytes:
         """The whole content of a file."""
         key = self._read_key(path, "read_bytes")
+        if not self.capabilities.read:
+            raise self._unsupported("read_bytes", key)
         try:  # which costs nothing, as `_naming` does: small files are read in microseconds
             return self._read_bytes(key)
         except OSError as exc:
@@ -165,6 +167,7 @@ class FS(abc.ABC):
         """The contents of many files, in the order of `paths`, with up to `concurrency` of them under way at once."""
         if concurrency is not None and concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, not {concurrency}")
+        self._require("read", "read_many", self._root)
         wanted = keys_of(self, paths, "read_many")
         return process.Resumable(functools.partial(self._contents, wanted, concurrency))
 
@@ -372,6 +375,7 @@ class FS(abc.ABC):
         """
         target_fs = self if dst_fs is None else checked_fs(dst_fs, "dst_fs")
         source, target = self._read_key(src, "copy"), target_fs._file_key(dst, "copy")
+        self._require("read", "copy", source)
         target_fs._require("write", "copy", target)
         from ..transfer import files
 
@@ -475,6 +479,8 @@ class FS(abc.ABC):
         `mode` is `r`, `w` (a new file, replacing), `x` (a new file) or `a` (adding to a file, where the format can).
         """
         key = self._key(path, "open_container")
+        if mode == "r":
+            self._require("read", "open_container", key)
         name = force_type or registry.container_of(keys.name(key))
         if name is None:
             raise ValueError(f"no container has the suffix of {self._url(key)!r}; name one by force_type=")
@@ -757,7 +763,7 @@ class FS(abc.ABC):
         return None
 
     def _read_bytes(self, key: str) -> bytes:
-        """The content of the file `key`."""
+        """Return the content of the file `key`."""
         with self._open_blob(key) as blob:
             return blob.read_all()
 
