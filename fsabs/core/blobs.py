@@ -328,7 +328,7 @@ class BlobSlice(BlobLayer):
         return None if pieces is None else _first(self.size - start, pieces)
 
     def fileno(self) -> int:
-        """`UnsupportedOperation`."""
+        """Raise `UnsupportedOperation`."""
         return Blob.fileno(self)
 
     def _close(self) -> None:

@@ -66,22 +66,22 @@ class MissingDependencyError(ImportError):
 
 
 def error(code: int, operation: str, url: str, reason: str | None = None) -> OSError:
-    """The `OSError` (or subclass, by errno) for `operation` on `url`; `reason` replaces the errno's text."""
+    """Return the `OSError` (or subclass, by errno) for `operation` on `url`; `reason` replaces the errno's text."""
     return named(OSError(code, reason or os.strerror(code)), operation, url)
 
 
 def corrupt(url: str, reason: str, operation: str = "read") -> CorruptFileError:
-    """A `CorruptFileError` that says what was found and what was expected."""
+    """Return a `CorruptFileError` that says what was found and what was expected."""
     return named(CorruptFileError(errno.EBADMSG, reason), operation, url)
 
 
 def stale(url: str, reason: str = "the file changed while it was open", operation: str = "read") -> StaleFileError:
-    """A `StaleFileError` for a blob whose version is no longer what the store holds."""
+    """Return a `StaleFileError` for a blob whose version is no longer what the store holds."""
     return named(StaleFileError(errno.ESTALE, reason), operation, url)
 
 
 def unsupported(operation: str, url: str, reason: str) -> io.UnsupportedOperation:
-    """An `io.UnsupportedOperation` (both an `OSError` and a `ValueError`) that names FS and operation."""
+    """Return an `io.UnsupportedOperation` (both an `OSError` and a `ValueError`) that names FS and operation."""
     return named(io.UnsupportedOperation(errno.EOPNOTSUPP, reason), operation, url)
 
 
@@ -101,7 +101,7 @@ def _unnamed(count: int, example: str, where: str) -> str:
 
 
 def missing(package: str, extra: str, purpose: str) -> MissingDependencyError:
-    """The error for a library that is not installed; `extra` is empty for one that fsabs always installs.
+    """Return the error for a library that is not installed; `extra` is empty for one that fsabs always installs.
 
     Where the library is installed, and its import fails for another reason, the error says that.
     """

@@ -146,7 +146,7 @@ class FS(abc.ABC):
         return cast(IO[Any], text)
 
     def read_bytes(self, path: Path) -> bytes:
-        """The whole content of a file."""
+        """Return the whole content of a file."""
         key = self._read_key(path, "read_bytes")
         if not self.capabilities.read:
             raise self._unsupported("read_bytes", key)
@@ -164,7 +164,7 @@ class FS(abc.ABC):
             return file.read()
 
     def read_many(self, paths: Iterable[Path], *, concurrency: int | None = None) -> Iterator[bytes]:
-        """The contents of many files, in the order of `paths`, with up to `concurrency` of them under way at once."""
+        """Yield the contents of many files, in the order of `paths`, with up to `concurrency` of them under way."""
         if concurrency is not None and concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, not {concurrency}")
         self._require("read", "read_many", self._root)
@@ -302,7 +302,7 @@ class FS(abc.ABC):
             yield from self._unnamed(key)
 
     def glob(self, pattern: Path) -> Iterator[str]:
-        """The paths that match `pattern` (`*`, `?`, `[seq]`, and `**` for any directories), ordered, as `glob.glob`."""
+        """Yield the paths that match `pattern` as `glob.glob` has it (`*`, `?`, `[seq]`, `**`), in their order."""
         self._key(pattern, "glob")
         return Listing(functools.partial(self._glob_after, os.fspath(pattern)))
 
@@ -462,14 +462,14 @@ class FS(abc.ABC):
     # ---- trees and containers
 
     def subfs(self, path: Path) -> Self:
-        """The same FS with the directory `path` as its root and `cwd`: nothing outside of it can be reached."""
+        """Return the same FS with the directory `path` as its root and `cwd`: nothing outside of it can be reached."""
         sub = copy.copy(self)
         sub._root = sub._cwd = self._key(path, "subfs")
         sub._borrowed = True
         return sub
 
     def open_zip(self, path: Path, mode: str = "r", **options: Any) -> FS:
-        """The zip file at `path` as an FS; options as of `Zip`."""
+        """Return the zip file at `path` as an FS; options as of `Zip`."""
         return self.open_container(path, mode, force_type="zip", **options)
 
     def open_container(self, path: Path, mode: str = "r", *, force_type: str | None = None, **options: Any) -> FS:
@@ -499,7 +499,7 @@ class FS(abc.ABC):
         self._cwd = self._key(path, "cwd")
 
     def url(self, path: Path = "") -> str:
-        """The full URL of a path, as `from_url` and `open_url` take it."""
+        """Return the full URL of a path, as `from_url` and `open_url` take it."""
         return self._url(self._key(path, "url"))
 
     def info(self) -> dict[str, Any]:
@@ -567,7 +567,7 @@ class FS(abc.ABC):
 
     @classmethod
     def from_location(cls, authority: str, path: str, **options: Any) -> FS:
-        """The FS of a URL's authority and (decoded, absolute) path; options are the keyword-only ones of the class.
+        """Return the FS of a URL's authority and (decoded, absolute) path; options are the class's keyword-only ones.
 
         The FS's root is `path`. A backend overrides this where its constructor takes something else.
         """
@@ -590,11 +590,11 @@ class FS(abc.ABC):
 
     @abc.abstractmethod
     def _stat(self, key: str) -> FileStat:
-        """The stat of `key`; `FileNotFoundError` if there is nothing."""
+        """Return the stat of `key`; `FileNotFoundError` if there is nothing."""
 
     @abc.abstractmethod
     def _list(self, key: str) -> Iterator[FileStat]:
-        """The members of the directory `key`, one level, with bare names.
+        """Yield the members of the directory `key`, one level, with bare names.
 
         In the order of their names as listed (a directory counts with its `/`), by code point, unless `capabilities`
         say that they aren't `ordered`. `FileNotFoundError` or
@@ -603,11 +603,11 @@ class FS(abc.ABC):
 
     @abc.abstractmethod
     def _open_blob(self, key: str) -> Blob:
-        """The blob of the file `key`; `FileNotFoundError`, `IsADirectoryError`."""
+        """Return the blob of the file `key`; `FileNotFoundError`, `IsADirectoryError`."""
 
     @abc.abstractmethod
     def _url(self, key: str) -> str:
-        """The full URL of `key`, with no secret in it."""
+        """Return the full URL of `key`, with no secret in it."""
 
     # ---- what identities and places are made of: see `identity`
 
@@ -654,15 +654,15 @@ class FS(abc.ABC):
     # ---- writing
 
     def _create(self, key: str, exclusive: bool) -> Writer:
-        """A writer of a new file; `exclusive` makes an existing one a `FileExistsError`, here or at commit."""
+        """Return a writer of a new file; `exclusive` makes an existing one a `FileExistsError`, here or at commit."""
         raise self._unsupported("open for writing", key)
 
     def _append(self, key: str) -> Writer:
-        """A writer at the end of the file `key`, made if missing (needs `append`)."""
+        """Return a writer at the end of the file `key`, made if missing (needs `append`)."""
         raise self._unsupported("open for appending", key)
 
     def _open_update(self, key: str) -> io.BufferedIOBase:
-        """A file of the existing `key` that reads and writes in place (needs `update`)."""
+        """Return a file of the existing `key` that reads and writes in place (needs `update`)."""
         raise self._unsupported("open for update", key)
 
     def _mkdir(self, key: str, mode: int) -> None:
@@ -687,7 +687,7 @@ class FS(abc.ABC):
     # ---- fast paths: right as they stand, overridden where a store can do better
 
     def _walk(self, key: str) -> Iterator[FileStat]:
-        """All files and directories below `key`, a directory before its members, names relative to `key`."""
+        """Yield all files and directories below `key`, a directory before its members, names relative to `key`."""
         stack = [("", self._list(key))]
         while stack:
             base, members = stack[-1]
@@ -739,7 +739,7 @@ class FS(abc.ABC):
         return None
 
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
-        """The contents of the files `wanted`, in order."""
+        """Yield the contents of the files `wanted`, in order."""
         workers = min(concurrency or self.default_concurrency, len(wanted))
         if workers <= 1:
             return map(self._read_bytes, wanted)

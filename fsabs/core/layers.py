@@ -219,7 +219,7 @@ class LazyFS(LayerFS):
         self._moved = key
 
     def subfs(self, path: Path) -> Self:
-        """The directory `path` of the FS, as lazy as this one."""
+        """Return the directory `path` of the FS, as lazy as this one."""
         if self._moved is not None:
             path = "/" + self._key(path, "subfs")
         return type(self)(_SubOf(self._init_func, path), True, self._recreate_on_fork)
@@ -267,7 +267,7 @@ def _name_of(function: Callable[..., object]) -> str:
 
 
 def lazify(init_func: Callable[[], FS], lazy_init: bool = True, recreate_on_fork: bool = True) -> LazyFS:
-    """An FS that `init_func()` builds on first use (`lazy_init=False`: now), and again in every new process.
+    """Return an FS that `init_func()` builds on first use (`lazy_init=False`: now), and again in every new process.
 
     `recreate_on_fork=False` keeps the parent's FS in a forked child, for an `init_func` that is expensive. To be
     pickled, `init_func` must be picklable: a function of a module, or a `functools.partial` of one.

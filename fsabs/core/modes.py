@@ -57,7 +57,7 @@ class OpenMode:
 
 @functools.lru_cache(maxsize=64)
 def parsed(mode: str) -> OpenMode:
-    """The mode, taken apart; `ValueError`, `TypeError`."""
+    """Return the mode, taken apart; `ValueError`, `TypeError`."""
     return OpenMode(mode)
 
 

@@ -43,7 +43,7 @@ class HalfUsed:
         self.taken = {name: [next(iterator), next(iterator)] for name, iterator in self.iterators.items()}
 
     def rest(self) -> dict[str, Any]:
-        """All that is left, and what the FS and the blob say when asked anew."""
+        """Return all that is left, and what the FS and the blob say when asked anew."""
         found: dict[str, Any] = {name: list(iterator) for name, iterator in self.iterators.items()}
         if not self.fs.capabilities.ordered:  # the rest is what makes it whole, whatever was taken first
             for name in ("list", "detailed list"):

@@ -57,7 +57,7 @@ class _Machine(RuleBasedStateMachine):
             self.subject.close()
 
     def _path(self, data: st.DataObject) -> str:
-        """A path: most often one that is there."""
+        """Return a path: most often one that is there."""
         there = [name.rstrip("/") for name in self.reference.listed("")]
         others = _APART if self.can.implied_directories else [*_NAMES, *paths_of(_NAMES, 2), "b/b-c/b", "a/a/a"]
         path: str = data.draw(st.sampled_from([*there * 4, *others]), label="path")
@@ -220,7 +220,7 @@ def _write_and_fail(fs: FS, path: str, data: bytes) -> None:
 def model_test(
     subject_factory: Callable[[], Subject], *, max_examples: int = 60, steps: int = 40
 ) -> type[unittest.TestCase]:
-    """A test case that holds a live FS against a dictionary under random operations.
+    """Return a test case that holds a live FS against a dictionary under random operations.
 
     `subject_factory()` gives a new subject, which is closed in the end, for each of `max_examples` sequences of up to
     `steps` operations; what the FS doesn't declare is not tried. Assign the class to a name that starts with `Test`.

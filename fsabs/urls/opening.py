@@ -88,7 +88,7 @@ def from_url(
     strict: bool | None = None,
     **options: Any,
 ) -> FS:
-    """The FS at a URL: a directory of a store, or a container in a file of it, however deep.
+    """Return the FS at a URL: a directory of a store, or a container in a file of it, however deep.
 
     Args:
         url: `scheme://authority/path`, or a local path.

@@ -172,7 +172,7 @@ def _prefixed(prefix: str, location: Location) -> str:
 
 @functools.cache
 def known_options(kind: type[FS]) -> Mapping[str, Any]:
-    """The keyword-only options of a backend's or container's constructor, with their types."""
+    """Return the keyword-only options of a backend's or container's constructor, with their types."""
     hints = typing.get_type_hints(kind.__init__)
     found: dict[str, Any] = {}
     for name, parameter in inspect.signature(kind.__init__).parameters.items():
@@ -191,7 +191,7 @@ def _typed(
     strict: bool,
     report: config.Report,
 ) -> dict[str, Any]:
-    """The options of a custom scheme in their types; a key of the file that the backend doesn't know is left out."""
+    """Return the options of a custom scheme in their types, without keys of the file that the backend doesn't know."""
     if opener.known is None:
         return options
     found = {}
