@@ -12,7 +12,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterable
 from urllib.parse import quote, unquote
 
 _URL_SAFE = "/!$&'()*+,;=:@[]|^-._~"
@@ -135,8 +134,3 @@ def segment_matcher(pattern: str) -> re.Pattern[str]:
 
     hidden = "" if pattern.startswith(".") else r"(?!\.)"
     return re.compile(hidden + fnmatch.translate(pattern), re.DOTALL)
-
-
-def unique(names: Iterable[str]) -> list[str]:
-    """Return `names` without repetitions, in order."""
-    return list(dict.fromkeys(names))

@@ -41,12 +41,12 @@ def cache_options(option: Any) -> dict[str, Any] | None:
         return {} if option else None
     known = {"dir": None, **known_options(CachedFS)}
     if isinstance(option, Mapping):
-        return _checked(known, option, "cache")
+        return _converted(known, option, "cache")
     text = str(option) if isinstance(option, int) else os.fspath(option).strip()
     if text.lower() in _SWITCHES:
         return {} if _SWITCHES[text.lower()] else None
     if "=" in text and not text.startswith(("/", ".", "~")):
-        return _checked(known, _named(text, "cache"), "cache")
+        return _converted(known, _parsed(text, "cache"), "cache")
     if _QUANTITY.fullmatch(text) and not os.path.isdir(text):
         raise ValueError(f"cache= is True, a folder or a mapping; a limit is cache={{'max_bytes': {option!r}}}")
     hint = errors.did_you_mean(text.lower(), filter(None, _SWITCHES), cutoff=0.7)
@@ -70,19 +70,19 @@ def http_cached(fs: FS, option: Any) -> FS:
             raise TypeError("http_cache needs the url of the server")
     elif isinstance(option, str):
         url, _, rest = option.partition(",")
-        options = _named(rest, "http_cache") if rest else {}
+        options = _parsed(rest, "http_cache") if rest else {}
     else:
         raise TypeError(f"http_cache is the URL of a server, or a mapping with one, not {type(option).__name__}")
-    options = _checked(known, options, "http_cache")
+    options = _converted(known, options, "http_cache")
     off = not _SWITCHES.get(url.strip().lower(), True)
     return fs if off or not fs.capabilities.read else HTTPCachedFS(url.strip(), fs, **options)
 
 
-def _named(text: str, name: str) -> dict[str, str]:
+def _parsed(text: str, name: str) -> dict[str, str]:
     return {key.replace("-", "_"): value for key, value in config.pairs(text, name).items()}
 
 
-def _checked(known: dict[str, Any], options: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _converted(known: dict[str, Any], options: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return `options`, all of them known, with text in the types that the options are annotated with."""
     for key in options:
         if key not in known:

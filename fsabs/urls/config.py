@@ -74,7 +74,7 @@ class Datacenter(NamedTuple):
 
 def add_custom_scheme(name: str, scheme: str, data: Mapping[str, Any] | None = None) -> None:
     """Add a custom scheme to this process, or replace it; `data` holds what a section of the file would."""
-    _added[_checked(name, "add_custom_scheme")] = {**(data or {}), "scheme": scheme}
+    _added[_scheme_name(name, "add_custom_scheme")] = {**(data or {}), "scheme": scheme}
 
 
 def get_custom_scheme(name: str) -> dict[str, Any] | None:
@@ -406,8 +406,8 @@ def _parse(path: str) -> _File:
             elif header is not None and name in result.sections:
                 raise ConfigError(f"line {start + 1}: there is a section [{name}] above")
             elif header is not None:
-                where = f"{path}, line {start + 1}"
-                result.sections[(_checked_datacenter if _is_datacenter(found) else _checked)(name, where)] = found
+                checked = _datacenter_name if _is_datacenter(found) else _scheme_name
+                result.sections[checked(name, f"{path}, line {start + 1}")] = found
         except (configparser.Error, ConfigError) as exc:
             result.sections.pop(name, None)
             message = _message(exc)
@@ -450,13 +450,15 @@ def _message(exc: Exception) -> str:
     return str(exc)
 
 
-def _checked_datacenter(name: str, where: str) -> str:
+def _datacenter_name(name: str, where: str) -> str:
+    """Return a name that a datacenter can have; `ConfigError` for others."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
         raise ConfigError(f"{where}: {name!r} can't be a datacenter: letters, digits and _ . - make one")
     return name
 
 
-def _checked(name: str, where: str) -> str:
+def _scheme_name(name: str, where: str) -> str:
+    """Return a name that a custom scheme can have; `ConfigError` for others."""
     if not re.fullmatch(r"[a-z][a-z0-9+.-]*", name):
         raise ConfigError(f"{where}: {name!r} can't be a scheme: small letters, digits and + - . make one")
     if name in registry.BUILTIN_SCHEMES or name == _PFS:

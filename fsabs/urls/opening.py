@@ -298,15 +298,16 @@ def _layered(fs: FS, layers: dict[str, Any]) -> FS:
     return fs
 
 
-def _plain(fs: FS, create: bool) -> FS:
+def _directory(fs: FS, create: bool) -> FS:
     """Make the FS's root a directory, or check that it is one, where writing below it does not imply it."""
     if create:
         fs.makedirs("", exist_ok=True)
         return fs
-    return fs if fs.capabilities.implied_directories else _checked(fs)
+    return fs if fs.capabilities.implied_directories else _existing(fs)
 
 
-def _checked(fs: FS) -> FS:
+def _existing(fs: FS) -> FS:
+    """Return `fs`, whose root has to be a directory: `FileNotFoundError`, `NotADirectoryError`."""
     root = "/" + fs._root
     if not fs.isdir(root):
         fs.stat(root)  # which raises, if it is missing
@@ -340,8 +341,8 @@ class _Opening(NamedTuple):
             fs = self._in_containers(options, container_options, parts, candidates)
             if fs is not None:
                 return fs, True
-        schemes.only(options, self.opener.known, self.opener.name, self.location)
-        return _plain(self.opener(self.location.authority, self.location.path, options), self.create), False
+        schemes.check_options(options, self.opener.known, self.opener.name, self.location)
+        return _directory(self.opener(self.location.authority, self.location.path, options), self.create), False
 
     @property
     def _forced(self) -> str | None:
@@ -365,7 +366,7 @@ class _Opening(NamedTuple):
         kind, known = registry.container(container), self.opener.known
         theirs = known_options(kind) if kind is not None else {}
         if known is not None:
-            schemes.only(options, {**theirs, **known}, self.opener.name, self.location)
+            schemes.check_options(options, {**theirs, **known}, self.opener.name, self.location)
         inner = {name: options[name] for name in options if name in theirs and (known is None or name not in known)}
         return {name: value for name, value in options.items() if name not in inner}, inner
 
@@ -427,4 +428,4 @@ def _below(fs: FS, path: str) -> FS:
         return fs
     sub = fs.subfs(path)
     sub._borrowed = False  # the container has no other owner, so that closing this closes it
-    return _checked(sub) if fs.capabilities.read else sub
+    return _existing(sub) if fs.capabilities.read else sub

@@ -97,8 +97,8 @@ def _of_datacenter(
     from .pfs import PfsFS
 
     name = location.authority
-    center = config.datacenter(name, report)
-    base = parse(center.url)
+    datacenter = config.datacenter(name, report)
+    base = parse(datacenter.url)
     if base.scheme in (PFS, *VERBATIM):
         raise ConfigError(f"the datacenter [{name}] can't be at {base.text} ({config.config_path()})")
     key = _key(location, location.path)
@@ -107,14 +107,14 @@ def _of_datacenter(
     opener, found, chosen, settings = backend(there, {}, strict, report)
     full = keys.normalize(found.path)
     root = full[: len(full) - len(key)].rstrip("/")
-    settings = {**settings, **{name: value for name, value in center.options.items() if name in SETTINGS}}
-    rest = {name: value for name, value in center.options.items() if name not in settings}
-    chosen = {**chosen, **_typed(rest, opener, name, center.origins, strict, report), **options}
+    settings = {**settings, **{name: value for name, value in datacenter.options.items() if name in SETTINGS}}
+    rest = {name: value for name, value in datacenter.options.items() if name not in settings}
+    chosen = {**chosen, **_typed(rest, opener, name, datacenter.origins, strict, report), **options}
     if opener.known and "links" in opener.known:  # of a local tree, from one home to another
         chosen.setdefault("links", "inside")
 
     def open_at(authority: str, path: str, **options: Any) -> FS:
-        return PfsFS.at(opener(authority, "/" + root, options), name, center.username, path)
+        return PfsFS.at(opener(authority, "/" + root, options), name, datacenter.username, path)
 
     return BackendOpener(open_at, opener.known, PfsFS.__name__), found._replace(scheme=PFS), chosen, settings
 
@@ -210,7 +210,7 @@ def _typed(
     return found
 
 
-def only(options: Mapping[str, Any], known: Mapping[str, Any] | None, owner: str, location: Location) -> None:
+def check_options(options: Mapping[str, Any], known: Mapping[str, Any] | None, owner: str, location: Location) -> None:
     """Raise `TypeError` for the first option that `owner` doesn't know; None knows any."""
     for name in options:
         if known is not None and name not in known:
