@@ -469,7 +469,7 @@ class FS(abc.ABC):
         return sub
 
     def open_zip(self, path: Path, mode: str = "r", **options: Any) -> FS:
-        """Return the zip file at `path` as an FS; options as of `Zip`."""
+        """Return the zip file at `path` as an FS; options are those of `Zip`."""
         return self.open_container(path, mode, force_type="zip", **options)
 
     def open_container(self, path: Path, mode: str = "r", *, force_type: str | None = None, **options: Any) -> FS:
