@@ -7,7 +7,6 @@ works here as it stands: its three shapes of `create_shards` are handled in `sha
 from __future__ import annotations
 
 import abc
-import difflib
 import enum
 import hashlib
 import inspect
@@ -275,9 +274,7 @@ def check_options(owner: Any, options: Mapping[str, Any]) -> None:
     known = [name for name, one in parameters.items() if one.kind is not one.POSITIONAL_ONLY and name != "self"]
     for name in options:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(known) or 'none'}"
-            raise TypeError(f"{owner.__name__} has no option {name!r}; {hint}")
+            raise TypeError(errors.unknown_option(name, known, owner.__name__))
 
 
 def parameters_of(maker: Any) -> Mapping[str, inspect.Parameter]:
