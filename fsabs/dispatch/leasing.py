@@ -20,7 +20,7 @@ from ..core.threads import Flag
 from ..readers.ahead import read_ahead
 from ..readers.data import Task, TaskType
 from ..readers.data.base import AbstractDataReader, exactly
-from ..readers.recordio.scan import Scan
+from ..readers.recordio import Scan
 from .dispatcher import TaskDispatcher
 
 LOCAL_CHUNK, CHUNK = 128, 16

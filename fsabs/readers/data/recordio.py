@@ -14,7 +14,7 @@ from ...core.errors import CorruptFileError
 from ...core.fs import FS
 from .. import recordio
 from ..locate import check_one_run
-from ..recordio.scan import FIRST_WINDOW, LARGEST_WINDOW
+from ..recordio.reader import FIRST_WINDOW, LARGEST_WINDOW
 from .base import LOST, Mode, OnError, Shard, ShardContent, Task, check_range, numbers_of, runs, shard_name_of
 from .files import FileShardsReader, Location
 
@@ -155,7 +155,7 @@ class RecordIODataReader(FileShardsReader[recordio.RecordReader]):
             if kept <= KEPT_BYTES:
                 break
             kept -= reader.kept_bytes
-            reader.let_go()
+            reader.free_kept()
 
     @property
     def _window(self) -> int:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from .format import Chunk, Skipped
 from .index import Index
-from .reader import RecordReader
-from .scan import Scan
-from .scanner import Scanner, open_recordio
+from .reader import RecordReader, Scan, Scanner, open_recordio
 from .writer import RecordWriter
 
 __all__ = ["Chunk", "Index", "RecordReader", "RecordWriter", "Scan", "Scanner", "Skipped", "open_recordio"]

@@ -1,6 +1,6 @@
 """The memory of a reader for reads by number: payloads, up to a limit of bytes, and the positions of their records.
 
-When the payload of an uncompressed chunk is let go, the CRC-32 of each of its records is taken first: it comes from
+When the payload of an uncompressed chunk is evicted, the CRC-32 of each of its records is taken first: it comes from
 bytes that the chunk's own CRC has vouched for, so that a record can then be read alone, and still be checked.
 """
 
@@ -48,7 +48,7 @@ class HeldPayload:
             at = wanted[slot] - first
             found[slot] = data[places[at] + 4 : places[at + 1]]
 
-    def sum_up(self) -> None:
+    def take_checksums(self) -> None:
         """Take the CRC of each record, if that may pay."""
         layout = self.layout
         places = layout.places
@@ -81,7 +81,7 @@ class PayloadStore:
         return self._layouts.get(number)
 
     def put(self, held: HeldPayload) -> None:
-        """Keep a payload, and let others go that were not used for longest."""
+        """Keep a payload, and evict those that were not used for longest."""
         held.used = next(self._clock)
         with self._lock:
             self._size += len(held.data)
@@ -96,12 +96,12 @@ class PayloadStore:
             self._held[held.number] = held
 
     def _make_room(self, size: int) -> None:
-        """Let go of an eighth more than must be, so that it is not to be done each time."""
+        """Evict an eighth more than necessary, so that not every payload evicts."""
         total = sum(len(held.data) for held in self._held.values()) + size
         for held in sorted(self._held.values(), key=attrgetter("used")):
             if total <= self._limit - self._limit // 8:
                 break
-            held.sum_up()
+            held.take_checksums()
             del self._held[held.number]
             total -= len(held.data)
         self._size = total
@@ -111,15 +111,15 @@ class PayloadStore:
         """Of the payloads that are here, in bytes."""
         return self._size if self._held else 0
 
-    def let_go(self) -> None:
-        """Let go of the payloads; where records lie is still known."""
+    def free_kept(self) -> None:
+        """Free the payloads; where records lie is still known."""
         with self._lock:
             held, self._held, self._size = self._held, {}, 0
         for one in held.values():
-            one.sum_up()
+            one.take_checksums()
 
     def clear(self) -> None:
-        """Let go of all."""
+        """Free everything."""
         with self._lock:
             self._held = {}
             self._layouts = {}
