@@ -16,8 +16,8 @@ from typing import Any, SupportsIndex
 from ..core.fs import FS
 from ..readers.data import AbstractDataReader, shards_of
 from ..readers.data.base import digest_of
+from ..readers.data.factory import reader_of
 from ..readers.data.files import Location, visible
-from ..readers.data.sources import reader_of
 from ..urls import opening
 
 

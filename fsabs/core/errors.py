@@ -133,6 +133,17 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
     return f"; did you mean {near[0]!r}?" if near else otherwise
 
 
+def portable(exc: Exception) -> Exception:
+    """Return an exception that another process can unpickle: `exc`, or a `RuntimeError` with its type and text."""
+    import pickle
+
+    try:
+        pickle.loads(pickle.dumps(exc))
+    except Exception:  # whatever the exception's class does
+        return RuntimeError(f"{type(exc).__name__}: {exc}")
+    return exc
+
+
 def named(exc: E, operation: str, url: str) -> E:
     """Give `exc` its errno, URL and operation, keeping what an inner FS has already said; returns `exc`.
 

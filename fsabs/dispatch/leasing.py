@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 from ..core import process
 from ..core.threads import Flag
-from ..readers.ahead import read_ahead
 from ..readers.data import Task, TaskType
 from ..readers.data.base import AbstractDataReader, exactly
+from ..readers.prefetch import read_ahead
 from ..readers.recordio import Scan
 from .dispatcher import TaskDispatcher
 

@@ -32,7 +32,7 @@ from fsabs.adapters.torch import (
 )
 from fsabs.adapters.torch.reading import EpochRecords
 from fsabs.core.errors import CorruptFileError
-from fsabs.readers.prefetch import read_ahead
+from fsabs.readers.prefetch import read_batches_ahead
 from fsabs.readers.recordio import RecordWriter
 from fsabs.spi import LayerFS
 
@@ -348,7 +348,7 @@ def test_lists_that_are_read_ahead_keep_to_the_bound() -> None:
             alive.add(self)
             most[0] = max(most[0], len(alive))
 
-    items = read_ahead(lambda numbers: [Item() for _ in numbers], range(3000), lambda item: 8, max_bytes=512)
+    items = read_batches_ahead(lambda numbers: [Item() for _ in numbers], range(3000), lambda item: 8, max_bytes=512)
     for _ in items:
         time.sleep(0.00001)
     assert 8 * most[0] <= 512 * 1.25

@@ -30,10 +30,10 @@ _LIBRARIES: dict[str, str] = {  # by the name that users say: the module that pa
     "pathlib": "system",
     "safetensors": "arrays",
     "shutil": "system",
-    "soundfile": "sound",
+    "soundfile": "arrays",
     "tifffile": "images",
     "torch": "arrays",
-    "torchaudio": "sound",
+    "torchaudio": "arrays",
 }
 _INSTALL = {"cv2": "opencv-python-headless", "PIL": "pillow"}
 

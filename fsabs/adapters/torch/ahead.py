@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import Dataset, get_worker_info
 
 from ...core import process
-from .batches import AnnouncedBatch, EpochBatches
+from .sampler import AnnouncedBatch, EpochBatches
 
 if TYPE_CHECKING:
-    from .batches import Numbers
+    from .sampler import Numbers
 
 _CERTAIN = (
     4  # indices that follow one another, so that they are taken for a batch of a sampler in order at any position

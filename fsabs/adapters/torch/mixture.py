@@ -16,12 +16,11 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from ...core.threads import Threads
-from ...readers.ahead import SharedThreads
 from ...readers.data import AbstractDataReader, Mode, Shard, Task
 from ...readers.data.base import ShardContent, digest_of
 from ...readers.data.mixing import Ending, Mixing, Schedule, Unread, Weights, schedule_of
-from ...readers.data.order import Interval, between, drop, length, union
-from ...readers.data.windows import RandomOrder
+from ...readers.data.order import Interval, RandomOrder, between, drop, length, union
+from ...readers.prefetch import SharedThreads
 from .files import Transform
 from .packing import Packing
 from .plan import EpochPlan, EpochShape, Uneven

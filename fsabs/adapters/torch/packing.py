@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...readers.data.base import LOST
 from ...readers.data.order import Interval, drop, length
-from .counted import Counted
 from .plan import Intervals, Pass
-from .tags import Tag
+from .tags import Counted, Tag
 
 if TYPE_CHECKING:
     import numpy as np

@@ -13,13 +13,13 @@ from ...core.threads import in_threads
 from ...readers.data import RecordIODataReader, Shard, shards_of
 from ...readers.data.base import LOST, OnError, ShardContent
 from ...readers.data.files import Location
-from ...readers.prefetch import MAX_BYTES, read_ahead
+from ...readers.prefetch import MAX_BYTES, read_batches_ahead
 from .ahead import ReadAheadDataset
 from .files import Transform
 from .shared import WorkerCounts
 
 if TYPE_CHECKING:
-    from .batches import EpochBatches, Numbers
+    from .sampler import EpochBatches, Numbers
 
 _LARGEST_BATCH = 4096  # records that are read ahead together: many of one chunk
 _SHARDS_AT_ONCE = 8
@@ -77,7 +77,7 @@ class RecordIODataset(ReadAheadDataset):
         if not self._predicts:
             return None  # on a local disk, a thread costs more than it gains
         read = self._records.fetch  # not a method of this: the thread must not hold the data set
-        return read_ahead(read, own, _weight, max_bytes=self._max_bytes, largest_batch=_LARGEST_BATCH)
+        return read_batches_ahead(read, own, _weight, max_bytes=self._max_bytes, largest_batch=_LARGEST_BATCH)
 
     def _without_lost(self, found: list[Any]) -> list[Any]:
         left = [sample for sample in found if sample is not LOST]
@@ -140,8 +140,7 @@ class _Records:
             end = int(ascending.searchsorted(self._ends[number]))
             parts.append((number, (ascending[at:end] - self._starts[number]).tolist()))
             at = end
-        width = min(self._at_once, len(parts))
-        contents = in_threads(self._read_shard, parts, width) if width > 1 else map(self._read_shard, parts)
+        contents = in_threads(self._read_shard, parts, min(self._at_once, len(parts)))
         found: list[Any] = [None] * len(order)
         for place, record in zip(order.tolist(), itertools.chain.from_iterable(contents), strict=True):
             found[place] = record

@@ -17,17 +17,16 @@ from typing import Any, NamedTuple, Protocol
 from torch.utils.data import IterableDataset, default_collate, default_convert, get_worker_info
 
 from ...core import errors, process
-from ...readers.ahead import SharedThreads
 from ...readers.data.base import LOST
 from ...readers.data.order import Interval, between, drop, length
-from .counted import Counted
+from ...readers.prefetch import SharedThreads
 from .epochs import Epochs, RankOf
 from .files import Transform
 from .packing import UNIT, PackedPass, Packing
 from .plan import EpochPlan, EpochShape, Intervals, Pass, Sharing, Uneven, WorkerPlace
 from .shared import EpochNotice, WorkerCounts
 from .states import Content, Remainder, State, first_of, plan_of_worker, remainders, state_of
-from .tags import Samples, Tag, Tagged
+from .tags import Counted, Samples, Tag, Tagged
 
 
 class Records(Protocol):

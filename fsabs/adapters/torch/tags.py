@@ -1,7 +1,8 @@
 """The tag of a batch, by which the training loop's process knows what was consumed.
 
 A loader draws a batch, sends its tag to a worker with what the worker is to read, and gets it back with the samples. It
-counts the batch when it hands it to the training loop, and counts nothing else.
+counts the batch when it hands it to the training loop, and counts nothing else. `Counted` is a sample that stands for
+several positions of an epoch's order.
 """
 
 from __future__ import annotations
@@ -56,3 +57,16 @@ class Collate:
         if not samples:
             return Tagged(None, samples.tag)
         return Tagged(self._collate(list(samples) if self._batched else samples[0]), samples.tag)
+
+
+class Counted(NamedTuple):
+    """A batch that a data set makes itself, or a packed window."""
+
+    positions: int
+    """How many positions of the order it holds."""
+    lost: int
+    """How many of them are damaged records that were skipped."""
+    sample: Any
+    """`LOST` where nothing is left."""
+    parts: tuple[int, ...] = ()
+    """Of packed windows, for each document in them: the number of its first token among the positions that are read."""

@@ -178,8 +178,7 @@ class FileShardsReader(AbstractDataReader, Generic[S]):
 
     def _of_all(self, load: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
         """Yield `load` of each item, in order, as many at once as the store likes."""
-        width = min(self._files.fs.default_concurrency, len(items))
-        return in_threads(load, items, width) if width > 1 else map(load, items)
+        return in_threads(load, items, min(self._files.fs.default_concurrency, len(items)))
 
     def _shard(self, shard_name: str) -> S:
         """Return an open shard, which is not to be closed."""

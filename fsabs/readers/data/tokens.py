@@ -160,7 +160,7 @@ class TokenDataReader(FileShardsReader["_OpenFile"]):
             return self._of_file(names[number], windows[places])
 
         width = min(self._files.fs.default_concurrency, len(parts)) if self.reads_ahead else 1
-        found = list(in_threads(read, parts, width)) if width > 1 else list(map(read, parts))
+        found = list(in_threads(read, parts, width))
         if len(found) == 1:
             return found[0]
         back = np.empty(len(order), np.int64)

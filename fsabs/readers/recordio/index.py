@@ -43,6 +43,13 @@ if TYPE_CHECKING:
 
 OnError = Literal["raise", "skip"]
 
+
+def check_on_error(on_error: str) -> None:
+    """Raise `ValueError` for what is no `OnError`."""
+    if on_error not in ("raise", "skip"):
+        raise ValueError(f"on_error is 'raise' or 'skip', not {on_error!r}")
+
+
 _ROW = struct.Struct("<Q4I")
 _PROVED = struct.Struct("<Q")
 _KIND = "recordio-2"
@@ -116,8 +123,7 @@ class Index:
     @classmethod
     def of(cls, blob: Blob, *, on_error: OnError = "raise") -> Index:
         """As `load`, of a file that is open."""
-        if on_error not in ("raise", "skip"):
-            raise ValueError(f"on_error is 'raise' or 'skip', not {on_error!r}")
+        check_on_error(on_error)
         url = blob.url
         identity = None if url.startswith("memory:") else blob.identity
         kept = blob.settled  # asked before anything is read
