@@ -279,7 +279,7 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
             bounds = [(starts[number], ends[number]) for number in numbers]
             try:
                 contents: Sequence[Any] = self._run(path, functools.partial(_read_ranges, bounds=bounds))
-            except Exception as exc:
+            except Exception as exc:  # fsspec returns whatever was raised
                 if on_error != "return":
                     raise
                 contents = [exc] * len(numbers)

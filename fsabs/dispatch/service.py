@@ -157,7 +157,7 @@ class TaskDataService:
         try:
             if self._on_train_end is not None:
                 self._on_train_end(held.task)
-        except Exception as exc:
+        except Exception as exc:  # the callback is the user's: its task fails, and the job goes on
             self._fail(held, f"{type(exc).__name__}: {exc}")
             return
         self._tasks.release(held)

@@ -93,8 +93,7 @@ def _matches(fs: FS, path: str) -> list[str]:
         matches = [name for name in fs.glob(path) if fs.isfile(name)]
         if not matches:
             raise errors.error(errno.ENOENT, "glob", fs.url() + path, "no file matches")
-        marks = {publishing_mark(match[1]) for match in map(_SHARD.fullmatch, matches) if match}
-        check_published([mark for mark in sorted(marks) if fs.exists(mark)], fs.url())
+        check_published([mark for mark in sorted(publishing_marks(matches)) if fs.exists(mark)], fs.url())
         return matches
     if not fs.stat(path).directory:
         return [path]
@@ -116,6 +115,14 @@ def publishing_mark(prefix: str) -> str:
     """Return the path of the file that marks the shards with a prefix as being replaced."""
     folder, slash, name = prefix.rpartition("/")
     return f"{folder}{slash}{PUBLISHING}-{name}"
+
+
+def publishing_marks(paths: Iterable[str]) -> set[str]:
+    """Return the paths of the files by which the data sets that shards are of may be marked as being replaced."""
+    prefixes = {match[1] for match in map(_SHARD.fullmatch, paths) if match}
+    return {publishing_mark(prefix) for prefix in prefixes} | {
+        f"{folder}{slash}{PUBLISHING}" for folder, slash, _ in (prefix.rpartition("/") for prefix in prefixes)
+    }
 
 
 def check_published(names: Iterable[str], url: str) -> None:

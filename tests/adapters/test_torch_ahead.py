@@ -28,7 +28,7 @@ from fsabs.adapters.torch import (
     PlannedBatches,
     RecordIODataset,
     ShardedDataset,
-    records,
+    map_style,
 )
 from fsabs.adapters.torch.reading import EpochRecords
 from fsabs.core.errors import CorruptFileError
@@ -226,13 +226,13 @@ def shards(tmp_path: Path) -> Logged:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_records_are_read_ahead(workers: int, shards: Logged, monkeypatch: pytest.MonkeyPatch) -> None:
-    fetch = records._Records.fetch
+    fetch = map_style._Records.fetch
 
     def noted(self: Any, indices: Sequence[int]) -> list[Any]:
         shards.note("read", [str(index) for index in indices])
         return fetch(self, indices)
 
-    monkeypatch.setattr(records._Records, "fetch", noted)
+    monkeypatch.setattr(map_style._Records, "fetch", noted)
     data = RecordIODataset(shards, int)
     for loader in (DataLoader(data, 4, **options(workers)), Loader(data, 4, seed=1, **options(workers))):
         assert sorted(samples(loader)) == EVERYTHING

@@ -26,7 +26,7 @@ _LIBRARIES: dict[str, str] = {  # by the name that users say: the module that pa
     "imageio": "images",
     "numpy": "arrays",
     "os": "system",
-    "pandas": "tables",
+    "pandas": "arrays",
     "pathlib": "system",
     "safetensors": "arrays",
     "shutil": "system",

@@ -236,7 +236,7 @@ class _BackgroundWriter:
                     return
             try:
                 waiting[1]()
-            except BaseException as exc:
+            except BaseException as exc:  # raised by the next call
                 self._failure = exc
 
     def wait(self) -> None:

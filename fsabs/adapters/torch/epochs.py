@@ -122,8 +122,8 @@ class Epochs:
         self.plan = plan
         self.serial += 1
         self.running, self._empty, self._again, self._loaded, self._loaded_by = None, False, False, None, None
-        settled = plan._replace(base=self.sharing.settled(plan.base, plan.epoch))
-        self._publish(self.serial, plan, settled == self.whole(plan.epoch))
+        pruned = plan._replace(base=self.sharing.pruned(plan.base, plan.epoch))
+        self._publish(self.serial, plan, pruned == self.whole(plan.epoch))
 
     @property
     def place(self) -> WorkerPlace:

@@ -21,7 +21,7 @@ from ...readers.data.base import ShardContent, digest_of
 from ...readers.data.mixing import Ending, Mixing, Schedule, Unread, Weights, schedule_of
 from ...readers.data.order import Interval, RandomOrder, between, drop, length, union
 from ...readers.prefetch import SharedThreads
-from .files import Transform
+from .map_style import Transform
 from .packing import Packing
 from .plan import EpochPlan, EpochShape, Uneven
 from .resumable import EpochDataset, SamplePlace
@@ -179,7 +179,7 @@ class Mixture(EpochDataset):
         first = mixing.counts(mixing.total) + usual.counts(usual.total) * (epoch - before[0] - 1)
         return _Level(usual, usual.total, 0, unread, first, streams)
 
-    def settled(self, base: _Recipe, epoch: int) -> Any:
+    def pruned(self, base: _Recipe, epoch: int) -> Any:
         """Return a base without what matters only for epochs before one."""
         if base["before"] is None or base["before"][0] >= epoch or self._ending == "repeat":
             return base

@@ -21,12 +21,11 @@ from ...readers.data.base import LOST
 from ...readers.data.order import Interval, between, drop, length
 from ...readers.prefetch import SharedThreads
 from .epochs import Epochs, RankOf
-from .files import Transform
+from .map_style import Transform
 from .packing import UNIT, PackedPass, Packing
 from .plan import EpochPlan, EpochShape, Intervals, Pass, Sharing, Uneven, WorkerPlace
-from .shared import EpochNotice, WorkerCounts
 from .states import Content, Remainder, State, first_of, plan_of_worker, remainders, state_of
-from .tags import Counted, Samples, Tag, Tagged
+from .tags import Counted, EpochNotice, Samples, Tag, Tagged, WorkerCounts
 
 
 class Records(Protocol):
@@ -101,7 +100,7 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
         self.epochs = Epochs(
             content,
             # The number of windows is not known before they are read: `Loader` makes ranks even.
-            Sharing(uneven if packing is None else "keep", self._shape_of, self.settled),
+            Sharing(uneven if packing is None else "keep", self._shape_of, self.pruned),
             RankOf(rank, ranks),
             self._notice.publish,
             self.rebased,
@@ -140,7 +139,7 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
         `of_all()` is the plan of all ranks; `ValueError` if their states are not there.
         """
 
-    def settled(self, base: Any, epoch: int) -> Any:
+    def pruned(self, base: Any, epoch: int) -> Any:
         """Return a base without what matters only for epochs before one."""
         return base
 

@@ -57,7 +57,7 @@ class EpochSampler(Sampler[int]):
         content = Content(contents, [seed], self._order.fingerprint())
         if uneven == "pad":
             raise ValueError("uneven='pad' is for data sets that are read by positions, and not for map-style ones")
-        self.epochs = Epochs(content, Sharing(uneven, functools.partial(_shape, total), _settled), RankOf(rank, ranks))
+        self.epochs = Epochs(content, Sharing(uneven, functools.partial(_shape, total), _pruned), RankOf(rank, ranks))
         self._counted = False  # the pass that begins is that of `consumed`
         self._uncounted = False  # the pass was begun by a loader whose batches are not counted
 
@@ -164,7 +164,7 @@ def _shape(total: int, epoch: int, base: Any) -> EpochShape:
     return EpochShape(total)
 
 
-def _settled(base: Any, epoch: int) -> Any:
+def _pruned(base: Any, epoch: int) -> Any:
     return base
 
 

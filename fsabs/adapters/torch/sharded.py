@@ -13,7 +13,7 @@ from ...readers.data.order import Epoch, EpochOrder, Interval, JoinedEpoch, Rand
 from ...readers.data.parquet import ParquetDataReader
 from ...readers.data.token_files import Format
 from ...readers.data.tokens import Layout, TokenDataReader
-from .files import Transform
+from .map_style import Transform
 from .packing import Packing
 from .plan import EpochPlan, EpochShape, Uneven
 from .reading import EpochRecords, EpochRows, EpochWindows
@@ -154,7 +154,7 @@ class ShardedDataset(EpochDataset):
         """Return the shape of an epoch: of all shards, whenever they were added."""
         return EpochShape(self._order.total)
 
-    def settled(self, base: Any, epoch: int) -> Any:
+    def pruned(self, base: Any, epoch: int) -> Any:
         """Return a base without what matters only for epochs before one."""
         return [one for one in base or [] if one[1] >= epoch] or None
 

@@ -159,7 +159,7 @@ def remainders(states: Any, content: Content, sharing: Sharing) -> tuple[list[Re
             raise ValueError(f"a state of format {state['format']}, which a later version of fsabs wrote")
         content.check(state)
     first = min((state["epoch"] for state in given), default=0)
-    bases = [sharing.settled(state.get("base"), first) for state in given]
+    bases = [sharing.pruned(state.get("base"), first) for state in given]
     if any(base != bases[0] for base in bases):
         raise ValueError("the states are not of one job: they follow from different states or weights")
     base = bases[0] if bases else None

@@ -20,7 +20,7 @@ from ...core.fs import FS, FileStat
 from ...core.threads import in_threads
 from ...disk import indexes
 from ...urls import opening
-from ..locate import check_published, is_pattern, locate
+from ..locate import check_published, is_pattern, locate, publishing_marks
 from ..prefetch import hand_over, is_immediate
 from .base import AbstractDataReader, Task, numbers_of, shard_name_of
 
@@ -81,7 +81,8 @@ class Files:
 
     def _matches(self, pattern: str) -> builtins.list[FileStat]:
         wanted = set(self.fs.glob(pattern))
-        found = self.fs.list("", recursive="/" in pattern or "**" in pattern, detail=True)
+        found = list(self.fs.list("", recursive="/" in pattern or "**" in pattern, detail=True))
+        check_published(publishing_marks(wanted) & {stat.filename for stat in found}, self.fs.url())
         return sorted(stat for stat in found if stat.filename in wanted and not stat.directory)
 
     @property
