@@ -365,14 +365,14 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
             self.pipe_file(path, b"")
 
     def ukey(self, path: str) -> str:
-        """Return what tells one content of the path from another."""
+        """Return a text that differs between contents of the path."""
         info = self.info(path)
         return f"{info.get('ETag') or info.get('mtime')}-{info['size']}"
 
     checksum = ukey
 
     def sign(self, path: str, expiration: int = 100, **kwargs: Any) -> str:
-        """`io.UnsupportedOperation`."""
+        """Raise `io.UnsupportedOperation`: no store signs URLs."""
         raise errors.unsupported("sign", self.unstrip_protocol(path), "URLs are not signed")
 
     # ---- as a value

@@ -120,7 +120,7 @@ def _counters(rows: Any) -> Counters:
 
 
 def ledger(connection: sa.Connection, job: DispatchJob, epoch: int, after: int) -> list[LedgerEntry]:
-    """Return the next tasks of an epoch behind number `after`; none at its end."""
+    """Return the next tasks of an epoch after number `after`; none at its end."""
     wanted = (tasks.c.job == job.id, tasks.c.type == job.type, tasks.c.epoch == epoch, tasks.c.number > after)
     page = sa.select(tasks).where(*wanted).order_by(tasks.c.number).limit(PAGE)
     return [

@@ -262,7 +262,7 @@ def _records(reader: AbstractDataReader, task: Task) -> Iterator[Iterator[Any]]:
 
 
 def _check_end(records: Iterator[Any], task: Task, at: int) -> None:
-    """Raise `CorruptFileError` if the reader has ended before the task, or has records behind it."""
+    """Raise `CorruptFileError` if the reader has ended before the task, or has records after it."""
     numbers = task.numbers()
     if at == len(numbers) and next(records, _END) is _END:
         return

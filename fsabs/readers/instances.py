@@ -186,7 +186,7 @@ _WRITE: dict[type, Callable[[_Encoder, Any, int], None]] = {
 
 
 # ---- decoding: each function takes the bytes, a place and the depth that is left (and _PICKLES where pickles may
-# ---- be read), and returns a value and the place behind it
+# ---- be read), and returns a value and the position after it
 
 _PICKLES = 1000
 

@@ -222,18 +222,18 @@ def _each_to_its_shard(
 ) -> None:
     """Write each instance to the shard of its number, by `workers` threads of which each has its own shards."""
     done = 0
-    tell = progress or (lambda _: None)
+    report = progress or (lambda _: None)
     if workers <= 1:
         for shard, instance in jobs:
             writers[shard].write(encode(instance))
             done += 1
             if done % _BATCH == 0:
-                tell(done)
+                report(done)
     else:
         for done in _in_threads(jobs, writers, encode, min(workers, most_at_once())):
             if done % _BATCH == 0:
-                tell(done)
-    tell(done)
+                report(done)
+    report(done)
 
 
 def _in_threads(
@@ -298,7 +298,7 @@ class DataSetReport(NamedTuple):
 
     shards: tuple[ShardReport, ...]
     missing: tuple[str, ...]
-    """URLs of shards that the names of the others tell of, and that are not there."""
+    """URLs of shards that are not there, by the names of the others."""
     stale: tuple[str, ...]
     """URLs of shards of an earlier run with another number of shards."""
 
@@ -322,7 +322,7 @@ class DataSetReport(NamedTuple):
 
 
 def verify(paths: Paths | FS, *, workers: int = 4) -> DataSetReport:
-    """Read all of a data set, and tell what is damaged, missing or stale.
+    """Read all of a data set, and report what is damaged, missing or stale.
 
     Args:
         paths: a directory (all files in it whose names don't begin with a dot), a file, a glob pattern, a list of them,
@@ -345,9 +345,9 @@ def verify(paths: Paths | FS, *, workers: int = 4) -> DataSetReport:
 
 
 def repair(paths: Paths | FS) -> DataSetReport:
-    """Replace each damaged shard by one with its good chunks, and tell what was lost: what `verify` said before.
+    """Replace each damaged shard by one with its good chunks, and report what was lost: what `verify` reported before.
 
-    A chunk whose payload is good, and whose header tells a wrong number of records, is saved with the right one. A
+    A chunk whose payload is good, and whose header states a wrong number of records, is saved with the right one. A
     shard is replaced whole or not at all, and one that is not damaged is not touched; nothing is done about those that
     are missing or stale. A file of which nothing is good is left as it is, and raised as a `CorruptFileError` when the
     others are repaired.

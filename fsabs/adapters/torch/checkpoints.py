@@ -84,7 +84,7 @@ class CheckpointManager:
     Args:
         location: a URL, a local path, a `Path`, or an FS, whose root is the directory.
         keep: how many of the newest are kept. Where a run goes back to an earlier step, its new checkpoints are newer
-            than those behind that step.
+            than those after that step.
         keep_best: how many of the best by metric are kept beside them.
         mode: "min" if a lower metric is better, or "max".
     """
@@ -128,7 +128,7 @@ class CheckpointManager:
         self._writer.wait()
 
     def checkpoints(self) -> list[Checkpoint]:
-        """Return the complete checkpoints in the order of the run: by steps, after those that it went back behind."""
+        """Return the complete checkpoints in the order of the run: by steps, after those that it went back before."""
         found = []
         try:
             for path in self.directory.iterdir():

@@ -252,8 +252,8 @@ class Epochs:
             return self._state(running.remaining(), running.batches)
         return self._state(list(map(list, plan.parts)) if plan.scope == "rank" else [self._own()])
 
-    def state_behind(self, taken: int) -> dict[str, Any]:
-        """Return what remains of the epoch behind its first `taken` samples, of one worker."""
+    def state_after(self, taken: int) -> dict[str, Any]:
+        """Return what remains of the epoch after its first `taken` samples, of one worker."""
         return self._state([list(drop(self.plan.of_worker(self.place, self.sharing), taken))])
 
     def _own(self) -> list[Interval]:

@@ -42,7 +42,7 @@ class Loader(DataLoader[Any]):
     number of workers. After an error in a batch, the iterator continues with the next one, and the state still has the
     one that failed.
 
-    Each rank has its own part of an epoch. Lightning and accelerate are told so, and leave the loader as it is: in
+    Each rank has its own part of an epoch. Lightning and accelerate recognize this, and leave the loader as it is: in
     accelerate's `prepare`, too, which then moves no batches to the device.
 
     Args:

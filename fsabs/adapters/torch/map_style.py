@@ -67,7 +67,7 @@ class ReadAheadDataset(Dataset[Any]):
         try:
             contents = None if self._ahead is None else self._ahead.batch(indices)
         except BaseException:
-            self._leave()  # nothing comes behind an error: the next batch is read when it is asked for
+            self._leave()  # nothing comes after an error: the next batch is read when it is asked for
             raise
         if contents is None:
             self._leave()  # the batches are not the ones that were announced
@@ -198,7 +198,7 @@ class FileDataset(ReadAheadDataset):
         return read_batches_ahead(read, own, len, max_bytes=self._max_bytes, begin=begin)
 
     def contents(self) -> list[tuple[int, int, ShardContent]]:
-        """Return what tells this data set from others, for states: a digest of its paths."""
+        """Return what distinguishes this data set from others, for states: a digest of its paths."""
         paths = "\0".join(self.paths).encode("utf-8", "surrogatepass")
         return [(0, len(self.paths), ShardContent("the list of paths", None, digest_of(paths)))]
 
@@ -397,7 +397,7 @@ class RecordIODataset(ReadAheadDataset):
         return self._counts.total
 
     def contents(self) -> list[tuple[int, int, ShardContent]]:
-        """Return what tells this data set from others, for states: its shards."""
+        """Return what distinguishes this data set from others, for states: its shards."""
         return [(shard.start, shard.count, self.reader.content_of(shard.name)) for shard in self.shards]
 
 

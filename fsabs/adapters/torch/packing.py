@@ -102,7 +102,7 @@ class Packing(NamedTuple):
 
 
 class PackedPass(Pass):
-    """A pass over documents that are packed: a worker tells with each batch how many positions it had.
+    """A pass over documents that are packed: a worker reports with each batch how many positions it had.
 
     Parts are drawn from in strict turn, also those that have nothing left, so that each worker reads its own.
     """

@@ -120,11 +120,11 @@ class EpochSampler(Sampler[int]):
         """The serial number of the plan of the pass."""
         return self.epochs.serial
 
-    def state_behind(self, taken: int, serial: int) -> dict[str, Any]:
-        """Return the state behind the first `taken` indices of the pass that began with the plan of number `serial`."""
+    def state_after(self, taken: int, serial: int) -> dict[str, Any]:
+        """Return the state after the first `taken` indices of the pass that began with the plan of number `serial`."""
         if serial != self.epochs.serial:
             raise RuntimeError("the epoch or the state was set, or another pass was begun, while this one was running")
-        return self.epochs.state_behind(taken)
+        return self.epochs.state_after(taken)
 
     def rest_of(self, state_dict: Mapping[str, Any]) -> Iterator[int]:
         """Load a state, and return the indices that it left of its epoch, even if there are none."""
@@ -290,7 +290,7 @@ class PlannedBatches(Sampler[list[int]]):
 
 
 class _StatefulBatches(Iterator[list[int]]):
-    """The batches of one epoch of an `EpochSampler`; torchdata asks for the state behind each one that it sends out.
+    """The batches of one epoch of an `EpochSampler`; torchdata asks for the state after each one that it sends out.
 
     The pass begins with the first batch: torchdata makes iterators that it drops.
     """
@@ -314,10 +314,10 @@ class _StatefulBatches(Iterator[list[int]]):
         return batch
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what the epoch has left behind the batches that were given."""
+        """Return what the epoch has left after the batches that were given."""
         if self._coming is None:
             self._begin(iter(self._sampler))
-        return self._sampler.state_behind(self._taken, self._serial)
+        return self._sampler.state_after(self._taken, self._serial)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Make this pass what the state left, which may be nothing."""

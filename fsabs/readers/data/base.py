@@ -198,7 +198,7 @@ class AbstractDataReader(metaclass=_CheckedOptions):
             yield from exactly(records, shard_name, range(start, end))
 
     def read_available(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Any]:
-        """As `read_at`, with `LOST` in the place of each record that is damaged, for which `read_at` would raise."""
+        """Read the records of a shard with these numbers, with `LOST` in the place of each one that is damaged."""
         try:
             records = list(self.read_at(shard_name, numbers))
         except CorruptFileError:
@@ -220,7 +220,7 @@ class AbstractDataReader(metaclass=_CheckedOptions):
         return None
 
     def content_of(self, shard_name: str) -> ShardContent:
-        """Return what tells a shard of `create_shards` from one of other content; here, its name alone."""
+        """Return the identity of a shard's content; here, its name alone."""
         return ShardContent(shard_name)
 
     def set_order(self, shard_names: Iterable[str]) -> None:

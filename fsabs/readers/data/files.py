@@ -133,7 +133,7 @@ class Closable(Protocol):
     """A shard that is open."""
 
     def close(self) -> None:
-        """Close it."""
+        """Free what the shard holds."""
 
 
 S = TypeVar("S", bound=Closable)
@@ -196,7 +196,7 @@ class FileShardsReader(AbstractDataReader, Generic[S]):
         return shard
 
     def _open_shards(self) -> builtins.list[S]:
-        """Return the shards that are open, the one used last behind the others."""
+        """Return the shards that are open, the one used last at the end."""
         with self._lock:
             return list(self._shards_open.values())
 

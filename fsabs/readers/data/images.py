@@ -91,7 +91,7 @@ class ImageFolderDataReader(_ImageDataReader):
 
     Where they lie in folders below it, the first folder of an image's path is its label: `label` is its number in
     `label_names`, which is sorted. Where they all lie in `data_dir` itself, they have no label. Both at once is a
-    `ValueError`: which of them would be the label of the others is anyone's guess. Files with other extensions, and
+    `ValueError`: which of them are labels is ambiguous. Files with other extensions, and
     those that begin with a dot, are left out. A shard has `records_per_task` images, or all.
     """
 

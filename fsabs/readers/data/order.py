@@ -146,7 +146,7 @@ class Epoch:
 
 
 class JoinedEpoch(Epoch):
-    """Epochs over shards that follow each other, one behind the other: of shards that were added later."""
+    """Epochs over shards that follow each other, one after the other: of shards that were added later."""
 
     def __init__(self, epochs: Sequence[Epoch], shards: Sequence[int], totals: Sequence[int]) -> None:
         """`shards` and `totals` are the numbers of shards and of positions of each."""
@@ -156,7 +156,7 @@ class JoinedEpoch(Epoch):
 
     @property
     def shuffles_buffers(self) -> bool:
-        """As of each."""
+        """Return whether the positions of each buffer are shuffled among each other."""
         return self._epochs[0].shuffles_buffers
 
     def pieces(self, intervals: Iterable[Interval], taken: int = 0) -> Iterator[Interval]:
@@ -192,7 +192,7 @@ def key_of(seed: int, epoch: int) -> int:
 
 
 def shuffled(numbers: Numbers, key: int, salt: int = 0) -> npt.NDArray[np.uint64]:
-    """Return a hash of each number, by which they are ordered in a shuffle; `salt` tells shuffles of one key apart.
+    """Return a hash of each number, by which they are ordered in a shuffle; `salt` sets shuffles of one key apart.
 
     It is SplitMix64 under the key, which maps no two numbers to one.
     """

@@ -346,7 +346,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
             opened.blob.close()
 
     def decode(self, chunk: Chunk) -> pa.Table | None:
-        """As `decoded`, and keep nothing."""
+        """Return the rows of a chunk, which are not kept; None if it is damaged, and damage is skipped."""
         try:
             return self._whole(chunk) if chunk.whole else self._part(chunk)
         except CorruptFileError:

@@ -175,7 +175,7 @@ class RecordIODataReader(FileShardsReader[recordio.RecordReader]):
 
     @property
     def records_output_types(self) -> str:
-        """Bytes."""
+        """The type of a record: bytes."""
         return "string"
 
     def __getstate__(self) -> dict[str, Any]:

@@ -81,7 +81,7 @@ class TextDataReader(SlicedDataReader):
 
     @property
     def records_output_types(self) -> str:
-        """Text."""
+        """The type of a record: text."""
         return "string"
 
     @property

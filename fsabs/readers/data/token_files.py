@@ -39,7 +39,7 @@ _LLM_C = {20240520: (1, "<u2"), 20240801: (7, "<u4")}
 _LLM_C_HEAD = 1024
 _TYPES = {"uint8": "u1", "uint16": "<u2", "uint32": "<u4", "int32": "<i4", "int64": "<i8"}
 _KIND = "documents-1"
-_SAMPLE = 4096  # bytes at both ends of a file by which it is told from others of its size
+_SAMPLE = 4096  # bytes at both ends of a file that distinguish it from others of its size
 _PIECE = 1 << 20  # entries of an index that are read at once
 
 
@@ -59,7 +59,7 @@ class TokenLayout(NamedTuple):
     digest: str
     """Of the header or index, and of both ends of the file."""
     ends: str | None = None
-    """The path of the file that tells where documents end; None if there is none."""
+    """The path of the file with the ends of the documents; None if there is none."""
 
 
 def layout_of(fs: FS, stat: FileStat, names: set[str], format: Format | None, dtype: str | None) -> TokenLayout:

@@ -1,8 +1,8 @@
 """The index of a file: where its chunks lie and which records they hold, from their headers alone.
 
 `Index.load` seeks over the payloads, reading ahead as far as that pays; an index that took more than one read is
-kept in the cache directory, by the file's version. Where the file may be damaged (`on_error="skip"`), the index goes
-on behind the damage with the next chunk whose payload's CRC is right, and tells what it left out.
+kept in the cache directory, by the file's version. Where the file may be damaged (`on_error="skip"`), the index
+continues after the damage with the next chunk whose payload's CRC is right, and lists what it left out.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Index:
 
     @classmethod
     def of(cls, blob: Blob, *, on_error: OnError = "raise") -> Index:
-        """As `load`, of a file that is open."""
+        """Return the index of a file that is open."""
         check_on_error(on_error)
         url = blob.url
         identity = None if url.startswith("memory:") else blob.identity
@@ -385,7 +385,7 @@ def _payload_crc(blob: Blob, chunk: Chunk) -> int:
 def _next_chunk(blob: Blob, start: int, budget: int) -> tuple[int, int]:
     """The offset of the first good chunk from `start` on (or the file's end), and what is left of `budget`.
 
-    A chunk counts as good if its CRC is right and the file ends behind it, or goes on with another's magic number: so
+    A chunk counts as good if its CRC is right and the file ends after it, or continues with another's magic number: so
     much is needed because a record may hold a RecordIO file itself. No more than `budget` bytes of payloads are read.
     """
     offset, window = start, _FIRST_SEARCHED

@@ -45,7 +45,7 @@ class RecordReader:
         fs: the FS that the file is in.
         path: of the file.
         on_error: `raise` a `CorruptFileError` for what is damaged, when the file is opened (the chain of headers) or a
-            chunk is read (all else); or `skip` it in `scan` and tell in `skipped`. A record that is asked for by its
+            chunk is read (all else); or `skip` it in `scan` and list it in `skipped`. A record that is asked for by its
             number and is damaged raises in any case. Behind a damaged header, the next chunk is one with a right CRC
             that is followed by another or by the end of the file: RecordIO files that lie in records may be taken for
             such, where the chunk that they are in is damaged and not compressed.
@@ -54,8 +54,8 @@ class RecordReader:
         index: one of this file that was loaded before, so that the headers are not read again; it is used if it is
             whole and the file has still the version that it is of.
 
-    The reader pins the file's version: where it is replaced, a store that can tell raises `StaleFileError`. Errors name
-    the file, the chunk, its offset, and its records. `len()` counts all records that the headers tell of.
+    The reader pins the file's version: where it is replaced, a store that has versions raises `StaleFileError`. Errors
+    name the file, the chunk, its offset, and its records. `len()` counts all records that the headers state.
     """
 
     def __init__(
@@ -399,7 +399,7 @@ def _reopened(
 
 
 class _Batch(NamedTuple):
-    """The records of a chunk that are still to be given; `after` is the number of the record behind them."""
+    """The records of a chunk that are still to be given; `after` is the number of the record after them."""
 
     records: Iterator[bytes]
     after: int
@@ -484,7 +484,7 @@ class Scan(Iterator[bytes]):
         return reader._split(chunk, self._data, start)
 
     def _ahead(self, chunk: Chunk) -> int:
-        """Up to which offset to read: the end of the chunk, and of as many behind it as the window has room for."""
+        """Up to which offset to read: the end of the chunk, and of as many after it as the window has room for."""
         index, end, limit = self._reader.index, chunk.end, chunk.payload + self._window
         for number in range(chunk.number + 1, index.chunks):
             following = index.chunk(number)
@@ -509,7 +509,7 @@ def _resumed(kind: type[Scan], reader: RecordReader, position: int, stop: int) -
 class Scanner(Scan):
     """The records of a file from number `start`, `len` of them, as the Go implementation's scanner takes them.
 
-    A negative `start` means 0; a `len` that is negative or too large means all that follow; a `start` behind the end
+    A negative `start` means 0; a `len` that is negative or too large means all that follow; a `start` after the end
     yields nothing. As a context manager, or by `close()`, it closes the file.
     """
 
