@@ -105,7 +105,7 @@ def status(connection: sa.Connection, job: DispatchJob) -> Status:
     if job.evaluates and job.type != TaskType.EVALUATION:
         values["task_type"] = int(TaskType.EVALUATION)
         evaluation = _counters(connection.execute(queries.count_by_state, values))
-    held = connection.execute(queries.by_worker, {"job_id": job.id, "seconds": job.lease_seconds}).all()
+    held = connection.execute(queries.by_worker, {"job_id": job.id, "seconds": job.settings.lease_seconds}).all()
     holders = {name: count for name, count, _ in held if name is not None}
     late = sum(late for _, _, late in held)
     return Status(job.name, row.state, row.epoch, row.num_epochs, current, evaluation, holders, late)
@@ -185,7 +185,13 @@ def state_of(connection: sa.Connection, job: DispatchJob) -> dict[str, Any]:
 
 def _content(job: DispatchJob) -> list[Any]:
     shards = job.table.shards
-    return [int(job.type), job.table.records_per_task, job.seed, len(shards), sum(shard.count for shard in shards)]
+    return [
+        int(job.type),
+        job.table.records_per_task,
+        job.settings.seed,
+        len(shards),
+        sum(shard.count for shard in shards),
+    ]
 
 
 def restore(connection: sa.Connection, job: DispatchJob, state: Mapping[str, Any]) -> None:
@@ -204,7 +210,7 @@ def restore(connection: sa.Connection, job: DispatchJob, state: Mapping[str, Any
     mine = (tasks.c.job == job.id,)
     connection.execute(tasks.delete().where(*mine, tasks.c.type == int(job.type), tasks.c.epoch > epoch))
     later = range(laid_out, row.laid_out if row.epoch == epoch else job.table.tasks)
-    for numbers in _chunks(map(permutation(job.table.tasks, job.seed, epoch), later)):
+    for numbers in _chunks(map(permutation(job.table.tasks, job.settings.seed, epoch), later)):
         of_epoch = (*mine, tasks.c.type == int(job.type), tasks.c.epoch == epoch)
         connection.execute(tasks.delete().where(*of_epoch, tasks.c.number.in_(numbers)))
     _keep_others(connection, job, {tuple(one) for one in state["others"]})

@@ -183,7 +183,10 @@ class TaskDispatcher:
             raise ValueError(f"there is nothing to report on a task of the type {task.type.name}")
         values = {**self._lease(task, lease), "records": done}
         if not success:
-            limit = {"error": error[:_MAX_REASON] or "no reason was given", "max_failures": self._job.max_failures}
+            limit = {
+                "error": error[:_MAX_REASON] or "no reason was given",
+                "max_failures": self._job.settings.max_failures,
+            }
             return self._settle("report", queries.settle_failure, {**values, **limit}, (TODO, FAILED))
         if done == size:
             del values["records"]
@@ -198,7 +201,7 @@ class TaskDispatcher:
         """
         if not 0 <= operator.index(records) <= len(task.numbers()):
             raise ValueError(f"a task of {len(task.numbers())} records can't have {records} processed")
-        values = {**self._lease(task, lease), "records": records, "seconds": self._job.lease_seconds}
+        values = {**self._lease(task, lease), "records": records, "seconds": self._job.settings.lease_seconds}
         with _recorded("dispatch.renew", self._database.url):
             return (
                 self._database.run("renew", lambda connection: connection.execute(queries.extend, values).first())
@@ -283,7 +286,7 @@ class TaskDispatcher:
     @property
     def lease_seconds(self) -> float:
         """Seconds that a worker has until it reports or renews."""
-        return self._job.lease_seconds
+        return self._job.settings.lease_seconds
 
     @property
     def url(self) -> str:
@@ -369,7 +372,7 @@ class TaskDispatcher:
             "task_type": int(type),
             "new_lease": lease,
             "new_worker": worker,
-            "seconds": self._job.lease_seconds,
+            "seconds": self._job.settings.lease_seconds,
         }
 
     def _lease(self, task: Task, lease: int) -> dict[str, Any]:
@@ -380,9 +383,9 @@ class TaskDispatcher:
         version, indices = -1, None
         if type == TaskType.EVALUATION:
             version = row.epoch
-        elif self._job.shuffle_records and type == self._job.type:
+        elif self._job.settings.shuffle_records and type == self._job.type:
             piece = self._job.table.piece(row.number)
-            indices = jobs.shuffled_numbers(piece, self._job.seed, row.epoch, row.number)[row.progress :]
+            indices = jobs.shuffled_numbers(piece, self._job.settings.seed, row.epoch, row.number)[row.progress :]
             start = row.start
         return Dispatch(Task(row.id, row.shard, start, row.end, type, version, indices), lease)
 

@@ -25,6 +25,9 @@ from .schema import ABANDONED, FAILED, FINISHED, RUNNING, jobs, now, shards, tas
 
 _MASK = (1 << 64) - 1
 _ROUNDS = 6
+_MAX = 2**63 - 1  # of the integers of the database
+BATCH = 1000
+"""How many tasks are laid out at once."""
 
 
 class Piece(NamedTuple):
@@ -133,8 +136,30 @@ class _Given(AbstractDataReader):
         return self._shards
 
 
-BATCH = 1000
-"""How many tasks are laid out at once."""
+class Settings(NamedTuple):
+    """The settings of a job; as of `TaskDispatcher.create`."""
+
+    records_per_task: int
+    num_epochs: int
+    seed: int | None
+    shuffle_records: bool
+    lease_seconds: float
+    max_failures: int
+    barrier: bool
+    train_end_callback: bool
+
+    def check(self) -> None:
+        """Raise `ValueError` for a value that makes no sense."""
+        if self.records_per_task < 1:
+            raise ValueError(f"records_per_task is at least 1, not {self.records_per_task}")
+        if not (self.lease_seconds > 0 and math.isfinite(self.lease_seconds)):
+            raise ValueError(f"lease_seconds is positive and finite, not {self.lease_seconds}")
+        if self.max_failures < 0:
+            raise ValueError(f"max_failures is not negative, as {self.max_failures} is")
+        if self.seed is not None and not -_MAX <= self.seed <= _MAX:
+            raise ValueError(f"seed has at most 63 bits, and {self.seed} has more")
+        if self.shuffle_records and self.seed is None:
+            raise ValueError("shuffle_records needs a seed")
 
 
 # ---- laying out the tasks of epochs, in batches, when the queue is empty; and the end of a job
@@ -147,13 +172,7 @@ class DispatchJob(NamedTuple):
     name: str
     type: TaskType
     """Of the tasks of its epochs."""
-    num_epochs: int
-    seed: int | None
-    shuffle_records: bool
-    lease_seconds: float
-    max_failures: int
-    barrier: bool
-    train_end_callback: bool
+    settings: Settings
     table: ShardTable
     evaluation: ShardTable | None
     """Its evaluation shards."""
@@ -177,13 +196,7 @@ def load_job(connection: sa.Connection, name: str, url: str) -> DispatchJob:
         row.id,
         name,
         type,
-        row.num_epochs,
-        row.seed,
-        row.shuffle_records,
-        row.lease_seconds,
-        row.max_failures,
-        row.barrier,
-        row.train_end_callback,
+        Settings(*(getattr(row, name) for name in Settings._fields)),
         _table(connection, row.id, type, row.records_per_task),
         evaluation if evaluation.tasks else None,
     )
@@ -196,7 +209,7 @@ def _table(connection: sa.Connection, job: int, type: TaskType, records_per_task
 
 def rows_of(job: DispatchJob, table: ShardTable, type: TaskType, epoch: int, places: range) -> list[dict[str, Any]]:
     """Return the rows of the tasks at these places of an epoch's order."""
-    number_at = permutation(table.tasks, job.seed if type == job.type else None, epoch)
+    number_at = permutation(table.tasks, job.settings.seed if type == job.type else None, epoch)
     rows = []
     for place in places:
         number = number_at(place)
@@ -231,8 +244,8 @@ def lay_out(connection: sa.Connection, job: DispatchJob) -> str | None:
         return None  # another process was faster
     epoch, laid_out = row.epoch, row.laid_out
     if laid_out >= row.tasks:
-        last = job.num_epochs > 0 and epoch + 1 >= job.num_epochs
-        if (last or job.barrier) and queue.any_doing:
+        last = job.settings.num_epochs > 0 and epoch + 1 >= job.settings.num_epochs
+        if (last or job.settings.barrier) and queue.any_doing:
             return TaskType.WAIT.name
         if last:
             return _end(connection, job)
@@ -250,29 +263,18 @@ def _end(connection: sa.Connection, job: DispatchJob) -> str | None:
         return None
     mine = (tasks.c.job == job.id,)
     failed = connection.execute(sa.select(tasks.c.id).where(*mine, tasks.c.state == FAILED).limit(1)).first()
-    if failed is None and job.type == TaskType.TRAINING and job.train_end_callback:
+    if failed is None and job.type == TaskType.TRAINING and job.settings.train_end_callback:
         callback = (*mine, tasks.c.type == int(TaskType.TRAIN_END_CALLBACK))
         if connection.execute(sa.select(tasks.c.id).where(*callback)).first() is None:
-            connection.execute(tasks.insert().values(_callback_row(job)))
+            # ElasticDL gives it the first records, for callbacks that export a model and need a batch for its shapes.
+            connection.execute(tasks.insert(), rows_of(job, job.table, TaskType.TRAIN_END_CALLBACK, 0, range(1)))
             return None
     state = FINISHED if failed is None else ABANDONED
     connection.execute(jobs.update().where(jobs.c.id == job.id).values(state=state))
     return state
 
 
-def _callback_row(job: DispatchJob) -> dict[str, Any]:
-    # ElasticDL gives it the first records, for callbacks that export a model and need a batch for its shapes.
-    piece = job.table.piece(0)
-    return {
-        "job": job.id,
-        "type": int(TaskType.TRAIN_END_CALLBACK),
-        "epoch": 0,
-        "number": 0,
-        "shard": piece.shard,
-        "start": piece.start,
-        "end": piece.end,
-        "position": 0,
-    }
+# ---- creating a job: its settings and shards are checked first, then written in one transaction
 
 
 _TYPES = {
@@ -280,36 +282,6 @@ _TYPES = {
     Mode.EVALUATION: TaskType.EVALUATION,
     Mode.PREDICTION: TaskType.PREDICTION,
 }
-_MAX = 2**63 - 1
-
-
-# ---- creating a job: its settings and shards are checked first, then written in one transaction
-
-
-class Settings(NamedTuple):
-    """The settings of a job; as of `TaskDispatcher.create`."""
-
-    records_per_task: int
-    num_epochs: int
-    seed: int | None
-    shuffle_records: bool
-    lease_seconds: float
-    max_failures: int
-    barrier: bool
-    train_end_callback: bool
-
-    def check(self) -> None:
-        """Raise `ValueError` for a value that makes no sense."""
-        if self.records_per_task < 1:
-            raise ValueError(f"records_per_task is at least 1, not {self.records_per_task}")
-        if not (self.lease_seconds > 0 and math.isfinite(self.lease_seconds)):
-            raise ValueError(f"lease_seconds is positive and finite, not {self.lease_seconds}")
-        if self.max_failures < 0:
-            raise ValueError(f"max_failures is not negative, as {self.max_failures} is")
-        if self.seed is not None and not -_MAX <= self.seed <= _MAX:
-            raise ValueError(f"seed has at most 63 bits, and {self.seed} has more")
-        if self.shuffle_records and self.seed is None:
-            raise ValueError("shuffle_records needs a seed")
 
 
 class Description(NamedTuple):

@@ -87,7 +87,13 @@ def convert(
                 writers.append(RecordWriter(fs, name, compressor=compressor, max_chunk_bytes=limit))
             jobs = ((number % num_shards, instance) for number, instance in enumerate(reader()))
             how = encode or _encoder(allow_pickle)
-            _each_to_its_shard(jobs, writers, how, min(workers, num_shards), progress)
+            workers = min(workers, num_shards, most_at_once())
+            done = 0
+            for done in (_in_threads if workers > 1 else _one_by_one)(jobs, writers, how, workers):
+                if progress is not None and done % _BATCH == 0:
+                    progress(done)
+            if progress is not None:
+                progress(done)
     return names
 
 
@@ -213,27 +219,13 @@ class _Writers(list[RecordWriter]):
 # ---- who writes what
 
 
-def _each_to_its_shard(
-    jobs: Iterator[tuple[int, Any]],
-    writers: list[RecordWriter],
-    encode: Encode,
-    workers: int,
-    progress: Callable[[int], object] | None,
-) -> None:
-    """Write each instance to the shard of its number, by `workers` threads of which each has its own shards."""
-    done = 0
-    report = progress or (lambda _: None)
-    if workers <= 1:
-        for shard, instance in jobs:
-            writers[shard].write(encode(instance))
-            done += 1
-            if done % _BATCH == 0:
-                report(done)
-    else:
-        for done in _in_threads(jobs, writers, encode, min(workers, most_at_once())):
-            if done % _BATCH == 0:
-                report(done)
-    report(done)
+def _one_by_one(
+    jobs: Iterator[tuple[int, Any]], writers: list[RecordWriter], encode: Encode, workers: int
+) -> Iterator[int]:
+    """Write each instance to the shard of its number; yield how many were written."""
+    for done, (shard, instance) in enumerate(jobs, 1):
+        writers[shard].write(encode(instance))
+        yield done
 
 
 def _in_threads(

@@ -8,7 +8,6 @@ import abc
 import builtins
 import errno
 import os
-import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
@@ -20,7 +19,7 @@ from ...core.fs import FS, FileStat
 from ...core.threads import in_threads
 from ...disk import indexes
 from ...urls import opening
-from ..locate import check_published, is_pattern, locate, publishing_marks
+from ..locate import base_of, check_published, is_pattern, is_url, locate, publishing_marks
 from ..prefetch import hand_over, is_immediate
 from .base import AbstractDataReader, Task, numbers_of, shard_name_of
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 Location = str | os.PathLike[str] | FS
-_HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 class Files:
@@ -52,10 +50,10 @@ class Files:
         text = os.fspath(location)
         if not text:
             raise ValueError("no directory or URL is given")
-        self._is_url = _HAS_SCHEME.match(text) is not None
+        self._is_url = is_url(text)
         if is_pattern(text) and (self._is_url or not os.path.lexists(text)):
             self.fs, self._pattern = locate(text)
-            self._prefix = text[: text.rfind("/", 0, min(map(text.find, filter(text.__contains__, "*?[")))) + 1]
+            self._prefix = base_of(text)
             return
         try:
             self.fs = _directory(text, tuple(suffixes))
