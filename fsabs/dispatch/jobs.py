@@ -30,7 +30,7 @@ BATCH = 1000
 """How many tasks are laid out at once."""
 
 
-class Piece(NamedTuple):
+class TaskRecords(NamedTuple):
     """The records of a task."""
 
     shard: str
@@ -50,12 +50,12 @@ class ShardTable:
             self.first_tasks.append(self.tasks)
             self.tasks += -(-shard.count // records_per_task)
 
-    def piece(self, number: int) -> Piece:
+    def piece(self, number: int) -> TaskRecords:
         """Return the records of task `number`."""
         at = bisect.bisect_right(self.first_tasks, number) - 1
         shard = self.shards[at]
         start = shard.start + (number - self.first_tasks[at]) * self.records_per_task
-        return Piece(shard.name, start, min(start + self.records_per_task, shard.end))
+        return TaskRecords(shard.name, start, min(start + self.records_per_task, shard.end))
 
 
 def permutation(size: int, seed: int | None, epoch: int) -> Callable[[int], int]:
@@ -90,7 +90,7 @@ def _mixed(value: int) -> int:
     return value ^ value >> 31
 
 
-def shuffled_numbers(piece: Piece, seed: int | None, epoch: int, number: int) -> tuple[int, ...]:
+def shuffled_numbers(piece: TaskRecords, seed: int | None, epoch: int, number: int) -> tuple[int, ...]:
     """Return the record numbers of a task in a seeded order, for jobs that shuffle records."""
     size = piece.end - piece.start
     at = permutation(size, _mixed((seed or 0) & _MASK) ^ number, epoch)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ..core.limits import parse_json
-from .inputs import InputFile, InputListing, Root
+from .inputs import InputFile, InputListing, InputRoot
 from .model import ModelSource
 
 UNIT_BYTES = 256 << 20
@@ -54,7 +54,7 @@ class PrepareJob(NamedTuple):
     """The description of a job that every process of it has."""
 
     model: ModelSource
-    roots: tuple[Root, ...]
+    roots: tuple[InputRoot, ...]
     base: str
     """URL of the directory that `work` is a path in."""
     work: str

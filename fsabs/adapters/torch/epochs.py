@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from ...readers.data.order import Interval, drop, length
 from .plan import UNEVEN, EpochPlan, Pass, Sharing, WorkerPlace
-from .states import Content, Remainder, State, first_of, plan_of_all, plan_of_rank, remainders, state_of
+from .states import Content, Remainder, StateDict, first_of, plan_of_all, plan_of_rank, remainders, state_of
 
 
 class RankOf:
@@ -68,7 +68,7 @@ def _environments_rank() -> tuple[int, int] | None:
     return (rank, ranks) if 0 <= rank < ranks else None
 
 
-Rebase: TypeAlias = Callable[[EpochPlan, Callable[[], EpochPlan], State], EpochPlan]
+Rebase: TypeAlias = Callable[[EpochPlan, Callable[[], EpochPlan], StateDict], EpochPlan]
 
 
 class Epochs:

@@ -193,7 +193,7 @@ class FileDataset(ReadAheadDataset):
         return list(self.fs.read_many([self.paths[index] for index in indices]))
 
     def _prefetch(self, batches: EpochBatches, own: Numbers) -> process.Resumable[bytes]:
-        begin = functools.partial(_hand_over, self.fs, Chosen(self.paths, batches))
+        begin = functools.partial(_hand_over, self.fs, ComingPaths(self.paths, batches))
         read = functools.partial(_read_many, self.fs, self.paths)  # not a method: the thread must not hold the data set
         return read_batches_ahead(read, own, len, max_bytes=self._max_bytes, begin=begin)
 
@@ -210,7 +210,7 @@ def _takes_path(transform: Transform) -> bool:
         return False
 
 
-class Chosen(Iterable[str]):
+class ComingPaths(Iterable[str]):
     """The paths that all workers read, in order; made when it is iterated, since only a cache wants them."""
 
     def __init__(self, paths: Sequence[str], batches: EpochBatches) -> None:

@@ -26,7 +26,7 @@ from .packing import Packing
 from .plan import EpochPlan, EpochShape, Uneven
 from .resumable import EpochDataset, SamplePlace
 from .sharded import ShardedDataset
-from .states import Content, State
+from .states import Content, StateDict
 
 if TYPE_CHECKING:
     import numpy as np
@@ -185,7 +185,7 @@ class Mixture(EpochDataset):
             return base
         return _Recipe(weights=base["weights"], shards=base["shards"], before=None)
 
-    def rebased(self, plan: EpochPlan, of_all: Callable[[], EpochPlan], state: State) -> EpochPlan:
+    def rebased(self, plan: EpochPlan, of_all: Callable[[], EpochPlan], state: StateDict) -> EpochPlan:
         """Return the plan with the weights and shards that the mixture has now."""
         theirs: _Recipe = plan.base
         if (theirs["weights"], theirs["shards"]) == (self._recipe["weights"], self._recipe["shards"]):
@@ -299,7 +299,7 @@ class _MixtureContent(Content):
         digests = [one.fingerprint[:_DIGITS] for one in self._contents]
         return {"settings": self._settings, "sources": "".join(digests)}
 
-    def check(self, state: State) -> None:
+    def check(self, state: StateDict) -> None:
         """Raise `ValueError` if the state is of other content; it names the source."""
         theirs = state.get("content", {})
         if "sources" not in theirs or state.get("base") is None:

@@ -12,13 +12,13 @@ from ...readers.data.files import Location
 from ...readers.data.order import Epoch, EpochOrder, Interval, JoinedEpoch, RandomOrder, between, union
 from ...readers.data.parquet import ParquetDataReader
 from ...readers.data.token_files import Format
-from ...readers.data.tokens import Layout, TokenDataReader
+from ...readers.data.tokens import TokenDataReader, WindowLayout
 from .map_style import Transform
 from .packing import Packing
 from .plan import EpochPlan, EpochShape, Uneven
 from .reading import EpochRecords, EpochRows, EpochWindows
 from .resumable import EpochDataset, Records, SamplePlace
-from .states import Content, State
+from .states import Content, StateDict
 
 MAX_BYTES = 64 << 20
 WINDOW = 16
@@ -162,7 +162,7 @@ class ShardedDataset(EpochDataset):
         """Return the number of records of the first so many shards."""
         return sum(shard.count for shard in self._shards[:shards])
 
-    def rebased(self, plan: EpochPlan, of_all: Callable[[], EpochPlan], state: State) -> EpochPlan:
+    def rebased(self, plan: EpochPlan, of_all: Callable[[], EpochPlan], state: StateDict) -> EpochPlan:
         """Return the plan with the shards that were added since the state was saved."""
         known = len(self._shards) if state["format"] == 1 else state["content"]["shards"]
         if known == len(self._shards):
@@ -256,7 +256,7 @@ class TokenDataset(ShardedDataset):
         *,
         tokenize: Callable[[Any], Sequence[Any]] | None = None,
         batched: bool = False,
-        layout: Layout = "stream",
+        layout: WindowLayout = "stream",
         overlap: bool = True,
         format: Format | None = None,
         dtype: str | None = None,

@@ -166,7 +166,7 @@ class RecordIODataReader(FileShardsReader[recordio.RecordReader]):
             if kept <= KEPT_BYTES:
                 break
             kept -= reader.kept_bytes
-            reader.free_kept()
+            reader.free_cached()
 
     @property
     def _window(self) -> int:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Numbers = npt.NDArray[np.int64]
 
-Layout = Literal["stream", "packed", "documents"]
+WindowLayout = Literal["stream", "packed", "documents"]
 _SUFFIXES = (".bin", ".ds")
 
 
@@ -55,7 +55,7 @@ class TokenDataReader(FileShardsReader["_OpenFile"]):
         location: Location,
         sequence_length: int,
         *,
-        layout: Layout = "stream",
+        layout: WindowLayout = "stream",
         overlap: bool = True,
         format: Format | None = None,
         dtype: str | None = None,
@@ -76,7 +76,7 @@ class TokenDataReader(FileShardsReader["_OpenFile"]):
             raise ValueError(f"format is one of {', '.join(FORMATS)}, or None, not {format!r}")
         self._format: Format | None = format
         self._dtype = dtype
-        self.layout: Layout = layout
+        self.layout: WindowLayout = layout
         self.length = sequence_length + 1
         """Tokens of a window."""
         self.step = sequence_length if overlap else sequence_length + 1

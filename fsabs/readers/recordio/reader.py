@@ -21,7 +21,7 @@ from ..locate import locate
 from .codecs import decompress
 from .format import LENGTH, MAX_PAYLOAD, NONE, Chunk, Damage, Skipped, count, crc32, name_chunks, places, split
 from .index import Index, OnError
-from .payloads import ChunkLayout, HeldPayload, PayloadStore
+from .payloads import CachedPayload, ChunkLayout, PayloadCache
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -92,7 +92,7 @@ class RecordReader:
         self._blob = file.raw.blob
         self._owned = owned
         self._limit = max_chunk_bytes
-        self._holder = PayloadStore(cache_bytes)
+        self._cache = PayloadCache(cache_bytes)
         self._group = _FIRST_GROUP
         self._apart = -1
         self._skipped: dict[int, Skipped] = {}
@@ -126,19 +126,19 @@ class RecordReader:
         number = self.index.find(record)
         if number > self.index.proved:
             self.prove(number)
-        held = self._holder.get(number)
-        if held is None:
+        cached = self._cache.get(number)
+        if cached is None:
             chunk = self.index.chunk(number)
             if self._is_alone(chunk):
                 return self._alone(chunk)
-            layout = self._holder.layout(number)
+            layout = self._cache.layout(number)
             if layout is not None and layout.sums is not None and self._apart != number:
                 self._apart = number  # another record of this chunk, and the chunk is worth to be read
                 return self._read_apart([(chunk, layout, record - chunk.first)])[0]
-            held = self._keep(chunk, self._stored(chunk, chunk.end))
+            cached = self._keep(chunk, self._stored(chunk, chunk.end))
         at = record - self.index.chunk(number).first
-        places = held.layout.places
-        return held.data[places[at] + 4 : places[at + 1]]
+        places = cached.layout.places
+        return cached.data[places[at] + 4 : places[at + 1]]
 
     def read_many(self, indices: Iterable[int]) -> list[bytes]:
         """The records of many numbers, in their order; each chunk is read once, and many in one call of the store."""
@@ -151,11 +151,11 @@ class RecordReader:
         if groups and groups[-1][0].number > self.index.proved:
             self.prove(groups[-1][0].number, {chunk.number for chunk, _ in groups})
         for chunk, slots in groups:
-            held = self._holder.get(chunk.number)
-            if held is not None:
-                held.fill(found, wanted, slots, chunk.first)
+            cached = self._cache.get(chunk.number)
+            if cached is not None:
+                cached.fill(found, wanted, slots, chunk.first)
                 continue
-            layout = self._holder.layout(chunk.number)
+            layout = self._cache.layout(chunk.number)
             if layout is not None and layout.sums is not None and _FEW * len(slots) <= chunk.records:
                 apart += [(chunk, layout, wanted[slot] - chunk.first) for slot in slots]
                 places += slots
@@ -296,20 +296,20 @@ class RecordReader:
             self.index.proved = chunk.number + 1
         return records
 
-    def _keep(self, chunk: Chunk, stored: bytes) -> HeldPayload:
+    def _keep(self, chunk: Chunk, stored: bytes) -> CachedPayload:
         """Check a chunk, and keep it."""
         try:
             data, start, stop = self._payload(chunk, stored, 0)
-            layout = self._holder.layout(chunk.number)
+            layout = self._cache.layout(chunk.number)
             if layout is None:
                 layout = ChunkLayout(array("I", places(data, start, stop, chunk.records)))
         except Damage as exc:
             raise self._corrupt(chunk, str(exc)) from None
         if chunk.number == self.index.proved:
             self.index.proved = chunk.number + 1
-        held = HeldPayload(chunk.number, data, layout, chunk.compressor == NONE)
-        self._holder.put(held)
-        return held
+        cached = CachedPayload(chunk.number, data, layout, chunk.compressor == NONE)
+        self._cache.put(cached)
+        return cached
 
     def _is_alone(self, chunk: Chunk) -> bool:
         return chunk.records == 1 and chunk.compressor == NONE and chunk.size >= _ALONE
@@ -350,16 +350,16 @@ class RecordReader:
     @property
     def kept_bytes(self) -> int:
         """The size of the decompressed data that is kept now for reads by number."""
-        return self._holder.size
+        return self._cache.size
 
-    def free_kept(self) -> None:
+    def free_cached(self) -> None:
         """Free what is kept for reads by number; the reader stays as it is."""
-        self._holder.free_kept()
+        self._cache.free_cached()
 
     def close(self) -> None:
         """Close the file; closing twice is no error."""
         self._file.close()
-        self._holder.clear()
+        self._cache.clear()
         if self._owned is not None:
             self._owned.close()
 
