@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from ..core import hooks, process
+from ..core.writing import ClosesOnExit
 from ..readers.data import Mode, Task, TaskType
 from . import accounts, jobs, queries
 from .accounts import FailedTask, JobFailedError, LedgerEntry, Status
@@ -36,7 +37,7 @@ class Dispatch(NamedTuple):
     """To be given to `report` and `renew`; 0 where there is nothing to report."""
 
 
-class TaskDispatcher:
+class TaskDispatcher(ClosesOnExit):
     """The tasks of job `job` in the database at `url`.
 
     Made by `TaskDispatcher.create`, opened by its URL in each worker. Works in threads, in forked children and pickled.
@@ -296,12 +297,6 @@ class TaskDispatcher:
     def close(self) -> None:
         """Close the connections of this process; a later call connects again."""
         self._database.close()
-
-    def __enter__(self) -> TaskDispatcher:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"TaskDispatcher({self._database.url!r}, {self.job!r})"

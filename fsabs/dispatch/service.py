@@ -12,13 +12,14 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..core.writing import ClosesOnExit
 from ..readers.data import Task, TaskType
 from ..readers.data.base import adopt
 from .dispatcher import TaskDispatcher
 from .leasing import HeldTask, LeasedTasks
 
 
-class TaskDataService:
+class TaskDataService(ClosesOnExit):
     """The records of the tasks that worker `worker_id` gets from a dispatcher.
 
     Args:
@@ -111,12 +112,6 @@ class TaskDataService:
         for held in self._tasks.close():
             self.dispatcher.report(held.task, held.lease, records=held.counted)
         self._handed_out.clear()
-
-    def __enter__(self) -> TaskDataService:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     # ---- what is consumed
 

@@ -22,6 +22,7 @@ import torch
 
 from ...core import errors, process
 from ...core.fs import FS
+from ...core.writing import ClosesOnExit
 from ...paths import Path
 
 logger = logging.getLogger(__name__)
@@ -78,7 +79,7 @@ class Checkpoint(NamedTuple):
     """How often the run had gone back to an earlier step, or saved one again, before this was saved."""
 
 
-class CheckpointManager:
+class CheckpointManager(ClosesOnExit):
     """The checkpoints in one directory of any FS: writes new ones, in the background too, and removes old ones.
 
     Args:
@@ -172,12 +173,6 @@ class CheckpointManager:
     def close(self) -> None:
         """Wait until everything is written."""
         self.wait()
-
-    def __enter__(self) -> CheckpointManager:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def _write(self, step: int, state: object, metric: float | None) -> Path:
         if step < 0 or (metric is not None and not isinstance(metric, (int, float))):

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from ...core import errors
 from ...core.blobs import Blob
 from ...core.fs import FS, FileStat
+from ...core.writing import AbortsOnError
 from .base import digest_of
 from .files import derived
 
@@ -200,7 +201,7 @@ def _megatron(fs: FS, blob: Blob, path: str, ends: list[bytes]) -> TokenLayout:
         return found._replace(digest=digest_of(*ends, repr(head).encode(), *tail))
 
 
-class TokenWriter:
+class TokenWriter(AbortsOnError):
     """Writes documents of token ids as Megatron's `.bin` and `.idx`, each of one sequence; a context manager.
 
     Both files appear when it is closed, and neither after an exception in its block: the `.idx` is the last, and makes
@@ -264,12 +265,6 @@ class TokenWriter:
 
     def __enter__(self) -> TokenWriter:
         return self
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
 
 
 # ---- documents

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from ...core import errors, hooks, process
 from ...core.errors import CorruptFileError
+from ...core.writing import ClosesOnExit
 from ..locate import locate
 from .codecs import decompress
 from .format import LENGTH, MAX_PAYLOAD, NONE, Chunk, Damage, Skipped, count, crc32, name_chunks, places, split
@@ -24,9 +25,6 @@ from .index import Index, OnError
 from .payloads import CachedPayload, ChunkLayout, PayloadCache
 
 if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Self
-
     from ...core.files import ReadFile
     from ...core.fs import FS, Path
 
@@ -38,7 +36,7 @@ _SLOW_SCAN = 0.001  # seconds; what is read faster stays in the processor's cach
 _FEW = 4  # records of a chunk that are read alone are less than its records divided by this
 
 
-class RecordReader:
+class RecordReader(ClosesOnExit):
     """The records of the RecordIO file at `path`.
 
     Args:
@@ -372,14 +370,6 @@ class RecordReader:
         """True after `close()`."""
         return self._file.closed
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopened, (self._file, self.index, *self._options, self._owned)
 
@@ -506,7 +496,7 @@ def _resumed(kind: type[Scan], reader: RecordReader, position: int, stop: int) -
     return scan
 
 
-class Scanner(Scan):
+class Scanner(Scan, ClosesOnExit):
     """The records of a file from number `start`, `len` of them, as the Go implementation's scanner takes them.
 
     A negative `start` means 0; a `len` that is negative or too large means all that follow; a `start` after the end
@@ -527,12 +517,6 @@ class Scanner(Scan):
     def close(self) -> None:
         """Close the file."""
         self._reader.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
 
 def open_recordio(url: Path, *, on_error: OnError = "raise", **options: Any) -> RecordReader:
