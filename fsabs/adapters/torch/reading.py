@@ -13,7 +13,7 @@ import operator
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from ...core.threads import in_threads
 from ...readers.data import AbstractDataReader
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     Numbers = npt.NDArray[np.int64]
 
 
+D = TypeVar("D", bound=AbstractDataReader)
+
 _CHUNK = 256  # records that are handed from the thread that reads ahead at once
 _CHUNK_BYTES = 1 << 20
 _SHARDS_AT_ONCE = 8
@@ -45,6 +47,21 @@ class _Weighted(list[Any]):
         self.nbytes = nbytes
 
 
+class _EpochReader(Generic[D]):
+    """The base of what reads the samples of a data reader's shards, by their positions in an epoch.
+
+    `max_bytes` of them are read ahead by a thread; None reads them when they are asked for. With `batch_size`, a sample
+    is a batch of so many rows, the last one of a pass fewer.
+    """
+
+    def __init__(self, reader: D, names: Sequence[str], max_bytes: int | None, batch_size: int | None = None) -> None:
+        """`names`: of the shards."""
+        self._reader = reader
+        self._names = names
+        self._max_bytes = max_bytes
+        self._batch_size = batch_size
+
+
 def _ahead(
     lists: Callable[[], Iterable[_Weighted]], waiting: int, threads: SharedThreads | None
 ) -> Generator[Any, None, None]:
@@ -56,20 +73,16 @@ def _ahead(
 # ---- records
 
 
-class EpochRecords:
-    """The records of a reader's shards, by their positions in an epoch.
+class EpochRecords(_EpochReader[AbstractDataReader]):
+    """The records of any data reader's shards.
 
     A buffer is read in the order of its shards and given in that of its shuffle. From a store, several buffers are read
     together: twice as many each time, up to a share of the bytes that may be held.
-
-    `max_bytes` of them are read ahead by a thread; None reads them when they are asked for.
     """
 
     def __init__(self, reader: AbstractDataReader, names: Sequence[str], skips: bool, max_bytes: int | None) -> None:
-        self._reader = reader
-        self._names = names
+        super().__init__(reader, names, max_bytes)
         self._skips = skips
-        self._max_bytes = max_bytes
         self._at_once = _SHARDS_AT_ONCE if max_bytes is not None and reader.reads_ahead else 1
 
     def read(
@@ -184,20 +197,8 @@ class _Piece(NamedTuple):
     """The number of each row in its chunk; of a run, the first and the last one, exclusive."""
 
 
-class EpochRows:
-    """The rows of a reader's shards, by their positions in an epoch.
-
-    `max_bytes` of decoded rows are read ahead by a thread; None reads them when they are asked for. With `batch_size`,
-    `pyarrow.RecordBatch`es of so many rows, the last one of a pass fewer.
-    """
-
-    def __init__(
-        self, reader: ParquetDataReader, names: list[str], max_bytes: int | None, batch_size: int | None
-    ) -> None:
-        self._reader = reader
-        self._names = names
-        self._max_bytes = max_bytes
-        self._batch_size = batch_size
+class EpochRows(_EpochReader[ParquetDataReader]):
+    """The rows of Parquet files: dicts, or `pyarrow.RecordBatch`es; `max_bytes` counts what is decoded."""
 
     def read(
         self, order: Epoch, intervals: list[Interval], start: int, threads: SharedThreads | None = None
@@ -332,20 +333,8 @@ def _first(rest: Any, lost: Numbers) -> tuple[Counted, Any]:
 _LEAST, _MOST = 64, 4096  # windows that are read together
 
 
-class EpochWindows:
-    """The windows of a reader's shards, by their positions in an epoch.
-
-    `max_bytes` of them are read ahead by a thread; None reads them when they are asked for. With `batch_size`, batches
-    of so many windows (an array with a row for each, or a dict of such arrays), the last one of a pass fewer.
-    """
-
-    def __init__(
-        self, reader: TokenDataReader, names: list[str], max_bytes: int | None, batch_size: int | None
-    ) -> None:
-        self._reader = reader
-        self._names = names
-        self._max_bytes = max_bytes
-        self._batch_size = batch_size
+class EpochWindows(_EpochReader[TokenDataReader]):
+    """The windows of token files; a batch is an array with a row for each, or a dict of such arrays."""
 
     def read(
         self, order: Epoch, intervals: list[Interval], start: int, threads: SharedThreads | None = None
