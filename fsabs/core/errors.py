@@ -140,6 +140,17 @@ def unknown_option(name: str, known: Iterable[str], owner: str, others: Iterable
     return f"{owner} has no option {name!r}{hint}"
 
 
+def portable(exc: Exception) -> Exception:
+    """Return an exception that another process can unpickle: `exc`, or a `RuntimeError` with its type and text."""
+    import pickle
+
+    try:
+        pickle.loads(pickle.dumps(exc))
+    except Exception:  # whatever the exception's class does
+        return RuntimeError(f"{type(exc).__name__}: {exc}")
+    return exc
+
+
 def named(exc: E, operation: str, url: str) -> E:
     """Give `exc` its errno, URL and operation, keeping what an inner FS has already said; returns `exc`.
 

@@ -21,6 +21,7 @@ from . import errors, process
 
 if TYPE_CHECKING:
     from types import TracebackType
+    from typing import Self
 
     from typing_extensions import Buffer
 
@@ -145,6 +146,20 @@ class _Abortable(Protocol):
     def close(self) -> None: ...
 
     def abort(self) -> None: ...
+
+
+class ClosesOnExit(abc.ABC):
+    """An object that the end of a `with` block closes."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Free what is held."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
 
 
 class AbortsOnError:
