@@ -93,6 +93,9 @@ def epochs(bench: Bench, contestant: str, kind: str, name: str, loaders: tuple[s
             race.cheaper(entrant, ideal, at_most(1.25), "seconds", "time from the second batch on")
             least = alone[WORKERS[number % len(WORKERS)]]
             race.cheaper(entrant, least, at_most(1.25), "seconds", "the same")
+    bench.note(
+        "The DataLoader shuffles by PlannedBatches(RandomSampler(...)): by itself it tells no data set its order."
+    )
     bench.note("torch alone hands records in memory to the same step; with workers, by pipes between processes.")
 
 

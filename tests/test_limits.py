@@ -523,7 +523,7 @@ DEEP = b"[" * 100_000 + b"]" * 100_000
 
 def test_json_that_is_nested_too_deep(tmp_path: Path) -> None:
     from fsabs import manifest, trace
-    from fsabs.prepare.report import PrepareReport
+    from fsabs.prepare.plan import PrepareReport
     from fsabs.readers.data import MDSDataReader
 
     with pytest.raises(ValueError, match="nested too deep"):

@@ -53,15 +53,14 @@ def _epoch(batches: Any) -> tuple[int, int, float]:
 
 
 def fsabs(kind: str, loader: str, count: int, batch: int, workers: int, **place: Any) -> Run:
-    """One epoch a round, under a plain `DataLoader` that shuffles or under our `Loader`."""
+    """One epoch a round, under a plain `DataLoader` with `PlannedBatches` or under our `Loader`."""
     dataset = _dataset(kind, listed(**place))
     more = {"num_workers": workers, **({"multiprocessing_context": "fork"} if workers else {})}
     if loader == "ours":
         seed = {} if kind == "sharded" else {"seed": 1}
         batches = library("fsabs.adapters.torch").Loader(dataset, batch, **seed, **more)
     else:
-        shuffle = {} if kind == "sharded" else {"shuffle": True}
-        batches = library("torch.utils.data").DataLoader(dataset, batch, **shuffle, **more)
+        batches = library("torch.utils.data").DataLoader(dataset, **_shuffled(dataset, batch, workers), **more)
 
     def run() -> dict[str, float]:
         _, samples, seconds = _epoch(batches)
@@ -69,6 +68,15 @@ def fsabs(kind: str, loader: str, count: int, batch: int, workers: int, **place:
         return {"seconds": seconds}
 
     return run
+
+
+def _shuffled(dataset: Any, batch: int, workers: int) -> dict[str, Any]:
+    """Return what a plain `DataLoader` is given to shuffle, so that the data set knows the epoch."""
+    data = library("torch.utils.data")
+    if isinstance(dataset, data.IterableDataset):  # it shuffles by itself
+        return {"batch_size": batch}
+    sampler = data.RandomSampler(dataset)
+    return {"batch_sampler": library("fsabs.adapters.torch").PlannedBatches(sampler, batch, num_workers=workers)}
 
 
 class _InMemory:

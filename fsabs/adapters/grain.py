@@ -16,8 +16,8 @@ from typing import Any, SupportsIndex
 from ..core.fs import FS
 from ..readers.data import AbstractDataReader, shards_of
 from ..readers.data.base import digest_of
-from ..readers.data.files import Location, visible
-from ..readers.data.sources import reader_of
+from ..readers.data.factory import reader_of
+from ..readers.data.files import Files, Location
 from ..urls import opening
 
 
@@ -76,8 +76,7 @@ class FileSource:
     def __init__(self, fs: FS | str | os.PathLike[str], paths: Iterable[str] | None = None) -> None:
         self.fs = fs if isinstance(fs, FS) else opening.from_url(fs)
         if paths is None:
-            found = self.fs.list("", recursive=True, detail=True)
-            sizes = sorted((one.filename, one.size) for one in found if not one.directory and visible(one.filename))
+            sizes = [(one.filename, one.size) for one in Files(self.fs).list()]
             self.paths = [path for path, _ in sizes]
         else:
             self.paths = list(paths)

@@ -8,15 +8,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import functools
 import os
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from typing import Any, ParamSpec, TypeVar
 
 from ..core import errors
 from ..core.fs import FS, FileStat
-from .ranges import read_ranges
 
 _PAGE = 1000  # entries of a listing that are given at once
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _in_thread(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Return a method for asyncio that runs another one in a thread."""
+
+    @functools.wraps(method)
+    async def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.to_thread(method, *args, **kwargs)
+
+    return run
 
 
 class GetResult:
@@ -92,7 +106,9 @@ class ObspecStore:
             ends = [start + length for start, length in zip(starts, lengths or (), strict=True)]
         if any(not 0 <= start <= end for start, end in zip(starts, ends, strict=True)):
             raise ValueError(f"ranges begin at 0 or later and do not end before: {list(starts)}, {list(ends)}")
-        return read_ranges(self.fs, path, list(zip(starts, ends, strict=True)))
+        ranges = [(end - start, start) for start, end in zip(starts, ends, strict=True)]
+        with self.fs.open_blob(path) as blob:
+            return [blob.pread(*ranges[0])] if len(ranges) == 1 else blob.pread_many(ranges)
 
     def list(self, prefix: str | None = None, *, offset: str | None = None) -> Iterator[Sequence[dict[str, Any]]]:
         """Yield the objects below a prefix, some at a time."""
@@ -175,49 +191,23 @@ class ObspecStore:
 
     # ---- the same, for asyncio
 
-    async def head_async(self, path: str) -> dict[str, Any]:
-        """As `head`."""
-        return await asyncio.to_thread(self.head, path)
-
-    async def get_async(self, path: str, *, options: Any = None) -> GetResult:
-        """As `get`."""
-        return await asyncio.to_thread(self.get, path, options=options)
-
-    async def get_range_async(self, path: str, **bounds: Any) -> bytes:
-        """As `get_range`."""
-        return await asyncio.to_thread(self.get_range, path, **bounds)
-
-    async def get_ranges_async(self, path: str, **bounds: Any) -> Sequence[bytes]:
-        """As `get_ranges`."""
-        return await asyncio.to_thread(self.get_ranges, path, **bounds)
+    head_async = _in_thread(head)
+    get_async = _in_thread(get)
+    get_range_async = _in_thread(get_range)
+    get_ranges_async = _in_thread(get_ranges)
+    list_with_delimiter_async = _in_thread(list_with_delimiter)
+    put_async = _in_thread(put)
+    delete_async = _in_thread(delete)
+    copy_async = _in_thread(copy)
+    rename_async = _in_thread(rename)
 
     async def list_async(
         self, prefix: str | None = None, *, offset: str | None = None
     ) -> AsyncIterator[Sequence[dict[str, Any]]]:
-        """As `list`."""
+        """Yield the objects below a prefix, some at a time."""
         pages = self.list(prefix, offset=offset)
         while (page := await asyncio.to_thread(next, pages, None)) is not None:
             yield page
-
-    async def list_with_delimiter_async(self, prefix: str | None = None) -> dict[str, Any]:
-        """As `list_with_delimiter`."""
-        return await asyncio.to_thread(self.list_with_delimiter, prefix)
-
-    async def put_async(self, path: str, file: Any, **options: Any) -> Any:
-        """As `put`."""
-        return await asyncio.to_thread(self.put, path, file, **options)
-
-    async def delete_async(self, paths: str | Sequence[str]) -> None:
-        """As `delete`."""
-        await asyncio.to_thread(self.delete, paths)
-
-    async def copy_async(self, from_: str, to: str, *, overwrite: bool = True) -> None:
-        """As `copy`."""
-        await asyncio.to_thread(self.copy, from_, to, overwrite=overwrite)
-
-    async def rename_async(self, from_: str, to: str, *, overwrite: bool = True) -> None:
-        """As `rename`."""
-        await asyncio.to_thread(self.rename, from_, to, overwrite=overwrite)
 
 
 def _one(value: int | None) -> list[int] | None:

@@ -228,7 +228,7 @@ def in_groups(items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[
             if len(group) == GROUP or room <= 0:
                 yield group
                 group, room = [], GROUP_BYTES
-    except Exception:
+    except Exception:  # of the store or a layer below, which may raise anything; it is raised after the group
         if group:
             yield group
         raise

@@ -170,10 +170,10 @@ def _problems(found: ResolvedPath, jobs: int, summary: Summary) -> Iterator[tupl
                 where = f"{found.shown}/{problem.path}" if problem.path else found.shown
                 yield {"url": found.url, **problem._asdict()}, f"{where}: {problem.kind}: {problem.detail}"
         return
-    from ..readers import shards
+    from ..readers import sharded
 
     found.stat()
-    report = shards.verify(found.url, workers=jobs)
+    report = sharded.verify(found.url, workers=jobs)
     summary.add("verified", len(report.shards))
     for shard in report.shards:
         for skipped in shard.damage:
@@ -192,13 +192,13 @@ def repair(invocation: Invocation, given: Namespace) -> None:
 
     Example: fsabs repair s3://bucket/shards/
     """
-    from ..readers import shards
+    from ..readers import sharded
 
     summary = Summary("checked", "repaired")
     for path in given.paths:
         if registry.container_of(path.rstrip("/")):
             raise ValueError(f"{path}: only RecordIO files are repaired; unpack what is good of a container")
-        report = shards.repair(path)
+        report = sharded.repair(path)
         for shard in report.shards:
             summary.add("checked")
             summary.add("repaired", not shard.ok)

@@ -251,27 +251,27 @@ class BlobLayer(Blob):
 
     @property
     def max_gap_bytes(self) -> int:
-        """As of the inner blob, as all that says how it is read best."""
+        """The inner blob's, as all that says how it is read best."""
         return self._inner.max_gap_bytes
 
     @property
     def buffer_size(self) -> int:  # type: ignore[override]
-        """As of the inner blob."""
+        """The inner blob's."""
         return self._inner.buffer_size
 
     @property
     def smallest_window(self) -> int:  # type: ignore[override]
-        """As of the inner blob."""
+        """The inner blob's."""
         return self._inner.smallest_window
 
     @property
     def largest_window(self) -> int:  # type: ignore[override]
-        """As of the inner blob."""
+        """The inner blob's."""
         return self._inner.largest_window
 
     @property
     def streams(self) -> bool:  # type: ignore[override]
-        """As of the inner blob."""
+        """The inner blob's."""
         return self._inner.streams
 
     def _pread(self, size: int, offset: int) -> bytes:
@@ -287,7 +287,7 @@ class BlobLayer(Blob):
         return self._inner._stream(start)
 
     def fileno(self) -> int:
-        """As of the inner blob."""
+        """Return the inner blob's descriptor."""
         return self._inner.fileno()
 
     def _close(self) -> None:
@@ -328,7 +328,7 @@ class BlobSlice(BlobLayer):
         return None if pieces is None else _first(self.size - start, pieces)
 
     def fileno(self) -> int:
-        """`UnsupportedOperation`."""
+        """Raise `UnsupportedOperation`."""
         return Blob.fileno(self)
 
     def _close(self) -> None:

@@ -66,22 +66,22 @@ class MissingDependencyError(ImportError):
 
 
 def error(code: int, operation: str, url: str, reason: str | None = None) -> OSError:
-    """The `OSError` (or subclass, by errno) for `operation` on `url`; `reason` replaces the errno's text."""
+    """Return the `OSError` (or subclass, by errno) for `operation` on `url`; `reason` replaces the errno's text."""
     return named(OSError(code, reason or os.strerror(code)), operation, url)
 
 
 def corrupt(url: str, reason: str, operation: str = "read") -> CorruptFileError:
-    """A `CorruptFileError` that says what was found and what was expected."""
+    """Return a `CorruptFileError` that says what was found and what was expected."""
     return named(CorruptFileError(errno.EBADMSG, reason), operation, url)
 
 
 def stale(url: str, reason: str = "the file changed while it was open", operation: str = "read") -> StaleFileError:
-    """A `StaleFileError` for a blob whose version is no longer what the store holds."""
+    """Return a `StaleFileError` for a blob whose version is no longer what the store holds."""
     return named(StaleFileError(errno.ESTALE, reason), operation, url)
 
 
 def unsupported(operation: str, url: str, reason: str) -> io.UnsupportedOperation:
-    """An `io.UnsupportedOperation` (both an `OSError` and a `ValueError`) that names FS and operation."""
+    """Return an `io.UnsupportedOperation` (both an `OSError` and a `ValueError`) that names FS and operation."""
     return named(io.UnsupportedOperation(errno.EOPNOTSUPP, reason), operation, url)
 
 
@@ -101,7 +101,7 @@ def _unnamed(count: int, example: str, where: str) -> str:
 
 
 def missing(package: str, extra: str, purpose: str) -> MissingDependencyError:
-    """The error for a library that is not installed; `extra` is empty for one that fsabs always installs.
+    """Return the error for a library that is not installed; `extra` is empty for one that fsabs always installs.
 
     Where the library is installed, and its import fails for another reason, the error says that.
     """
@@ -125,12 +125,30 @@ def _is_of(module: str | None, package: str) -> bool:
         return True
 
 
-def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
+def did_you_mean(name: str, known: Iterable[str], otherwise: str = "", cutoff: float = 0.6) -> str:
     """Return the end of a message about a name that is not known: the nearest known one, or else `otherwise`."""
     import difflib
 
-    near = difflib.get_close_matches(name, list(known), n=1)
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
     return f"; did you mean {near[0]!r}?" if near else otherwise
+
+
+def unknown_option(name: str, known: Iterable[str], owner: str, others: Iterable[str] = ()) -> str:
+    """Return the message about an option that `owner` doesn't have; `others` may be meant, too."""
+    names = sorted(known)
+    hint = did_you_mean(name, [*names, *others], f"; it has: {', '.join(names) or 'none'}")
+    return f"{owner} has no option {name!r}{hint}"
+
+
+def portable(exc: Exception) -> Exception:
+    """Return an exception that another process can unpickle: `exc`, or a `RuntimeError` with its type and text."""
+    import pickle
+
+    try:
+        pickle.loads(pickle.dumps(exc))
+    except Exception:  # whatever the exception's class does
+        return RuntimeError(f"{type(exc).__name__}: {exc}")
+    return exc
 
 
 def named(exc: E, operation: str, url: str) -> E:

@@ -153,7 +153,7 @@ class BlobFile(io.RawIOBase):
         return True
 
     def write(self, data: Any, /) -> NoReturn:
-        """`UnsupportedOperation`."""
+        """Raise `UnsupportedOperation`."""
         self._check_open()
         raise errors.unsupported("write", self.name, "a file of mode 'rb' can't be written to")
 

@@ -127,7 +127,7 @@ class FS(abc.ABC):
         if type(buffering) is not int or not buffering or (encoding, errors, newline) != (None, None, None):
             modes.check(how, buffering, encoding, errors, newline)
         key = (self._read_key if how.action == "r" else self._file_key)(path, "open")
-        if how.action == "r" and not how.update:
+        if how.only_reads:
             binary: io.IOBase = self._open_reader(key, buffering)
         else:
             binary = self._open_writer(key, how, buffering)
@@ -146,8 +146,10 @@ class FS(abc.ABC):
         return cast(IO[Any], text)
 
     def read_bytes(self, path: Path) -> bytes:
-        """The whole content of a file."""
+        """Return the whole content of a file."""
         key = self._read_key(path, "read_bytes")
+        if not self.capabilities.read:
+            raise self._unsupported("read_bytes", key)
         try:  # which costs nothing, as `_naming` does: small files are read in microseconds
             return self._read_bytes(key)
         except OSError as exc:
@@ -162,9 +164,10 @@ class FS(abc.ABC):
             return file.read()
 
     def read_many(self, paths: Iterable[Path], *, concurrency: int | None = None) -> Iterator[bytes]:
-        """The contents of many files, in the order of `paths`, with up to `concurrency` of them under way at once."""
+        """Yield the contents of many files, in the order of `paths`, with up to `concurrency` of them under way."""
         if concurrency is not None and concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, not {concurrency}")
+        self._require("read", "read_many", self._root)
         wanted = keys_of(self, paths, "read_many")
         return process.Resumable(functools.partial(self._contents, wanted, concurrency))
 
@@ -275,7 +278,10 @@ class FS(abc.ABC):
         return Listing(functools.partial(self._members, key, recursive, detail)).prime()
 
     def walk(self, path: Path = "") -> Iterator[tuple[str, Names, Names]]:
-        """As `os.walk` from the top down: directory, names of directories, names of files; the lists may be pruned."""
+        """Walk a tree from the top down, as `os.walk` does: yield `(directory, names of directories, names of files)`.
+
+        Directories that are removed from the list of their names are not walked.
+        """
         self._key(path, "walk")
         return Walk(os.fspath(path), self.list, self._enters)
 
@@ -296,7 +302,7 @@ class FS(abc.ABC):
             yield from self._unnamed(key)
 
     def glob(self, pattern: Path) -> Iterator[str]:
-        """The paths that match `pattern` (`*`, `?`, `[seq]`, and `**` for any directories), ordered, as `glob.glob`."""
+        """Yield the paths that match `pattern` as `glob.glob` has it (`*`, `?`, `[seq]`, `**`), in their order."""
         self._key(pattern, "glob")
         return Listing(functools.partial(self._glob_after, os.fspath(pattern)))
 
@@ -369,6 +375,7 @@ class FS(abc.ABC):
         """
         target_fs = self if dst_fs is None else checked_fs(dst_fs, "dst_fs")
         source, target = self._read_key(src, "copy"), target_fs._file_key(dst, "copy")
+        self._require("read", "copy", source)
         target_fs._require("write", "copy", target)
         from ..transfer import files
 
@@ -434,7 +441,7 @@ class FS(abc.ABC):
             dst_fs: where `dst` is; by default, this FS.
             delete: at the end, remove what is at the target and not in the source.
             content: two files of one size are the same if their contents are, by checksums or by reading both.
-            progress, concurrency: as of `copy_tree`.
+            progress, concurrency: those of `copy_tree`.
 
         Returns how many files and bytes were copied, how many directories were made, and how many files were skipped
         and removed.
@@ -455,14 +462,14 @@ class FS(abc.ABC):
     # ---- trees and containers
 
     def subfs(self, path: Path) -> Self:
-        """The same FS with the directory `path` as its root and `cwd`: nothing outside of it can be reached."""
+        """Return the same FS with the directory `path` as its root and `cwd`: nothing outside of it can be reached."""
         sub = copy.copy(self)
         sub._root = sub._cwd = self._key(path, "subfs")
         sub._borrowed = True
         return sub
 
     def open_zip(self, path: Path, mode: str = "r", **options: Any) -> FS:
-        """The zip file at `path` as an FS; options as of `Zip`."""
+        """Return the zip file at `path` as an FS; options are those of `Zip`."""
         return self.open_container(path, mode, force_type="zip", **options)
 
     def open_container(self, path: Path, mode: str = "r", *, force_type: str | None = None, **options: Any) -> FS:
@@ -472,6 +479,8 @@ class FS(abc.ABC):
         `mode` is `r`, `w` (a new file, replacing), `x` (a new file) or `a` (adding to a file, where the format can).
         """
         key = self._key(path, "open_container")
+        if mode == "r":
+            self._require("read", "open_container", key)
         name = force_type or registry.container_of(keys.name(key))
         if name is None:
             raise ValueError(f"no container has the suffix of {self._url(key)!r}; name one by force_type=")
@@ -490,7 +499,7 @@ class FS(abc.ABC):
         self._cwd = self._key(path, "cwd")
 
     def url(self, path: Path = "") -> str:
-        """The full URL of a path, as `from_url` and `open_url` take it."""
+        """Return the full URL of a path, as `from_url` and `open_url` take it."""
         return self._url(self._key(path, "url"))
 
     def info(self) -> dict[str, Any]:
@@ -558,7 +567,7 @@ class FS(abc.ABC):
 
     @classmethod
     def from_location(cls, authority: str, path: str, **options: Any) -> FS:
-        """The FS of a URL's authority and (decoded, absolute) path; options are the keyword-only ones of the class.
+        """Return the FS of a URL's authority and (decoded, absolute) path; options are the class's keyword-only ones.
 
         The FS's root is `path`. A backend overrides this where its constructor takes something else.
         """
@@ -581,11 +590,11 @@ class FS(abc.ABC):
 
     @abc.abstractmethod
     def _stat(self, key: str) -> FileStat:
-        """The stat of `key`; `FileNotFoundError` if there is nothing."""
+        """Return the stat of `key`; `FileNotFoundError` if there is nothing."""
 
     @abc.abstractmethod
     def _list(self, key: str) -> Iterator[FileStat]:
-        """The members of the directory `key`, one level, with bare names.
+        """Yield the members of the directory `key`, one level, with bare names.
 
         In the order of their names as listed (a directory counts with its `/`), by code point, unless `capabilities`
         say that they aren't `ordered`. `FileNotFoundError` or
@@ -594,11 +603,11 @@ class FS(abc.ABC):
 
     @abc.abstractmethod
     def _open_blob(self, key: str) -> Blob:
-        """The blob of the file `key`; `FileNotFoundError`, `IsADirectoryError`."""
+        """Return the blob of the file `key`; `FileNotFoundError`, `IsADirectoryError`."""
 
     @abc.abstractmethod
     def _url(self, key: str) -> str:
-        """The full URL of `key`, with no secret in it."""
+        """Return the full URL of `key`, with no secret in it."""
 
     # ---- what identities and places are made of: see `identity`
 
@@ -645,15 +654,15 @@ class FS(abc.ABC):
     # ---- writing
 
     def _create(self, key: str, exclusive: bool) -> Writer:
-        """A writer of a new file; `exclusive` makes an existing one a `FileExistsError`, here or at commit."""
+        """Return a writer of a new file; `exclusive` makes an existing one a `FileExistsError`, here or at commit."""
         raise self._unsupported("open for writing", key)
 
     def _append(self, key: str) -> Writer:
-        """A writer at the end of the file `key`, made if missing (needs `append`)."""
+        """Return a writer at the end of the file `key`, made if missing (needs `append`)."""
         raise self._unsupported("open for appending", key)
 
     def _open_update(self, key: str) -> io.BufferedIOBase:
-        """A file of the existing `key` that reads and writes in place (needs `update`)."""
+        """Return a file of the existing `key` that reads and writes in place (needs `update`)."""
         raise self._unsupported("open for update", key)
 
     def _mkdir(self, key: str, mode: int) -> None:
@@ -672,13 +681,13 @@ class FS(abc.ABC):
         """Free what is held in this process; may be called again."""
 
     def _abort(self) -> None:
-        """As `_close`, after a failure: a container being written is thrown away."""
+        """Close the FS after a failure: a container that is being written is thrown away."""
         self._close()
 
     # ---- fast paths: right as they stand, overridden where a store can do better
 
     def _walk(self, key: str) -> Iterator[FileStat]:
-        """All files and directories below `key`, a directory before its members, names relative to `key`."""
+        """Yield all files and directories below `key`, a directory before its members, names relative to `key`."""
         stack = [("", self._list(key))]
         while stack:
             base, members = stack[-1]
@@ -730,7 +739,7 @@ class FS(abc.ABC):
         return None
 
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
-        """The contents of the files `wanted`, in order."""
+        """Yield the contents of the files `wanted`, in order."""
         workers = min(concurrency or self.default_concurrency, len(wanted))
         if workers <= 1:
             return map(self._read_bytes, wanted)
@@ -754,20 +763,20 @@ class FS(abc.ABC):
         return None
 
     def _read_bytes(self, key: str) -> bytes:
-        """The content of the file `key`."""
+        """Return the content of the file `key`."""
         with self._open_blob(key) as blob:
             return blob.read_all()
 
     def _open_from_start(self, key: str) -> Blob:
-        """As `_open_blob`, for a reader that is likely to begin at the start: its first bytes may come with it."""
+        """Open a blob for a reader that is likely to begin at the start: its first bytes may come with it."""
         return self._open_blob(key)
 
     def _open_listed(self, key: str, stat: FileStat) -> Blob:
-        """As `_open_blob`, of a file whose stat is known from a listing."""
+        """Open the blob of a file whose stat is known from a listing."""
         return self._open_blob(key)
 
     def _open_to_read(self, key: str) -> Blob:
-        """As `_open_from_start`, for a reader that is not likely to need the version."""
+        """Open a blob for a reader from the start that is not likely to need the version."""
         return self._open_from_start(key)
 
     def _unnamed(self, key: str) -> Iterator[str]:
@@ -789,7 +798,7 @@ class FS(abc.ABC):
             raise
 
     def _write_like(self, key: str, data: bytes, stat: FileStat) -> None:
-        """As `_write_bytes`; a store that keeps them gives the file the time of `stat`, and a new one its mode."""
+        """Write a file; a store that keeps them gives it the time of `stat`, and a new one its mode."""
         if not (self.capabilities.settable_times or self.capabilities.modes):
             self._write_bytes(key, data)
             return
@@ -802,7 +811,7 @@ class FS(abc.ABC):
         return None
 
     def _lstat(self, key: str) -> FileStat:
-        """As `_stat`; of a symbolic link its own stat, whose mode says that it is one."""
+        """Return the stat of a key; of a symbolic link its own, whose mode says that it is one."""
         leads_to = self._read_link(key) if self.capabilities.links else None
         return self._stat(key) if leads_to is None else FileStat.of_link(keys.name(key), len(leads_to))
 

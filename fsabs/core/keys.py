@@ -12,14 +12,13 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterable
 from urllib.parse import quote, unquote
 
 _URL_SAFE = "/!$&'()*+,;=:@[]|^-._~"
 
 
 def normalize(path: str | os.PathLike[str], base: str = "") -> str:
-    """The key of `path`, relative to the key `base`; an absolute path starts at the root.
+    """Return the key of `path`, relative to the key `base`; an absolute path starts at the root.
 
     `ValueError` for a NUL, `PermissionError` for what climbs above the root.
     """
@@ -58,27 +57,27 @@ def inside(key: str, root: str) -> bool:
 
 
 def join(base: str, name: str) -> str:
-    """The key of `name` (a key) below `base`."""
+    """Return the key of `name` (a key) below `base`."""
     return f"{base}/{name}" if base and name else base or name
 
 
 def relative(key: str, base: str) -> str:
-    """The path of `key` from `base`, which it lies inside of."""
+    """Return the path of `key` from `base`, which it lies inside of."""
     return key[len(base) + 1 :] if base else key
 
 
 def parent(key: str) -> str:
-    """The key of the directory that `key` is in; the root's is the root."""
+    """Return the key of the directory that `key` is in; the root's is the root."""
     return key.rpartition("/")[0]
 
 
 def name(key: str) -> str:
-    """The last segment of `key`."""
+    """Return the last segment of `key`."""
     return key.rpartition("/")[2]
 
 
 def ancestors(key: str) -> list[str]:
-    """The keys of the directories above `key`, outermost first, without the root."""
+    """Return the keys of the directories above `key`, outermost first, without the root."""
     parts = key.split("/")
     return ["/".join(parts[:n]) for n in range(1, len(parts))]
 
@@ -87,12 +86,12 @@ _is_plain = re.compile(rf"[A-Za-z0-9{re.escape(_URL_SAFE)}]*").fullmatch  # most
 
 
 def to_url_path(key: str) -> str:
-    """`key` as it stands in a URL."""
+    """Return `key` as it stands in a URL."""
     return key if _is_plain(key) else quote(key, safe=_URL_SAFE, errors="surrogateescape")
 
 
 def from_url_path(path: str) -> str:
-    """A URL's path, decoded; an escape that is not one stays as it is."""
+    """Return a URL's path, decoded; an escape that is not one stays as it is."""
     return unquote(path, errors="surrogateescape")
 
 
@@ -130,13 +129,8 @@ def has_magic(pattern: str) -> bool:
 
 
 def segment_matcher(pattern: str) -> re.Pattern[str]:
-    """A compiled pattern for one segment, as in Python's `glob`: a wildcard never matches a leading dot."""
+    """Return a compiled pattern for one segment, as in Python's `glob`: a wildcard never matches a leading dot."""
     import fnmatch
 
     hidden = "" if pattern.startswith(".") else r"(?!\.)"
     return re.compile(hidden + fnmatch.translate(pattern), re.DOTALL)
-
-
-def unique(names: Iterable[str]) -> list[str]:
-    """`names` without repetitions, in order."""
-    return list(dict.fromkeys(names))

@@ -9,29 +9,23 @@ it, unless they are overridden, too. `_DERIVED_FROM` has all of these.
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from . import process
-from .blobs import Blob
 from .fs import (
     FS,
     Capabilities,
-    FileStat,
-    ListPage,
     Path,
 )
-from .identity import Place
 from .limits import Limits
-from .ranges import StorageOrder
-from .stats import StoreNotes, TreeCounts
-from .writing import Writer
+from .stats import StoreNotes
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
     from typing import Self
 
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 _DERIVED_FROM = {
     "_open_blob": (
@@ -52,6 +46,17 @@ _DERIVED_FROM = {
     "_list": ("_list_names", "_list_names_from", "_list_page"),
     "_walk": ("_walk_names", "_usage"),
 }
+
+
+def _delegated(method: Method) -> Method:
+    """Return a method of layers that calls the one of the same name of the inner FS."""
+    name = method.__name__
+
+    @functools.wraps(method, updated=())  # and not that it is abstract
+    def delegate(self: LayerFS, *args: Any) -> Any:
+        return getattr(self.inner, name)(*args)
+
+    return cast("Method", delegate)
 
 
 class LayerFS(FS):
@@ -115,175 +120,62 @@ class LayerFS(FS):
     def _notes(self) -> StoreNotes:  # type: ignore[override]
         return self.inner._notes
 
-    def _check_links(self, key: str, root: str, operation: str) -> None:
-        self.inner._check_links(key, root, operation)
-
-    def _stat(self, key: str) -> FileStat:
-        return self.inner._stat(key)
-
-    def _list(self, key: str) -> Iterator[FileStat]:
-        return self.inner._list(key)
-
-    def _open_blob(self, key: str) -> Blob:
-        return self.inner._open_blob(key)
-
-    def _open_listed(self, key: str, stat: FileStat) -> Blob:
-        return self.inner._open_listed(key, stat)
-
-    def _url(self, key: str) -> str:
-        return self.inner._url(key)
-
-    def _resolved_store(self) -> str:
-        return self.inner._resolved_store()
-
-    def _place(self, key: str) -> Place:
-        return self.inner._place(key)
-
-    def _places(self, key: str) -> Iterator[Place]:
-        return self.inner._places(key)
-
-    def _principal(self) -> str:
-        return self.inner._principal()
-
-    def _is_settled(self, version: str) -> bool:
-        return self.inner._is_settled(version)
-
-    def _describe_store(self) -> dict[str, str]:
-        return self.inner._describe_store()
-
-    def _create(self, key: str, exclusive: bool) -> Writer:
-        return self.inner._create(key, exclusive)
-
-    def _append(self, key: str) -> Writer:
-        return self.inner._append(key)
-
-    def _open_update(self, key: str) -> io.BufferedIOBase:
-        return self.inner._open_update(key)
-
-    def _mkdir(self, key: str, mode: int) -> None:
-        self.inner._mkdir(key, mode)
-
-    def _makedirs(self, key: str, mode: int) -> None:
-        self.inner._makedirs(key, mode)
-
-    def _rename(self, src: str, dst: str) -> None:
-        self.inner._rename(src, dst)
-
-    def _remove(self, key: str) -> None:
-        self.inner._remove(key)
-
-    def _walk(self, key: str) -> Iterator[FileStat]:
-        return self.inner._walk(key)
-
-    def _list_page(self, key: str, after: str) -> ListPage | None:
-        return self.inner._list_page(key, after)
-
-    def _check_content(self, key: str, version: str | None, content: bytes) -> None:
-        self.inner._check_content(key, version, content)
-
-    def _list_names(self, key: str) -> Iterator[str]:
-        return self.inner._list_names(key)
-
-    def _list_names_from(self, key: str, start: str) -> Iterator[str]:
-        return self.inner._list_names_from(key, start)
-
-    def _walk_names(self, key: str) -> Iterator[str]:
-        return self.inner._walk_names(key)
-
-    def _usage(self, key: str) -> TreeCounts:
-        return self.inner._usage(key)
-
-    def _leads_back(self, key: str) -> bool:
-        return self.inner._leads_back(key)
-
-    def _directory_identity(self, key: str) -> Hashable:
-        return self.inner._directory_identity(key)
-
-    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
-        return self.inner._read_many(wanted, concurrency)
-
-    def _read_many_versioned(
-        self, wanted: Sequence[str], concurrency: int | None
-    ) -> Iterator[tuple[bytes, str | None]]:
-        return self.inner._read_many_versioned(wanted, concurrency)
-
-    def _storage_order(self) -> StorageOrder | None:
-        return self.inner._storage_order()
-
-    def _read_bytes(self, key: str) -> bytes:
-        return self.inner._read_bytes(key)
-
-    def _open_from_start(self, key: str) -> Blob:
-        return self.inner._open_from_start(key)
-
-    def _open_to_read(self, key: str) -> Blob:
-        return self.inner._open_to_read(key)
-
-    def _unnamed(self, key: str) -> Iterator[str]:
-        return self.inner._unnamed(key)
-
-    def _local_path(self, key: str) -> str | None:
-        return self.inner._local_path(key)
-
-    def _write_bytes(self, key: str, data: bytes) -> None:
-        self.inner._write_bytes(key, data)
-
-    def _write_many(self, pairs: Iterator[tuple[str, bytes]], concurrency: int | None) -> int:
-        return self.inner._write_many(pairs, concurrency)
-
-    def _write_like(self, key: str, data: bytes, stat: FileStat) -> None:
-        self.inner._write_like(key, data, stat)
-
-    def _lstat(self, key: str) -> FileStat:
-        return self.inner._lstat(key)
-
-    def _read_link(self, key: str) -> str | None:
-        return self.inner._read_link(key)
-
-    def _make_link(self, key: str, target: str) -> None:
-        self.inner._make_link(key, target)
-
-    def _remove_tree(self, key: str) -> None:
-        self.inner._remove_tree(key)
-
-    def _empty(self, key: str) -> None:
-        self.inner._empty(key)
-
-    def _copy(self, src: str, dst: str) -> None:
-        self.inner._copy(src, dst)
-
-    def _can_copy_from(self, source: FS) -> bool:
-        return self.inner._can_copy_from(source)
-
-    def _copy_from(self, source: FS, src: str, dst: str) -> None:
-        self.inner._copy_from(source, src, dst)
-
-    def _resume(self, key: str, source: Blob) -> tuple[Writer, int]:
-        return self.inner._resume(key, source)
-
-    def _set_modified(self, key: str, when: float) -> None:
-        self.inner._set_modified(key, when)
-
-    def _set_mode(self, key: str, mode: int) -> None:
-        self.inner._set_mode(key, mode)
-
-    def _together(self, message: str) -> AbstractContextManager[None]:
-        return self.inner._together(message)
-
-    def _stored_in(self) -> FS:
-        return self.inner._stored_in()
-
-    def _has_content(self, stat: FileStat, blob: Blob) -> bool | None:
-        return self.inner._has_content(stat, blob)
-
-    def _same_content(self, version: str, other: str) -> bool | None:
-        return self.inner._same_content(version, other)
-
-    def _close(self) -> None:
-        self.inner._close()
-
-    def _abort(self) -> None:
-        self.inner._abort()
+    _check_links = _delegated(FS._check_links)
+    _stat = _delegated(FS._stat)
+    _list = _delegated(FS._list)
+    _open_blob = _delegated(FS._open_blob)
+    _open_listed = _delegated(FS._open_listed)
+    _url = _delegated(FS._url)
+    _resolved_store = _delegated(FS._resolved_store)
+    _place = _delegated(FS._place)
+    _places = _delegated(FS._places)
+    _principal = _delegated(FS._principal)
+    _is_settled = _delegated(FS._is_settled)
+    _describe_store = _delegated(FS._describe_store)
+    _create = _delegated(FS._create)
+    _append = _delegated(FS._append)
+    _open_update = _delegated(FS._open_update)
+    _mkdir = _delegated(FS._mkdir)
+    _makedirs = _delegated(FS._makedirs)
+    _rename = _delegated(FS._rename)
+    _remove = _delegated(FS._remove)
+    _walk = _delegated(FS._walk)
+    _list_page = _delegated(FS._list_page)
+    _check_content = _delegated(FS._check_content)
+    _list_names = _delegated(FS._list_names)
+    _list_names_from = _delegated(FS._list_names_from)
+    _walk_names = _delegated(FS._walk_names)
+    _usage = _delegated(FS._usage)
+    _leads_back = _delegated(FS._leads_back)
+    _directory_identity = _delegated(FS._directory_identity)
+    _read_many = _delegated(FS._read_many)
+    _read_many_versioned = _delegated(FS._read_many_versioned)
+    _storage_order = _delegated(FS._storage_order)
+    _read_bytes = _delegated(FS._read_bytes)
+    _open_from_start = _delegated(FS._open_from_start)
+    _open_to_read = _delegated(FS._open_to_read)
+    _unnamed = _delegated(FS._unnamed)
+    _local_path = _delegated(FS._local_path)
+    _write_bytes = _delegated(FS._write_bytes)
+    _write_many = _delegated(FS._write_many)
+    _write_like = _delegated(FS._write_like)
+    _lstat = _delegated(FS._lstat)
+    _read_link = _delegated(FS._read_link)
+    _make_link = _delegated(FS._make_link)
+    _remove_tree = _delegated(FS._remove_tree)
+    _empty = _delegated(FS._empty)
+    _copy = _delegated(FS._copy)
+    _can_copy_from = _delegated(FS._can_copy_from)
+    _copy_from = _delegated(FS._copy_from)
+    _resume = _delegated(FS._resume)
+    _set_modified = _delegated(FS._set_modified)
+    _set_mode = _delegated(FS._set_mode)
+    _together = _delegated(FS._together)
+    _stored_in = _delegated(FS._stored_in)
+    _has_content = _delegated(FS._has_content)
+    _same_content = _delegated(FS._same_content)
+    _close = _delegated(FS._close)
+    _abort = _delegated(FS._abort)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.inner!r})"
@@ -327,7 +219,7 @@ class LazyFS(LayerFS):
         self._moved = key
 
     def subfs(self, path: Path) -> Self:
-        """The directory `path` of the FS, as lazy as this one."""
+        """Return the directory `path` of the FS, as lazy as this one."""
         if self._moved is not None:
             path = "/" + self._key(path, "subfs")
         return type(self)(_SubOf(self._init_func, path), True, self._recreate_on_fork)
@@ -375,7 +267,7 @@ def _name_of(function: Callable[..., object]) -> str:
 
 
 def lazify(init_func: Callable[[], FS], lazy_init: bool = True, recreate_on_fork: bool = True) -> LazyFS:
-    """An FS that `init_func()` builds on first use (`lazy_init=False`: now), and again in every new process.
+    """Return an FS that `init_func()` builds on first use (`lazy_init=False`: now), and again in every new process.
 
     `recreate_on_fork=False` keeps the parent's FS in a forked child, for an `init_func` that is expensive. To be
     pickled, `init_func` must be picklable: a function of a module, or a `functools.partial` of one.

@@ -23,7 +23,7 @@ def exports(
     modules: Mapping[str, str] = MappingProxyType({}),
     hints: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of `package`, whose public names are in its modules `homes` (PEP 562).
+    """Return `__getattr__` and `__dir__` of `package`, whose public names are in its modules `homes` (PEP 562).
 
     `modules` are those of its modules that are public themselves, and where they are. `hints` say what to use in place
     of a name that it doesn't have.

@@ -8,7 +8,7 @@ line need not end. Work and memory are linear in what is read, up to these limit
 from __future__ import annotations
 
 import errno
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple
 
 from . import errors
@@ -57,11 +57,10 @@ class Limits(NamedTuple):
         return self
 
     @classmethod
-    def parse(cls, text: str, where: str) -> Limits:
-        """Return the limits in the text of a configuration file: `max_ratio=200, max_links=none`."""
+    def of_texts(cls, texts: Mapping[str, str], where: str) -> Limits:
+        """Return the limits whose values stand in a configuration file as text; `none` for no limit."""
         values: dict[str, Any] = {}
-        for item in filter(None, (item.strip() for item in text.split(","))):
-            name, _, value = (part.strip() for part in item.partition("="))
+        for name, value in texts.items():
             if name not in cls._fields:
                 raise ConfigError(f"{where}: there is no limit {name!r}; there are {', '.join(cls._fields)}")
             try:

@@ -38,7 +38,7 @@ UpdateBinaryMode = Literal["r+b", "rb+", "+br", "+rb", "b+r", "br+"]
 class OpenMode:
     """A parsed mode of `builtins.open`: `action` is one of `r w x a`, beside `update` (`+`) and `text`."""
 
-    __slots__ = ("action", "text", "update")
+    __slots__ = ("action", "only_reads", "text", "update")
 
     def __init__(self, mode: str) -> None:
         if not isinstance(mode, str):
@@ -52,11 +52,12 @@ class OpenMode:
         self.action = cast(Literal["r", "w", "x", "a"], actions.pop())
         self.update = "+" in letters
         self.text = "b" not in letters
+        self.only_reads = self.action == "r" and not self.update
 
 
 @functools.lru_cache(maxsize=64)
 def parsed(mode: str) -> OpenMode:
-    """The mode, taken apart; `ValueError`, `TypeError`."""
+    """Return the mode, taken apart; `ValueError`, `TypeError`."""
     return OpenMode(mode)
 
 

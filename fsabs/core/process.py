@@ -36,7 +36,7 @@ _pid = os.getpid()
 
 
 def generation() -> int:
-    """A number that differs between a process and its forked children."""
+    """Return a number that differs between a process and its forked children."""
     return _generation
 
 
@@ -141,7 +141,7 @@ class PerProcess(Generic[T]):
         self._lock = Lock()
 
     def get(self) -> T:
-        """This process's value."""
+        """Return this process's value."""
         made = self._made
         if made is not None and made[0] == _generation:
             return made[1]
@@ -160,7 +160,7 @@ class PerProcess(Generic[T]):
             self._made = (_generation, value)
 
     def peek(self) -> T | None:
-        """This process's value if it has been made, else None."""
+        """Return this process's value if it has been made, else None."""
         made = self._made
         return made[1] if made is not None and made[0] == _generation else None
 

@@ -42,12 +42,12 @@ class RequestPlan(NamedTuple):
     """For each range that was wanted, what it consists of, in order; nothing for an empty range."""
 
     def assemble(self, bodies: Sequence[bytes]) -> list[bytes]:
-        """The contents of the ranges that were wanted, from those of the requests."""
+        """Return the contents of the ranges that were wanted, from those of the requests."""
         return [_joined(shares, bodies) for shares in self.shares]
 
 
 def plan(wanted: Sequence[Range], gap: int, most: int) -> RequestPlan:
-    """The requests for `wanted` ranges, which may come in any order, overlap and be empty.
+    """Return the requests for `wanted` ranges, which may come in any order, overlap and be empty.
 
     Args:
         wanted: sizes and offsets.
@@ -82,7 +82,7 @@ def _runs(wanted: Sequence[Range], gap: int, most: int) -> list[tuple[int, int, 
 
 
 def _piece(size: int, most: int) -> int:
-    """The size of the pieces of a run: equal, as far as that goes."""
+    """Return the size of the pieces of a run: equal, as far as that goes."""
     count = -(-size // most)
     return -(-size // count)
 

@@ -42,7 +42,7 @@ class ReadAhead:
         return self._pieces is not None
 
     def pread(self, size: int, offset: int) -> bytes:
-        """As `Blob.pread`."""
+        """Read `size` bytes at `offset`, ahead of which more may be read."""
         size = self._begin(size, offset)
         if self._pieces is None:
             data = self._blob.pread(size, offset)
@@ -57,7 +57,7 @@ class ReadAhead:
         return data
 
     def pread_into(self, view: memoryview, offset: int) -> int:
-        """As `Blob.pread_into`."""
+        """Fill `view` from `offset`, ahead of which more may be read; return the number of bytes."""
         size = self._begin(len(view), offset)
         if self._pieces is None:
             size = self._blob.pread_into(view, offset)

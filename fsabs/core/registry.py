@@ -90,7 +90,7 @@ def register_container(name: str, suffixes: tuple[str, ...], container: type[FS]
 
 
 def backend(scheme: str) -> type[FS] | None:
-    """The class that serves `scheme`, or None."""
+    """Return the class that serves `scheme`, or None."""
     if scheme not in _BACKENDS:
         _load_plugins()
     found = _BACKENDS.get(scheme)
@@ -98,12 +98,12 @@ def backend(scheme: str) -> type[FS] | None:
 
 
 def scheme_of_host(host: str) -> str | None:
-    """The scheme of the backend that serves what a host has, in place of a client of the web; or None."""
+    """Return the scheme of the backend that serves what a host has, in place of a client of the web; or None."""
     return next((scheme for suffix, scheme in _HOSTS.items() if host.lower().endswith(suffix)), None)
 
 
 def container(name: str) -> type[FS] | None:
-    """The container class of that name (`"zip"`), or None."""
+    """Return the container class of that name (`"zip"`), or None."""
     if name not in _CONTAINERS:
         _load_plugins()
     found = _CONTAINERS.get(name)
@@ -111,17 +111,17 @@ def container(name: str) -> type[FS] | None:
 
 
 def layer(name: str) -> Callable[[FS, Any], FS]:
-    """The function that puts the layer of that name (of `LAYERS`) around an FS."""
+    """Return the function that puts the layer of that name (of `LAYERS`) around an FS."""
     return cast("Callable[[FS, Any], FS]", _attribute(LAYERS[name]))
 
 
 def adapter(name: str) -> Callable[..., Any]:
-    """The function that gives an FS the interface of that name (of `ADAPTERS`)."""
+    """Return the function that gives an FS the interface of that name (of `ADAPTERS`)."""
     return cast("Callable[..., Any]", _attribute(ADAPTERS[name]))
 
 
 def container_of(filename: str) -> str | None:
-    """The name of the container that a file's suffix names, or None; the longest suffix wins."""
+    """Return the name of the container that a file's suffix names, or None; the longest suffix wins."""
     lower = filename.lower()
     dot = lower.find(".")
     while dot >= 0:
@@ -135,13 +135,13 @@ def container_of(filename: str) -> str | None:
 
 
 def schemes() -> list[str]:
-    """All schemes that a backend is registered for."""
+    """Return all schemes that a backend is registered for."""
     _load_plugins()
     return sorted(_BACKENDS)
 
 
 def containers() -> list[str]:
-    """All names of containers."""
+    """Return all names of containers."""
     _load_plugins()
     return sorted(_CONTAINERS)
 

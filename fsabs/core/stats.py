@@ -32,17 +32,17 @@ class FileStat(NamedTuple):
         return not self.directory
 
     def listed(self) -> str:
-        """The name as a listing has it, and the key that listings are sorted by."""
+        """Return the name as a listing has it, and the key that listings are sorted by."""
         return self.filename + "/" if self.directory else self.filename
 
     @classmethod
     def of_directory(cls, filename: str, last_modified: float | None = None, mode: int | None = None) -> FileStat:
-        """The stat of a directory."""
+        """Return the stat of a directory."""
         return cls(filename, 0, True, last_modified, stat_bits.S_IFDIR | 0o755 if mode is None else mode)
 
     @classmethod
     def of_link(cls, filename: str, size: int) -> FileStat:
-        """The stat of a symbolic link itself, whose text has `size` bytes."""
+        """Return the stat of a symbolic link itself, whose text has `size` bytes."""
         return cls(filename, size, False, None, stat_bits.S_IFLNK | 0o777)
 
 

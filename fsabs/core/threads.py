@@ -155,7 +155,13 @@ def most_at_once() -> int:
 
 
 def in_threads(function: Callable[[T], R], items: Iterable[T], size: int) -> Iterator[R]:
-    """Yield `function` of each item, in order, with `size` threads and at most twice as many results waiting."""
+    """Yield `function` of each item, in order, with `size` threads and at most twice as many results waiting.
+
+    With a size of 1 or less, the items are taken and the function is called by the consumer's own thread.
+    """
+    if size <= 1:
+        yield from map(function, items)
+        return
     waiting: deque[Callable[[], R]] = deque()
     with Threads[R](size) as threads:
         for item in items:

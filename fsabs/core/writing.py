@@ -21,6 +21,7 @@ from . import errors, process
 
 if TYPE_CHECKING:
     from types import TracebackType
+    from typing import Self
 
     from typing_extensions import Buffer
 
@@ -82,11 +83,11 @@ class Writer(abc.ABC):
         """Forget everything written; what the key held stays."""
 
     def leave(self) -> None:
-        """As `abort`, but keep, invisibly, what a later writer can go on from, where there is a way."""
+        """Abort, but keep, invisibly, what a later writer can go on from, where there is a way."""
         self.abort()
 
     def drop(self) -> None:
-        """As `abort`, for a file that was never closed."""
+        """Abort the writing of a file that was never closed."""
         self.abort()
 
 
@@ -100,27 +101,27 @@ class LayerWriter(Writer):
         self.checks = inner.checks
 
     def keep(self, stat: FileStat, *, moved: bool = False) -> None:
-        """As of the inner writer."""
+        """Have the inner writer keep what it can of `stat`."""
         self.inner.keep(stat, moved=moved)
 
     def write(self, data: bytes) -> None:
-        """As of the inner writer."""
+        """Write `data` to the inner writer."""
         self.inner.write(data)
 
     def commit(self) -> None:
-        """As of the inner writer."""
+        """Commit the inner writer."""
         self.inner.commit()
 
     def abort(self) -> None:
-        """As of the inner writer."""
+        """Abort the inner writer."""
         self.inner.abort()
 
     def leave(self) -> None:
-        """As of the inner writer."""
+        """Abort the inner writer, keeping what a later one can go on from."""
         self.inner.leave()
 
     def drop(self) -> None:
-        """As of the inner writer."""
+        """Abort the inner writer of a file that was never closed."""
         self.inner.drop()
 
 
@@ -145,6 +146,20 @@ class _Abortable(Protocol):
     def close(self) -> None: ...
 
     def abort(self) -> None: ...
+
+
+class ClosesOnExit(abc.ABC):
+    """An object that the end of a `with` block closes."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Free what is held."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
 
 
 class AbortsOnError:
@@ -231,15 +246,15 @@ class WriterFile(AbortsOnError, io.RawIOBase):
         return self.seeks_for_a_moment
 
     def read(self, size: Any = -1, /) -> NoReturn:
-        """`UnsupportedOperation`."""
+        """Raise `UnsupportedOperation`."""
         self.readinto(b"")
 
     def readinto(self, buffer: Buffer, /) -> NoReturn:
-        """`UnsupportedOperation`."""
+        """Raise `UnsupportedOperation`."""
         raise errors.unsupported("read", self.name, f"a file of mode {self.mode!r} can't be read")
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> NoReturn:
-        """`UnsupportedOperation`, which says what to use in its place."""
+        """Raise `UnsupportedOperation`, which says what to use in its place."""
         reason = (
             f"a file of mode {self.mode!r} is written from start to end and can't seek; write to an io.BytesIO or a "
             "temporary file and store its content, or open an existing file with 'r+' where the FS has `update`"
@@ -247,11 +262,11 @@ class WriterFile(AbortsOnError, io.RawIOBase):
         raise errors.unsupported("seek", self.name, reason)
 
     def truncate(self, size: int | None = None, /) -> NoReturn:
-        """`UnsupportedOperation`."""
+        """Raise `UnsupportedOperation`."""
         raise errors.unsupported("truncate", self.name, f"a file of mode {self.mode!r} can't be cut")
 
     def fileno(self) -> NoReturn:
-        """`UnsupportedOperation`."""
+        """Raise `UnsupportedOperation`."""
         raise errors.unsupported("fileno", self.name, "a file that is written has no descriptor")
 
     def close(self) -> None:
@@ -337,7 +352,7 @@ class WriteFile(AbortsOnError, io.BufferedWriter):
         return self.raw.inherited
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> NoReturn:
-        """`UnsupportedOperation`, which says what to use in its place."""
+        """Raise `UnsupportedOperation`, which says what to use in its place."""
         self.raw.seek(offset, whence)
 
     def close(self) -> None:
@@ -404,7 +419,7 @@ class TextWriter(AbortsOnError, io.TextIOWrapper):
         _track(self)
 
     def seek(self, cookie: int, whence: int = os.SEEK_SET, /) -> NoReturn:
-        """`UnsupportedOperation`, which says what to use in its place."""
+        """Raise `UnsupportedOperation`, which says what to use in its place."""
         self.buffer.seek(cookie)
 
     def __next__(self) -> NoReturn:  # the base class's takes tell() away before it finds out

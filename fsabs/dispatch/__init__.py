@@ -16,23 +16,23 @@ except ImportError:
     raise errors.missing("SQLAlchemy", "sql", "dispatching tasks") from None
 
 if TYPE_CHECKING:
+    from ..readers.data import Mode, Task, TaskType
+    from .accounts import Counters, FailedTask, JobFailedError, LedgerEntry, Status
     from .dispatcher import Dispatch, TaskDispatcher
-    from .plan import Mode, Task, TaskType
     from .service import TaskDataService, get_dataset
-    from .status import Counters, FailedTask, JobFailedError, LedgerEntry, Status
 
 _HOMES = {
-    "Counters": "status",
+    "Counters": "accounts",
     "Dispatch": "dispatcher",
-    "FailedTask": "status",
-    "JobFailedError": "status",
-    "LedgerEntry": "status",
-    "Mode": "plan",
-    "Status": "status",
-    "Task": "plan",
+    "FailedTask": "accounts",
+    "JobFailedError": "accounts",
+    "LedgerEntry": "accounts",
+    "Mode": "jobs",
+    "Status": "accounts",
+    "Task": "dispatcher",
     "TaskDataService": "service",
     "TaskDispatcher": "dispatcher",
-    "TaskType": "plan",
+    "TaskType": "jobs",
     "get_dataset": "service",
 }
 

@@ -1,19 +1,95 @@
-"""The accounts of a job: its counters, ledger and failed tasks; and what puts tasks back.
+"""The accounts of a job: its counters, ledger and failed tasks; what puts tasks back; and its state as plain data.
 
-Each function is (part of) a transaction.
+Each function with a connection is (part of) a transaction.
+
+Tasks are laid out in batches, so that those which are laid out and not done are few: a state lists them, and every
+other task that was laid out by then is done. Putting a job back to a state removes the tasks that were laid out later
+and opens those that were done later.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import errno
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from ..readers.data import TaskType
 from . import queries
-from .layout import DispatchJob
-from .schema import FAILED, RUNNING, STATES, TODO, jobs, tasks
-from .status import Counters, FailedTask, LedgerEntry, Status
+from .jobs import DispatchJob, permutation
+from .schema import DONE, FAILED, RUNNING, STATES, TODO, jobs, tasks
+
+
+class JobFailedError(OSError):
+    """The job has ended, and tasks of it failed for good; `failed` lists them."""
+
+    def __init__(self, job: str, failed: list[FailedTask]) -> None:
+        self.job = job
+        self.failed = failed
+        first = f": {failed[0].shard_name} {failed[0].start} to {failed[0].end}: {failed[0].reason}" if failed else ""
+        super().__init__(errno.ECANCELED, f"{len(failed)} tasks of job {job!r} failed{first}")
+
+    def __reduce__(self) -> tuple[type[JobFailedError], tuple[str, list[FailedTask]]]:
+        return JobFailedError, (self.job, self.failed)
+
+
+class FailedTask(NamedTuple):
+    """A task that failed more often than the job allows."""
+
+    task_id: int
+    type: TaskType
+    epoch: int
+    shard_name: str
+    start: int
+    end: int
+    records: int
+    """How many of its records were accounted for before."""
+    failures: int
+    reason: str
+
+
+class Counters(NamedTuple):
+    """Tasks by state, and records accounted for."""
+
+    todo: int = 0
+    """Free to be dispatched; tasks of the epoch that are not laid out yet are among them."""
+    doing: int = 0
+    done: int = 0
+    failed: int = 0
+    records: int = 0
+
+
+class Status(NamedTuple):
+    """The state of a job."""
+
+    job: str
+    state: str
+    """`running`, `finished` or `failed`."""
+    epoch: int
+    num_epochs: int
+    """0 if there is no end."""
+    tasks: Counters
+    """Of the current epoch."""
+    evaluation: Counters
+    """Of all model versions."""
+    workers: dict[str, int]
+    """How many tasks each worker holds now."""
+    late: int
+    """Tasks whose lease is over and that were not dispatched again yet."""
+
+
+class LedgerEntry(NamedTuple):
+    """A task of an epoch, and how many of its records are accounted for."""
+
+    number: int
+    shard_name: str
+    start: int
+    end: int
+    records: int
+    state: str
+
 
 PAGE = 10_000
 """Entries of the ledger that are read at once."""
@@ -29,7 +105,7 @@ def status(connection: sa.Connection, job: DispatchJob) -> Status:
     if job.evaluates and job.type != TaskType.EVALUATION:
         values["task_type"] = int(TaskType.EVALUATION)
         evaluation = _counters(connection.execute(queries.count_by_state, values))
-    held = connection.execute(queries.by_worker, {"job_id": job.id, "seconds": job.lease_seconds}).all()
+    held = connection.execute(queries.by_worker, {"job_id": job.id, "seconds": job.settings.lease_seconds}).all()
     holders = {name: count for name, count, _ in held if name is not None}
     late = sum(late for _, _, late in held)
     return Status(job.name, row.state, row.epoch, row.num_epochs, current, evaluation, holders, late)
@@ -44,7 +120,7 @@ def _counters(rows: Any) -> Counters:
 
 
 def ledger(connection: sa.Connection, job: DispatchJob, epoch: int, after: int) -> list[LedgerEntry]:
-    """Return the next tasks of an epoch behind number `after`; none at its end."""
+    """Return the next tasks of an epoch after number `after`; none at its end."""
     wanted = (tasks.c.job == job.id, tasks.c.type == job.type, tasks.c.epoch == epoch, tasks.c.number > after)
     page = sa.select(tasks).where(*wanted).order_by(tasks.c.number).limit(PAGE)
     return [
@@ -76,3 +152,96 @@ def reset(connection: sa.Connection, job: DispatchJob) -> None:
     """Forget all that was done."""
     connection.execute(jobs.update().where(jobs.c.id == job.id).values(state=RUNNING, epoch=0, laid_out=0))
     connection.execute(tasks.delete().where(tasks.c.job == job.id))
+
+
+FORMAT = 1
+_CHUNK = 500
+"""Tasks that a statement names at most."""
+
+
+# ---- states
+
+
+def state_of(connection: sa.Connection, job: DispatchJob) -> dict[str, Any]:
+    """Return the state of a job."""
+    # The job's row first: while it is locked, no tasks are laid out.
+    row = connection.execute(sa.select(jobs).where(jobs.c.id == job.id).with_for_update()).one()
+    left = sa.select(tasks).where(tasks.c.job == job.id, tasks.c.state != DONE).order_by(tasks.c.id)
+    done = tasks.c.type != int(job.type)  # evaluations and the callback are listed, done or not
+    others = sa.select(tasks.c.type, tasks.c.epoch, tasks.c.number).where(tasks.c.job == job.id, done)
+    return {
+        "format": FORMAT,
+        "job": job.name,
+        "content": _content(job),
+        "epoch": row.epoch,
+        "laid_out": row.laid_out,
+        "open": [
+            [one.type, one.epoch, one.number, one.progress, one.failures, one.position]
+            for one in connection.execute(left)
+        ],
+        "others": [list(one) for one in connection.execute(others)],
+    }
+
+
+def _content(job: DispatchJob) -> list[Any]:
+    shards = job.table.shards
+    return [
+        int(job.type),
+        job.table.records_per_task,
+        job.settings.seed,
+        len(shards),
+        sum(shard.count for shard in shards),
+    ]
+
+
+def restore(connection: sa.Connection, job: DispatchJob, state: Mapping[str, Any]) -> None:
+    """Put a job back to a state; `ValueError` for one of another job."""
+    if not isinstance(state, Mapping) or state.get("format") != FORMAT:
+        raise ValueError(f"not a state of a job: {state!r}")
+    if state["job"] != job.name or state["content"] != _content(job):
+        raise ValueError(
+            f"the state is of job {state['job']!r} with (type, records_per_task, seed, shards, records) "
+            f"{state['content']}, not of {job.name!r} with {_content(job)}"
+        )
+    row = connection.execute(sa.select(jobs).where(jobs.c.id == job.id).with_for_update()).one()
+    epoch, laid_out = state["epoch"], state["laid_out"]
+    if (row.epoch, row.laid_out) < (epoch, laid_out):
+        raise ValueError(f"job {job.name!r} is not as far as the state says: was it reset?")
+    mine = (tasks.c.job == job.id,)
+    connection.execute(tasks.delete().where(*mine, tasks.c.type == int(job.type), tasks.c.epoch > epoch))
+    later = range(laid_out, row.laid_out if row.epoch == epoch else job.table.tasks)
+    for numbers in _chunks(map(permutation(job.table.tasks, job.settings.seed, epoch), later)):
+        of_epoch = (*mine, tasks.c.type == int(job.type), tasks.c.epoch == epoch)
+        connection.execute(tasks.delete().where(*of_epoch, tasks.c.number.in_(numbers)))
+    _keep_others(connection, job, {tuple(one) for one in state["others"]})
+    # What was open then and is not listed would have to be done; what is listed is open again.
+    connection.execute(
+        tasks.update()
+        .where(*mine, tasks.c.state != DONE)
+        .values(state=DONE, progress=tasks.c.end - tasks.c.start, lease=None, worker=None)
+    )
+    for type, of, number, progress, failures, position in state["open"]:
+        one = (*mine, tasks.c.type == type, tasks.c.epoch == of, tasks.c.number == number)
+        values = {"progress": progress, "before": progress, "failures": failures, "position": position}
+        found = connection.execute(tasks.update().where(*one).values(state=TODO, lease=None, worker=None, **values))
+        if found.rowcount != 1:
+            raise ValueError(f"task {number} of epoch {of} is not there any more: was job {job.name!r} reset?")
+    connection.execute(jobs.update().where(jobs.c.id == job.id).values(state=RUNNING, epoch=epoch, laid_out=laid_out))
+
+
+def _keep_others(connection: sa.Connection, job: DispatchJob, kept: set[tuple[Any, ...]]) -> None:
+    """Remove evaluations and the callback that were laid out later."""
+    found = sa.select(tasks.c.id, tasks.c.type, tasks.c.epoch, tasks.c.number).where(
+        tasks.c.job == job.id, tasks.c.type.in_([int(TaskType.EVALUATION), int(TaskType.TRAIN_END_CALLBACK)])
+    )
+    if job.type == TaskType.EVALUATION:
+        found = found.where(tasks.c.type != int(job.type))
+    gone = [one.id for one in connection.execute(found).all() if tuple(one)[1:] not in kept]
+    for ids in _chunks(gone):
+        connection.execute(tasks.delete().where(tasks.c.id.in_(ids)))
+
+
+def _chunks(values: Iterable[int]) -> Iterator[Sequence[int]]:
+    iterator = iter(values)
+    while chunk := list(islice(iterator, _CHUNK)):
+        yield chunk

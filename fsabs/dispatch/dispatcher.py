@@ -11,20 +11,19 @@ import contextlib
 import functools
 import operator
 import random
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from ..core import hooks, process
+from ..core.writing import ClosesOnExit
 from ..readers.data import Mode, Task, TaskType
-from . import accounts, creation, queries, snapshot
+from . import accounts, jobs, queries
+from .accounts import FailedTask, JobFailedError, LedgerEntry, Status
 from .database import Database, Outage
-from .layout import DispatchJob, lay_out, load_job
-from .plan import shuffled_numbers
-from .recording import recorded
 from .schema import ABANDONED, DONE, FAILED, FINISHED, TODO, now, tasks, workers
-from .status import FailedTask, JobFailedError, LedgerEntry, Status
 
 _random = random.SystemRandom()
 _MAX_REASON = 4000
@@ -38,7 +37,7 @@ class Dispatch(NamedTuple):
     """To be given to `report` and `renew`; 0 where there is nothing to report."""
 
 
-class TaskDispatcher:
+class TaskDispatcher(ClosesOnExit):
     """The tasks of job `job` in the database at `url`.
 
     Made by `TaskDispatcher.create`, opened by its URL in each worker. Works in threads, in forked children and pickled.
@@ -56,8 +55,8 @@ class TaskDispatcher:
         self.job = job
         try:
             self._database.check()
-            self._job: DispatchJob = self._database.run(
-                "open", lambda connection: load_job(connection, job, self._database.url)
+            self._job: jobs.DispatchJob = self._database.run(
+                "open", lambda connection: jobs.load_job(connection, job, self._database.url)
             )
         except BaseException:
             self._database.close()
@@ -102,7 +101,7 @@ class TaskDispatcher:
 
         Raises `FileExistsError` for a job that exists, `ValueError` for shards that overlap or hold no record.
         """
-        settings = creation.Settings(
+        settings = jobs.Settings(
             records_per_task,
             num_epochs,
             seed,
@@ -113,7 +112,7 @@ class TaskDispatcher:
             train_end_callback,
         )
         sources = {Mode.TRAINING: training, Mode.EVALUATION: evaluation, Mode.PREDICTION: prediction}
-        description = creation.describe(settings, {mode: one for mode, one in sources.items() if one is not None})
+        description = jobs.describe(settings, {mode: one for mode, one in sources.items() if one is not None})
         database = Database(url, outage_seconds)
         try:
             database.prepare()
@@ -121,7 +120,7 @@ class TaskDispatcher:
 
             def insert(connection: sa.Connection) -> None:
                 attempts.append(1)  # the first one may have been committed, though its connection was lost
-                creation.insert(connection, job, description, exist_ok or len(attempts) > 1, database.url)
+                jobs.insert(connection, job, description, exist_ok or len(attempts) > 1, database.url)
 
             database.run("create", insert)
         finally:
@@ -149,7 +148,7 @@ class TaskDispatcher:
             attempts.append(1)
             return self._claim(connection, worker, lease, self._types(type), again=len(attempts) > 1)
 
-        with recorded("dispatch.get", self._database.url):
+        with _recorded("dispatch.get", self._database.url):
             found: Dispatch | str | None = None
             try:
                 found = self._quick(worker, lease, type)
@@ -187,7 +186,10 @@ class TaskDispatcher:
             raise ValueError(f"there is nothing to report on a task of the type {task.type.name}")
         values = {**self._lease(task, lease), "records": done}
         if not success:
-            limit = {"error": error[:_MAX_REASON] or "no reason was given", "max_failures": self._job.max_failures}
+            limit = {
+                "error": error[:_MAX_REASON] or "no reason was given",
+                "max_failures": self._job.settings.max_failures,
+            }
             return self._settle("report", queries.settle_failure, {**values, **limit}, (TODO, FAILED))
         if done == size:
             del values["records"]
@@ -202,8 +204,8 @@ class TaskDispatcher:
         """
         if not 0 <= operator.index(records) <= len(task.numbers()):
             raise ValueError(f"a task of {len(task.numbers())} records can't have {records} processed")
-        values = {**self._lease(task, lease), "records": records, "seconds": self._job.lease_seconds}
-        with recorded("dispatch.renew", self._database.url):
+        values = {**self._lease(task, lease), "records": records, "seconds": self._job.settings.lease_seconds}
+        with _recorded("dispatch.renew", self._database.url):
             return (
                 self._database.run("renew", lambda connection: connection.execute(queries.extend, values).first())
                 is not None
@@ -234,9 +236,7 @@ class TaskDispatcher:
         A version is evaluated once: a second call returns 0. Raises `ValueError` for a job without evaluation shards
         or one that has ended.
         """
-        return self._database.run(
-            "evaluate", lambda connection: creation.evaluate(connection, self._job, model_version)
-        )
+        return self._database.run("evaluate", lambda connection: jobs.evaluate(connection, self._job, model_version))
 
     def failed(self) -> list[FailedTask]:
         """Return the tasks that failed for good, with their last reasons."""
@@ -276,7 +276,7 @@ class TaskDispatcher:
 
         Its size does not grow with the job: about a thousand tasks at most are laid out and not done.
         """
-        return self._database.run("state_dict", lambda connection: snapshot.take(connection, self._job))
+        return self._database.run("state_dict", lambda connection: accounts.state_of(connection, self._job))
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Account again for what a state says, and for nothing else: the job goes on from there.
@@ -284,12 +284,12 @@ class TaskDispatcher:
         Every lease ends. What was done after the state was taken is dispatched again, as a model of that time needs it.
         Raises `ValueError` for the state of another job, or of other shards or settings.
         """
-        self._database.run("load_state_dict", lambda connection: snapshot.restore(connection, self._job, state_dict))
+        self._database.run("load_state_dict", lambda connection: accounts.restore(connection, self._job, state_dict))
 
     @property
     def lease_seconds(self) -> float:
         """Seconds that a worker has until it reports or renews."""
-        return self._job.lease_seconds
+        return self._job.settings.lease_seconds
 
     @property
     def url(self) -> str:
@@ -299,12 +299,6 @@ class TaskDispatcher:
     def close(self) -> None:
         """Close the connections of this process; a later call connects again."""
         self._database.close()
-
-    def __enter__(self) -> TaskDispatcher:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"TaskDispatcher({self._database.url!r}, {self.job!r})"
@@ -350,7 +344,7 @@ class TaskDispatcher:
         if self._job.type not in types:
             held = {"job_id": self._job.id, "types": [int(one) for one in types]}
             return TaskType.WAIT.name if connection.execute(queries.any_doing, held).first() else FINISHED
-        state = lay_out(connection, self._job)
+        state = jobs.lay_out(connection, self._job)
         if state is not None:
             return state
         end = self._candidate(worker, lease, TaskType.TRAIN_END_CALLBACK)
@@ -366,7 +360,7 @@ class TaskDispatcher:
             known = frozenset()
         if worker not in known:
             values = {"job": self._job.id, "name": worker, "joined": now()}
-            creation.insert_missing(connection, workers, values)
+            jobs.insert_missing(connection, workers, values)
             self._known = (process.generation(), known | {worker})
 
     def _candidate(self, worker: str, lease: int, type: TaskType) -> dict[str, Any]:
@@ -375,7 +369,7 @@ class TaskDispatcher:
             "task_type": int(type),
             "new_lease": lease,
             "new_worker": worker,
-            "seconds": self._job.lease_seconds,
+            "seconds": self._job.settings.lease_seconds,
         }
 
     def _lease(self, task: Task, lease: int) -> dict[str, Any]:
@@ -386,9 +380,9 @@ class TaskDispatcher:
         version, indices = -1, None
         if type == TaskType.EVALUATION:
             version = row.epoch
-        elif self._job.shuffle_records and type == self._job.type:
+        elif self._job.settings.shuffle_records and type == self._job.type:
             piece = self._job.table.piece(row.number)
-            indices = shuffled_numbers(piece, self._job.seed, row.epoch, row.number)[row.progress :]
+            indices = jobs.shuffled_numbers(piece, self._job.settings.seed, row.epoch, row.number)[row.progress :]
             start = row.start
         return Dispatch(Task(row.id, row.shard, start, row.end, type, version, indices), lease)
 
@@ -400,8 +394,25 @@ class TaskDispatcher:
             keys = {name: values[name] for name in ("task_id", "job_id", "with_lease")}
             return connection.execute(queries.settled, keys).scalar() in expected
 
-        with recorded(f"dispatch.{operation}", self._database.url):
+        with _recorded(f"dispatch.{operation}", self._database.url):
             with contextlib.suppress(Outage):
                 if self._database.settle(statement, values) is not None:
                     return True
             return self._database.run(operation, settle)
+
+
+@contextlib.contextmanager
+def _recorded(name: str, url: str) -> Iterator[None]:
+    """Record a `request` span for the block, if an instrument is installed."""
+    instrument = hooks.active
+    if instrument is None:
+        yield
+        return
+    begin, error = time.monotonic_ns(), ""
+    try:
+        yield
+    except BaseException as exc:
+        error = type(exc).__name__
+        raise
+    finally:
+        instrument.record_span("request", name, begin, 0, url, error)

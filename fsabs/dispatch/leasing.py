@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 from ..core import process
 from ..core.threads import Flag
-from ..readers.ahead import read_ahead
 from ..readers.data import Task, TaskType
 from ..readers.data.base import AbstractDataReader, exactly
-from ..readers.recordio.scan import Scan
+from ..readers.prefetch import read_ahead
+from ..readers.recordio import Scan
 from .dispatcher import TaskDispatcher
 
 LOCAL_CHUNK, CHUNK = 128, 16
@@ -262,7 +262,7 @@ def _records(reader: AbstractDataReader, task: Task) -> Iterator[Iterator[Any]]:
 
 
 def _check_end(records: Iterator[Any], task: Task, at: int) -> None:
-    """Raise `CorruptFileError` if the reader has ended before the task, or has records behind it."""
+    """Raise `CorruptFileError` if the reader has ended before the task, or has records after it."""
     numbers = task.numbers()
     if at == len(numbers) and next(records, _END) is _END:
         return

@@ -12,13 +12,14 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..core.writing import ClosesOnExit
 from ..readers.data import Task, TaskType
 from ..readers.data.base import adopt
 from .dispatcher import TaskDispatcher
 from .leasing import HeldTask, LeasedTasks
 
 
-class TaskDataService:
+class TaskDataService(ClosesOnExit):
     """The records of the tasks that worker `worker_id` gets from a dispatcher.
 
     Args:
@@ -112,12 +113,6 @@ class TaskDataService:
             self.dispatcher.report(held.task, held.lease, records=held.counted)
         self._handed_out.clear()
 
-    def __enter__(self) -> TaskDataService:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
     # ---- what is consumed
 
     def _read(self, batch_size: int) -> Iterator[tuple[HeldTask, list[Any]]]:
@@ -157,7 +152,7 @@ class TaskDataService:
         try:
             if self._on_train_end is not None:
                 self._on_train_end(held.task)
-        except Exception as exc:
+        except Exception as exc:  # the callback is the user's: its task fails, and the job goes on
             self._fail(held, f"{type(exc).__name__}: {exc}")
             return
         self._tasks.release(held)

@@ -43,17 +43,8 @@ def check(
             yield Drift(expected.name, "missing", "")
         elif expected is None:
             yield Drift(found.name, "added", "")
-        elif reason := difference(expected, found.size, found.version) or (_content(fs, expected) if digests else ""):
+        elif reason := expected.difference(found.size, found.version) or (_content(fs, expected) if digests else ""):
             yield Drift(expected.name, "changed", reason)
-
-
-def difference(expected: ManifestEntry, size: int, version: str | None) -> str:
-    """Return how a file differs from its entry; an empty string if it does not."""
-    if size != expected.size:
-        return f"{size} bytes, {expected.size} in the manifest"
-    if None not in (version, expected.version) and version != expected.version:
-        return f"version {version}, {expected.version} in the manifest"
-    return ""
 
 
 def _content(fs: FS, expected: ManifestEntry) -> str:

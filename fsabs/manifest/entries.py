@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import hashlib
 import heapq
@@ -13,7 +14,8 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any, NamedTuple
 
-from ..core import keys
+from ..core import errors, keys
+from ..core.blobs import Blob
 from ..core.limits import parse_json
 
 DIGESTS = {"sha256": 64, "md5": 32}
@@ -40,6 +42,14 @@ class ManifestEntry(NamedTuple):
     def directory(self) -> bool:
         """True for an empty directory."""
         return self.name.endswith("/")
+
+    def difference(self, size: int, version: str | None) -> str:
+        """Return how a file of that size and version differs from the entry; an empty string if it does not."""
+        if size != self.size:
+            return f"{size} bytes, {self.size} in the manifest"
+        if None not in (version, self.version) and version != self.version:
+            return f"version {version}, {self.version} in the manifest"
+        return ""
 
     def encode(self) -> bytes:
         """Return the entry as a line of JSON."""
@@ -76,6 +86,31 @@ class ManifestEntry(NamedTuple):
         if self.digest is not None and not is_digest(self.digest):
             raise ValueError(f"{self.name!r} has the digest {self.digest!r}")
         return self
+
+
+class ManifestTable(abc.ABC):
+    """The entries of an open manifest, in one of the formats."""
+
+    entries: int
+    """How many there are."""
+    bytes: int
+    """The sizes of the files, added up."""
+
+    def __init__(self, blob: Blob) -> None:
+        self._blob = blob
+
+    @abc.abstractmethod
+    def scan(self, name: str = "") -> Iterator[ManifestEntry]:
+        """Yield the entries from the first whose name is `name` or comes after it."""
+
+    def find(self, name: str) -> ManifestEntry | None:
+        """Return the entry of that name, or None."""
+        entry = next(self.scan(name), None)
+        return entry if entry is not None and entry.name == name else None
+
+    def all(self) -> Iterator[ManifestEntry]:
+        """Yield all entries, and raise `CorruptFileError` if they are not in order."""
+        return ascending(self.scan(), lambda reason: errors.corrupt(self._blob.url, reason))
 
 
 def is_digest(value: Any) -> bool:

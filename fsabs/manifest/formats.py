@@ -5,26 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 from ..core import errors
 from ..core.blobs import Blob
 from ..urls import locations, opening
 from . import croissant, jsonlines, parquet
-from .entries import ManifestEntry
+from .entries import ManifestEntry, ManifestTable
 
 SUFFIXES = {".jsonl": "JSON lines", ".parquet": "Parquet", ".json": "Croissant"}
-
-
-class _Table(Protocol):
-    entries: int
-    bytes: int
-
-    def find(self, name: str) -> ManifestEntry | None: ...
-
-    def scan(self, name: str = "") -> Iterator[ManifestEntry]: ...
-
-    def all(self) -> Iterator[ManifestEntry]: ...
 
 
 def suffix_of(url: str | os.PathLike[str]) -> str:
@@ -110,9 +99,9 @@ class Manifest:
         return _reopen, (*self._arguments, self._version)
 
 
-def _table(blob: Blob, suffix: str, dataset_url: str | None, remote: bool) -> _Table:
+def _table(blob: Blob, suffix: str, dataset_url: str | None, remote: bool) -> ManifestTable:
     if suffix == ".parquet":
-        return parquet.ParquetTable(blob, remote)
+        return parquet.ParquetTable(blob)
     if suffix == ".json":
         return jsonlines.JsonLinesTable(croissant.read(blob, dataset_url), remote)
     return jsonlines.JsonLinesTable(blob, remote)

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from ..core import errors
 from ..core.blobs import Blob
 from ..core.limits import parse_json
-from .entries import ManifestEntry, ascending
+from .entries import ManifestEntry, ManifestTable
 
 HEADING = b'{"manifest":"fsabs","format":1}\n'
 _OTHER_FORMAT = b'{"manifest":"fsabs","format":'
@@ -39,11 +39,11 @@ def _footer(count: int, total: int) -> bytes:
     return b'{"entries":%d,"bytes":%d}\n' % (count, total)
 
 
-class JsonLinesTable:
+class JsonLinesTable(ManifestTable):
     """The entries of a file of JSON lines."""
 
     def __init__(self, blob: Blob, remote: bool) -> None:
-        self._blob = blob
+        super().__init__(blob)
         self._size = _REMOTE_BLOCK if remote else _BLOCK
         self._block = functools.lru_cache(_KEPT // self._size)(functools.partial(_read_block, blob, self._size))
         self._probes: dict[int, tuple[int, bytes, int]] = {}
@@ -70,14 +70,6 @@ class JsonLinesTable:
             self._blob.url, "its last line, which counts the entries, is missing: it was cut off", "open"
         )
 
-    def find(self, name: str) -> ManifestEntry | None:
-        """Return the entry of that name, or None."""
-        at = self._position(name)
-        if at >= self._end:
-            return None
-        entry = self._entry(at, self._line(at))
-        return entry if entry.name == name else None
-
     def scan(self, name: str = "") -> Iterator[ManifestEntry]:
         """Yield the entries from the first whose name is `name` or comes after it; all of them are counted."""
         at = self._position(name) if name else self._start
@@ -91,10 +83,6 @@ class JsonLinesTable:
         if not name and (count, total) != (self.entries, self.bytes):
             reason = f"{count} entries of {total} bytes, where its last line has {self.entries} of {self.bytes}"
             raise errors.corrupt(self._blob.url, reason)
-
-    def all(self) -> Iterator[ManifestEntry]:
-        """Yield all entries, and raise if they are not in order."""
-        return ascending(self.scan(), lambda reason: errors.corrupt(self._blob.url, reason))
 
     def _position(self, name: str) -> int:
         """Return where the first line begins whose name is `name` or comes after it."""

@@ -13,7 +13,6 @@ from ..core import errors, keys
 from ..core.blobs import Blob, BlobLayer
 from ..core.fs import FS, Capabilities, FileStat, ListPage
 from ..core.layers import LayerFS
-from .checking import difference
 from .entries import ManifestEntry
 from .formats import Manifest
 
@@ -92,21 +91,17 @@ class ManifestFS(LayerFS):
 
     def _walk(self, key: str) -> Iterator[FileStat]:
         base = self._directory(key)
-        open_directories: list[str] = []
+        before = ""
         for entry in self._manifest.scan(base):
             if not entry.name.startswith(base):
                 return
             name = entry.name[len(base) :]
-            parts = name.split("/")
-            common = 0
-            while common < min(len(open_directories), len(parts) - 1) and open_directories[common] == parts[common]:
-                common += 1
-            del open_directories[common:]
-            for part in parts[common:-1]:
-                open_directories.append(part)
-                yield FileStat.of_directory("/".join(open_directories))
-            if parts[-1]:
+            for ancestor in keys.ancestors(name):
+                if not before.startswith(ancestor + "/"):
+                    yield FileStat.of_directory(ancestor)
+            if not entry.directory:
                 yield FileStat(name, entry.size, version=entry.version)
+            before = name
 
     def _version(self, key: str, entry: ManifestEntry) -> str | None:
         """Return the version that the store has to have; without one, what it has. A digest is none: it is a claim."""
@@ -117,17 +112,16 @@ class ManifestFS(LayerFS):
         return found.version
 
     def _list_page(self, key: str, after: str) -> ListPage | None:
-        """As of the store, where the manifest has no versions; what isn't in the manifest, or as it is there, isn't
-        listed.
-        """
+        """Return the store's page without the files that differ from the manifest; None if that has versions."""
         page = None if self._has_versions else self.inner._list_page(key, after)
         if page is None:
             return None
-        entries = {
-            found.filename: self._manifest.find(self._name(keys.join(key, found.filename))) for found in page.files
-        }
-        files = [found for found in page.files if (entry := entries[found.filename]) and entry.size == found.size]
-        return page._replace(files=files)
+
+        def is_listed(stat: FileStat) -> bool:
+            entry = self._manifest.find(self._name(keys.join(key, stat.filename)))
+            return entry is not None and entry.size == stat.size
+
+        return page._replace(files=list(filter(is_listed, page.files)))
 
     def _directory(self, key: str) -> str:
         """Return the beginning of the names in the directory `key`."""
@@ -204,7 +198,7 @@ class ManifestFS(LayerFS):
         return entry
 
     def _compare(self, key: str, entry: ManifestEntry, size: int, version: str | None) -> None:
-        if reason := difference(entry, size, version):
+        if reason := entry.difference(size, version):
             raise self._drift(key, reason)
 
     def _compare_content(self, key: str, entry: ManifestEntry, version: str | None, content: bytes) -> None:

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 from ..core import errors, process
 from ..core.blobs import Blob
 from ..core.files import buffered
-from .entries import ManifestEntry, ascending
+from .entries import ManifestEntry, ManifestTable
 
 _ROWS = 8192  # of a group
 _KEPT = 64  # groups in memory
@@ -55,12 +55,11 @@ def write(file: BinaryIO, entries: Iterable[ManifestEntry]) -> tuple[int, int]:
     return count, total
 
 
-class ParquetTable:
+class ParquetTable(ManifestTable):
     """The entries of a Parquet file."""
 
-    def __init__(self, blob: Blob, remote: bool) -> None:
-        del remote  # a group is read at once, wherever the file lies
-        self._blob = blob
+    def __init__(self, blob: Blob) -> None:
+        super().__init__(blob)
         self._lock = process.Lock()
         self._groups: OrderedDict[int, list[Any]] = OrderedDict()
         arrow = _pyarrow()
@@ -81,11 +80,6 @@ class ParquetTable:
                 return str(column.statistics.max)
         return str(self._group(number)[0][-1])  # a name that is too long for statistics
 
-    def find(self, name: str) -> ManifestEntry | None:
-        """Return the entry of that name, or None."""
-        entry = next(self.scan(name), None)
-        return entry if entry is not None and entry.name == name else None
-
     def scan(self, name: str = "") -> Iterator[ManifestEntry]:
         """Yield the entries from the first whose name is `name` or comes after it."""
         first = bisect.bisect_left(self._last, name)
@@ -95,10 +89,6 @@ class ParquetTable:
             start = _row_of(names, name) if number == first else 0
             for at in range(start, len(names)):
                 yield self._entry(number, [column[at].as_py() for column in columns])
-
-    def all(self) -> Iterator[ManifestEntry]:
-        """Yield all entries, and raise if they are not in order."""
-        return ascending(self.scan(), lambda reason: errors.corrupt(self._blob.url, reason))
 
     def _entry(self, number: int, values: list[Any]) -> ManifestEntry:
         try:

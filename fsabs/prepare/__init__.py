@@ -11,16 +11,16 @@ from ..core.lazy import exports
 
 if TYPE_CHECKING:
     from .model import FeatureColumn, ModelError
-    from .report import OutputShard, PrepareProgress, PrepareReport
+    from .plan import OutputShard, PrepareProgress, PrepareReport
     from .running import PrepareError, run
 
 _HOMES = {
     "FeatureColumn": "model",
     "ModelError": "model",
     "PrepareError": "running",
-    "OutputShard": "report",
-    "PrepareProgress": "report",
-    "PrepareReport": "report",
+    "OutputShard": "plan",
+    "PrepareProgress": "plan",
+    "PrepareReport": "plan",
     "run": "running",
 }
 

@@ -19,7 +19,7 @@ from ..readers.locate import locate
 from ..urls import opening
 
 
-class Root(NamedTuple):
+class InputRoot(NamedTuple):
     """A tree, an archive or a file, as each process opens it."""
 
     url: str
@@ -45,7 +45,7 @@ class InputFile(NamedTuple):
 class InputListing(NamedTuple):
     """All raw files of a job, sorted by path within each root."""
 
-    roots: tuple[Root, ...]
+    roots: tuple[InputRoot, ...]
     files: list[InputFile]
     versions: list[str]
     """For each file, what changes when its content does, as far as the store says."""
@@ -64,12 +64,12 @@ def list_files(
     `check` is called with each tree before it is listed; what it raises is raised.
     Raises `FileNotFoundError` where there is no file.
     """
-    roots: list[Root] = []
+    roots: list[InputRoot] = []
     found: list[InputFile] = []
     versions: list[str] = []
     pinned = None if manifest is None else _absolute(os.fspath(manifest))
     for url in _urls(os.fspath(source), pinned):
-        root = Root(url, pinned)
+        root = InputRoot(url, pinned)
         tree = root.open()
         try:
             check(tree.fs)
@@ -107,7 +107,7 @@ def _urls(source: str, manifest: str | None) -> Iterator[str]:
 class InputRoots:
     """The roots of a job, opened in this process when they are first used."""
 
-    def __init__(self, roots: Sequence[Root]) -> None:
+    def __init__(self, roots: Sequence[InputRoot]) -> None:
         self._roots = roots
         self._open: dict[int, tuple[Files, str | None]] = {}
 

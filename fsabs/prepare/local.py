@@ -9,18 +9,19 @@ from __future__ import annotations
 import os
 import pickle
 import queue
+import signal
 import subprocess
 import sys
 from collections.abc import Generator, Sequence
 from functools import partial
 
+from ..core import errors
 from ..core.threads import TaskOutcome, Threads
 from .plan import PrepareJob, Unit, UnitResult
+from .work import UnitWorker
 
 ATTEMPTS = 3
 """How often a unit is begun before the job fails."""
-
-
 _EARLY = 4
 """Processes that start before it is known how many units there are, while the input is listed."""
 
@@ -74,7 +75,7 @@ class LocalRunner:
             attempt += 1
             try:
                 return self._attempt(job, unit)
-            except Exception:
+            except Exception:  # a store's, or that the process was killed: another attempt may not meet it
                 if attempt == ATTEMPTS or self._ending:
                     raise
 
@@ -85,7 +86,7 @@ class LocalRunner:
             process = self._start()
         try:
             outcome = _exchange(process, job, unit)
-        except Exception as exc:  # it was killed, or its answer can't be unpickled
+        except Exception as exc:  # it was killed; or its exception's class, the user's, can't be imported here
             span = f"{unit.files[0].path!r} to {unit.files[-1].path!r}"
             reason = f"a worker process ended with {self._end(process)} at files {span} ({exc})"
             raise ChildProcessError(reason) from exc
@@ -97,7 +98,7 @@ class LocalRunner:
     def _start(self) -> subprocess.Popen[bytes]:
         """Start a process that imports from the directories of this one, and never from the working directory."""
         path = [entry for entry in sys.path if entry]
-        command = [sys.executable, "-P", "-c", "from fsabs.prepare.worker import main; main()"]
+        command = [sys.executable, "-P", "-c", "from fsabs.prepare.local import main; main()"]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
         self._processes.add(process)
@@ -120,10 +121,39 @@ class LocalRunner:
 
 
 def _exchange(process: subprocess.Popen[bytes], job: PrepareJob, unit: Unit) -> UnitResult | Exception:
-    """Send a unit to a process and return its answer."""
+    """Send a unit to a process and return its result, or the exception that it raised."""
     assert process.stdin is not None
     assert process.stdout is not None
     pickle.dump((job, unit), process.stdin)
     process.stdin.flush()
     outcome: UnitResult | Exception = pickle.load(process.stdout)
     return outcome
+
+
+# ---- in a process
+
+
+def main() -> None:
+    """Work on the units that come on standard input, as pickles, until it ends; results go where output went.
+
+    What the user's function prints goes to standard error: standard output is the pipe of the results.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
+    tasks = os.fdopen(os.dup(0), "rb")
+    results = os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    sys.path[:] = pickle.load(tasks)
+    worker: UnitWorker | None = None
+    try:
+        while True:
+            job, unit = pickle.load(tasks)
+            try:
+                worker = worker or UnitWorker(job)
+                outcome: object = worker.run(unit)
+            except Exception as exc:  # of the model file or of a store: the parent raises it, or tries again
+                outcome = errors.portable(exc)
+            pickle.dump(outcome, results)
+            results.flush()
+    except (EOFError, BrokenPipeError):  # the parent has ended, or needs no more
+        os._exit(0)  # with no word of a pipe that is gone

@@ -18,8 +18,18 @@ from .inputs import InputListing, InputRoots, list_files
 from .local import LocalRunner
 from .model import Model, ModelSource
 from .output import Commit, OutputDirectory
-from .plan import OutputFormat, PrepareJob, Unit, UnitResult, fingerprint, units_of
-from .report import OutputShard, PrepareProgress, PrepareReport, PrepareTally
+from .plan import (
+    OutputFormat,
+    OutputShard,
+    PrepareJob,
+    PrepareProgress,
+    PrepareReport,
+    PrepareTally,
+    Unit,
+    UnitResult,
+    fingerprint,
+    units_of,
+)
 
 if TYPE_CHECKING:
     from _typeshed import StrPath

@@ -91,7 +91,7 @@ class SparkRunner:
         try:
             context.setJobGroup(group, f"fsabs prepare {self._output.url}", interruptOnCancel=True)
             context.parallelize(units, len(units)).foreachPartition(partial(run_units, job))
-        except Exception as exc:
+        except Exception as exc:  # of py4j, or of what runs on the executors; raised by `run`
             self._error = exc
 
     @contextlib.contextmanager

@@ -40,7 +40,6 @@ class UnitWorker:
         self._model = Model(job.model)
         self._roots = InputRoots(job.roots)
         self._output = opening.from_url(job.base)
-        self._copies: str | None = None  # a folder of copies of the current file
 
     def run(self, unit: Unit) -> UnitResult:
         """Work on a unit; the result of a failing file is returned, errors of the stores are raised."""

@@ -22,6 +22,14 @@ PUBLISHING = ".fsabs-publishing"
 """A file that marks a directory whose files are being replaced: they are no data set now."""
 
 
+def base_of(url: str) -> str:
+    """Return the beginning of a URL or path that is the directory of the file, or of the first `*`, `?` or `[`."""
+    match = _SCHEME.match(url)
+    start = match.end() if match else 0
+    magic = _MAGIC.search(url, start)
+    return url[: max(url.rfind("/", 0, magic.start() if magic else len(url)) + 1, start)]
+
+
 def locate(url: Path, **options: Any) -> tuple[FS, str]:
     """An FS, opened with the options of `from_url`, and the path of the file, or glob pattern, in it.
 
@@ -29,14 +37,16 @@ def locate(url: Path, **options: Any) -> tuple[FS, str]:
     In a URL with a scheme, the path is percent-encoded but for these.
     """
     text = os.fspath(url)
-    match = _SCHEME.match(text)
-    start = match.end() if match else 0
-    magic = _MAGIC.search(text, start)
-    cut = max(text.rfind("/", 0, magic.start() if magic else len(text)) + 1, start)
-    if cut == len(text):
+    base = base_of(text)
+    if base == text:
         raise errors.error(errno.EISDIR, "open", text)
-    name = keys.from_url_path(text[cut:]) if match else text[cut:]
-    return from_url(text[:cut] or ".", **options), name
+    name = text[len(base) :]
+    return from_url(base or ".", **options), keys.from_url_path(name) if is_url(text) else name
+
+
+def is_url(text: str) -> bool:
+    """Return whether a text begins with a scheme and `://`."""
+    return _SCHEME.match(text) is not None
 
 
 def is_pattern(url: Path) -> bool:
@@ -93,8 +103,7 @@ def _matches(fs: FS, path: str) -> list[str]:
         matches = [name for name in fs.glob(path) if fs.isfile(name)]
         if not matches:
             raise errors.error(errno.ENOENT, "glob", fs.url() + path, "no file matches")
-        marks = {publishing_mark(match[1]) for match in map(_SHARD.fullmatch, matches) if match}
-        check_published([mark for mark in sorted(marks) if fs.exists(mark)], fs.url())
+        check_published([mark for mark in sorted(publishing_marks(matches)) if fs.exists(mark)], fs.url())
         return matches
     if not fs.stat(path).directory:
         return [path]
@@ -116,6 +125,14 @@ def publishing_mark(prefix: str) -> str:
     """Return the path of the file that marks the shards with a prefix as being replaced."""
     folder, slash, name = prefix.rpartition("/")
     return f"{folder}{slash}{PUBLISHING}-{name}"
+
+
+def publishing_marks(paths: Iterable[str]) -> set[str]:
+    """Return the paths of the files by which the data sets that shards are of may be marked as being replaced."""
+    prefixes = {match[1] for match in map(_SHARD.fullmatch, paths) if match}
+    return {publishing_mark(prefix) for prefix in prefixes} | {
+        f"{folder}{slash}{PUBLISHING}" for folder, slash, _ in (prefix.rpartition("/") for prefix in prefixes)
+    }
 
 
 def check_published(names: Iterable[str], url: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import stat as stat_bits
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, TypeVar
 
 import pytest
 
+from ..backends.memory import Memory
 from ..core import keys
 from ..core.fs import FS, Path
 from ..core.stats import FileStat
@@ -66,6 +68,39 @@ def assert_named(exc: OSError) -> None:
     assert isinstance(getattr(exc, "operation", None), str)
     assert exc.filename
     assert exc.operation  # type: ignore[attr-defined]
+
+
+def operations(fs: FS, path: Any) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Yield a call of each operation that takes a path, with the capability that it needs; `""` for none."""
+    for method in (fs.stat, fs.exists, fs.isdir, fs.isfile, fs.list, fs.url):
+        yield "", functools.partial(method, path)
+    yield "", lambda: fs.subfs(path).stat("")  # one that is lazy knows only now
+    yield "", lambda: list(fs.walk(path))
+    yield "", lambda: list(fs.glob(path))
+    if isinstance(path, str):
+        yield "", lambda: list(fs.glob(path.rstrip("/") + "/*"))
+    yield "", lambda: setattr(fs, "cwd", path)
+    for mode in ("r", "rb"):
+        yield "read", functools.partial(fs.open, path, mode)
+    yield "read", lambda: fs.read_bytes(path)
+    yield "read", lambda: list(fs.read_many([path]))
+    yield "read", lambda: fs.open_zip(path)
+    yield "read", lambda: fs.copy(path, "new.txt", Memory())
+    for mode in ("w", "wb", "xb"):
+        yield "write", functools.partial(fs.open, path, mode)
+    yield "write", lambda: fs.write_bytes(path, b"")
+    yield "write", lambda: fs.copy(path, "new.txt")
+    yield "write", lambda: fs.copy("inside.txt", path)
+    for mode in ("a", "ab"):
+        yield "append", functools.partial(fs.open, path, mode)
+    for mode in ("r+", "r+b"):
+        yield "update", functools.partial(fs.open, path, mode)
+    yield "mkdir", lambda: fs.mkdir(path)
+    yield "mkdir", lambda: fs.makedirs(path, exist_ok=True)
+    yield "rename", lambda: fs.rename(path, "new.txt")
+    yield "rename", lambda: fs.rename("inside.txt", path)
+    yield "remove", lambda: fs.remove(path)
+    yield "remove", lambda: fs.remove(path, recursive=True)
 
 
 # ---- trees: every route to one fact, held against the tree and against each other

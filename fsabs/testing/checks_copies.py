@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from errno import EEXIST, EINVAL, EISDIR, ENOENT, ENOTDIR
 
 from ..core.fs import FS, TreeCounts
@@ -17,41 +16,33 @@ from .trees import TREE, empty_directories, listing, noise
 _LARGE = {"large/one.bin": noise(3_000_001), "large/two.bin": noise(1_100_000)}
 
 
-@contextmanager
-def _local(files: dict[str, bytes]) -> Iterator[tuple[LocalSubject, FS]]:
-    """A local FS with `files`, and its side channel."""
-    subject = LocalSubject()
-    try:
-        yield subject, subject.make(files)
-    finally:
-        subject.close()
-
-
 @check("copy-tree")
 def a_tree_is_copied_out(subject: Subject) -> None:
     files = {**TREE, **_LARGE}
-    with subject.make(files, empty_directories(subject)) as fs, _local({"here/a.txt": b"old", "here/b": b"b"}) as local:
+    with subject.make(files, empty_directories(subject)) as fs, closing(LocalSubject()) as place:
+        local = place.make({"here/a.txt": b"old", "here/b": b"b"})
         counts: list[tuple[int, int]] = []
-        copied = fs.copy_tree("", "here", local[1], progress=lambda *count: counts.append(count), concurrency=3)
-        assert_same(local[0].files(local[1]), {"here/b": b"b", **{f"here/{key}": files[key] for key in files}})
+        copied = fs.copy_tree("", "here", local, progress=lambda *count: counts.append(count), concurrency=3)
+        assert_same(place.files(local), {"here/b": b"b", **{f"here/{key}": files[key] for key in files}})
         names = listing(files, empty_directories(subject))
-        assert sorted(local[1].list("here", recursive=True)) == sorted([*names, "b"])
+        assert sorted(local.list("here", recursive=True)) == sorted([*names, "b"])
         directories = sum(name.endswith("/") for name in names)
         total = sum(map(len, files.values()))
         assert copied == TreeCounts(len(files), directories, total)
         assert counts[-1] == (copied.files, copied.bytes)
         assert counts == sorted(counts)
-        fs.copy_tree("foo", "there/new", local[1], concurrency=1)
-        assert local[1].isfile("there/new/deep/er/leaf.bin")
-        assert_error(ENOENT, fs.url("none"), fs.copy_tree, "none", "x", local[1])
-        assert_error((ENOTDIR, ENOENT), fs.url("a.txt"), fs.copy_tree, "a.txt", "x", local[1])
-        assert not local[1].exists("x")
+        fs.copy_tree("foo", "there/new", local, concurrency=1)
+        assert local.isfile("there/new/deep/er/leaf.bin")
+        assert_error(ENOENT, fs.url("none"), fs.copy_tree, "none", "x", local)
+        assert_error((ENOTDIR, ENOENT), fs.url("a.txt"), fs.copy_tree, "a.txt", "x", local)
+        assert not local.exists("x")
 
 
 @check("copy-tree", needs=("write",))
 def a_tree_is_copied_in(subject: Subject) -> None:
     files = {**TREE, **_LARGE}
-    with _local(files) as (_, local):
+    with closing(LocalSubject()) as place:
+        local = place.make(files)
         local.makedirs("void")
         with subject.create() as fs:
             copied = local.copy_tree("", "in/side", fs, concurrency=2)
@@ -142,7 +133,8 @@ def _refused(kind: type[OSError], code: int, fs: FS, name: str, mode: str) -> No
 
 @check("sync-tree")
 def a_tree_is_synchronized_out(subject: Subject) -> None:
-    with subject.make(TREE) as fs, _local({}) as (place, local):
+    with subject.make(TREE) as fs, closing(LocalSubject()) as place:
+        local = place.make({})
         size = sum(map(len, TREE.values()))
         first, second = fs.sync_tree("", "here", local), fs.sync_tree("", "here", local)
         assert first._replace(directories=0) == TreeCounts(len(TREE), bytes=size)
@@ -157,7 +149,8 @@ def a_tree_is_synchronized_out(subject: Subject) -> None:
 
 @check("sync-tree", needs=("live", "write", "replace", "remove"))
 def a_tree_is_synchronized_in(subject: Subject) -> None:
-    with _local(TREE) as (_, local), subject.create() as fs:
+    with closing(LocalSubject()) as place, subject.create() as fs:
+        local = place.make(TREE)
         content = not fs.capabilities.settable_times  # else the times show it
         first = local.sync_tree("", "in/side", fs, concurrency=3)
         assert (first.files, first.skipped) == (len(TREE), 0)

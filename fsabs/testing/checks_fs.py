@@ -6,7 +6,6 @@ import io
 import json
 import pickle
 import time
-from collections.abc import Callable
 from errno import EOPNOTSUPP
 
 import pytest
@@ -14,7 +13,7 @@ import pytest
 from ..core.blobs import Blob
 from ..core.fs import FS
 from ..core.stats import Capabilities
-from .asserts import Interruption, assert_named, assert_raises, assert_same
+from .asserts import Interruption, assert_named, assert_raises, assert_same, operations
 from .children import forked
 from .kit import check
 from .subjects import Subject
@@ -83,36 +82,14 @@ def what_is_not_declared_is_refused(subject: Subject) -> None:
     for fs in (subject.make(TREE), subject.create()):
         with fs:
             before = subject.contents(fs) if subject.live else {}
-            for capability, call in _calls(fs):
-                if not getattr(fs.capabilities, capability):
+            for capability, call in operations(fs, "a.txt"):
+                if capability and not getattr(fs.capabilities, capability):
                     exc = assert_raises(io.UnsupportedOperation, call)
                     assert_named(exc)
                     assert exc.errno == EOPNOTSUPP
                     assert exc.filename.startswith(fs.url(""))
                     assert type(fs).__name__ in str(exc)
             assert_same(subject.contents(fs) if subject.live else {}, before)
-
-
-def _calls(fs: FS) -> list[tuple[str, Callable[[], object]]]:
-    """Return calls, each with the capability that it needs."""
-    return [
-        ("read", lambda: fs.open("a.txt", "rb")),
-        ("read", lambda: fs.open("a.txt")),
-        ("write", lambda: fs.open("new.txt", "wb")),
-        ("write", lambda: fs.open("a.txt", "w")),
-        ("write", lambda: fs.open("new.txt", "x")),
-        ("write", lambda: fs.write_bytes("new.txt", b"")),
-        ("write", lambda: fs.copy("a.txt", "new.txt")),
-        ("append", lambda: fs.open("a.txt", "ab")),
-        ("append", lambda: fs.open("new.txt", "a")),
-        ("update", lambda: fs.open("a.txt", "r+b")),
-        ("update", lambda: fs.open("a.txt", "r+")),
-        ("mkdir", lambda: fs.mkdir("new")),
-        ("mkdir", lambda: fs.makedirs("new/er")),
-        ("rename", lambda: fs.rename("a.txt", "new.txt")),
-        ("remove", lambda: fs.remove("a.txt")),
-        ("remove", lambda: fs.remove("foo", recursive=True)),
-    ]
 
 
 @check("identity", needs=("read", "versions"))

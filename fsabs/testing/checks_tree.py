@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import time
+from contextlib import closing
 from errno import ENOENT, ENOTDIR
 
 from ..core.stats import TreeCounts
@@ -146,9 +147,9 @@ _PATTERNS = (
 @check("glob")
 def globs_are_pythons(subject: Subject) -> None:
     """Held against `glob.glob` on a local copy."""
-    empty, local = empty_directories(subject), LocalSubject()
-    folder = local.location(local.make(TREE, empty))
-    with subject.make(TREE, empty) as fs:
+    empty = empty_directories(subject)
+    with closing(LocalSubject()) as local, subject.make(TREE, empty) as fs:
+        folder = local.location(local.make(TREE, empty))
         for pattern in _PATTERNS:
             found = [path.rstrip("/") for path in fs.glob(pattern)]
             expected = {path.rstrip("/") for path in glob.glob(pattern, root_dir=folder, recursive=True)}
@@ -158,7 +159,6 @@ def globs_are_pythons(subject: Subject) -> None:
             absolute = fs.cwd.rstrip("/") + "/"
             found = [path.rstrip("/") for path in fs.glob(absolute + pattern)]
             assert sorted(found) == sorted(absolute + path for path in expected), pattern
-    local.close()
 
 
 @check("glob")

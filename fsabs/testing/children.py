@@ -68,10 +68,10 @@ def _send(sending: Connection, function: Callable[[], Any]) -> None:
     """Run in the child: send the result of a function, or the traceback of what it raises."""
     faulthandler.register(_STACKS, file=2)
     try:
-        answer = (True, function())
+        outcome = (True, function())
     except BaseException:  # reported to the parent, whatever it is
-        answer = (False, traceback.format_exc())
-    sending.send(answer)
+        outcome = (False, traceback.format_exc())
+    sending.send(outcome)
     sending.close()
 
 
@@ -104,19 +104,28 @@ def _call_pickled(path: str) -> Any:
 
 
 def threaded(what: str, functions: Iterable[Callable[[], T]], timeout: float) -> list[T]:
-    """Return the results of `functions`, each called in a thread, all at once; raises what one of them raises, and
-    `AssertionError` if one takes too long.
-    """
+    """Return the results of `functions`, each called in a thread, all at once; raises what `results` raises."""
+    return results(what, start_threads(what, functions), timeout)
+
+
+def start_threads(what: str, functions: Iterable[Callable[[], T]]) -> list[Future[T]]:
+    """Call each of `functions` in a daemon thread of its own; return the futures of their results."""
     futures: list[Future[T]] = []
     for function in functions:
         futures.append(Future())
-        threading.Thread(target=_settle, args=(futures[-1], function), name=what, daemon=True).start()
+        threading.Thread(target=_run, args=(futures[-1], function), name=what, daemon=True).start()
+    return futures
+
+
+def results(what: str, futures: Iterable[Future[T]], timeout: float) -> list[T]:
+    """Return the results of threads; raises what one of them raised, and `AssertionError` if one takes too long."""
+    futures = list(futures)
     if late := wait(futures, timeout).not_done:
         raise AssertionError(f"{len(late)} threads hang: {what}")
     return [future.result() for future in futures]
 
 
-def _settle(future: Future[T], function: Callable[[], T]) -> None:
+def _run(future: Future[T], function: Callable[[], T]) -> None:
     try:
         future.set_result(function())
     except BaseException as exc:  # raised in the thread that waits, whatever it is

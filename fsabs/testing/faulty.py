@@ -135,7 +135,7 @@ class Schedule:
         self._lock = process.Lock()
 
     def due(self, operation: str, key: str) -> list[Effect]:
-        """Count a call, and tell what happens at it, after the delays, which have then passed."""
+        """Count a call, wait for the delays that it meets, and return the other effects."""
         found: list[Effect] = []
         with self._lock:
             counts = list(self.counts)
@@ -180,16 +180,12 @@ class FaultyFS(LayerFS):
 
     # The fast paths are taken apart, so that every operation meets its faults.
     _walk = FS._walk
-    _read_many = FS._read_many
-    _read_many_versioned = FS._read_many_versioned
-    _read_bytes = FS._read_bytes
-    _open_from_start = FS._open_from_start
     _makedirs = FS._makedirs
     _remove_tree = FS._remove_tree
     _copy = FS._copy
 
     def _meet(self, operation: str, key: str) -> Effect | None:
-        """Let what is due for a call happen, as far as it is the same for all; returns what is left of it."""
+        """Count a call; raise or kill, if that is due, or return the effect that is left to the operation."""
         for effect in self._schedule.due(operation, key):
             if isinstance(effect, Raise | Kill) and not effect.after:
                 _fail(effect)
@@ -254,7 +250,7 @@ class FaultyBlob(BlobLayer):
         return None
 
     def fileno(self) -> int:
-        """`UnsupportedOperation`: what is read by a descriptor meets no faults."""
+        """Raise `UnsupportedOperation`: what is read by a descriptor meets no faults."""
         return Blob.fileno(self)
 
     def _pread(self, size: int, offset: int) -> bytes:

@@ -33,8 +33,7 @@ MODULES = (
     "checks_change",
     "checks_copies",
     "checks_threads",
-    "checks_fork",
-    "checks_pickle",
+    "checks_processes",
 )
 """The modules of this package that define checks."""
 pytest.register_assert_rewrite(*(f"{__package__}.{name}" for name in ("asserts", *MODULES)))

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..core import errors
 from ..core.fs import FS
-from .asserts import assert_named, assert_raises, assert_same, listed_stats
+from .asserts import Interruption, assert_named, assert_raises, assert_same, listed_stats
 from .reference import Reference, paths_of
 from .subjects import Subject
 
@@ -57,7 +57,7 @@ class _Machine(RuleBasedStateMachine):
             self.subject.close()
 
     def _path(self, data: st.DataObject) -> str:
-        """A path: most often one that is there."""
+        """Return a path: most often one that is there."""
         there = [name.rstrip("/") for name in self.reference.listed("")]
         others = _APART if self.can.implied_directories else [*_NAMES, *paths_of(_NAMES, 2), "b/b-c/b", "a/a/a"]
         path: str = data.draw(st.sampled_from([*there * 4, *others]), label="path")
@@ -96,7 +96,7 @@ class _Machine(RuleBasedStateMachine):
         path = self._path(data)
         if self.reference.unwritable(path):
             return
-        assert_raises(_Interrupted, _write_and_fail, self.fs, path, content)
+        assert_raises(Interruption, _write_and_fail, self.fs, path, content)
 
     @precondition(lambda self: self.can.append)
     @rule(data=_data, content=_contents)
@@ -206,10 +206,6 @@ class _Machine(RuleBasedStateMachine):
         assert found == expected
 
 
-class _Interrupted(Exception):
-    pass
-
-
 def _write(fs: FS, path: str, mode: str, data: bytes) -> int:
     with fs.open(path, mode) as file:
         return file.write(data)
@@ -218,13 +214,13 @@ def _write(fs: FS, path: str, mode: str, data: bytes) -> int:
 def _write_and_fail(fs: FS, path: str, data: bytes) -> None:
     with fs.open(path, "wb") as file:
         file.write(data)
-        raise _Interrupted
+        raise Interruption
 
 
 def model_test(
     subject_factory: Callable[[], Subject], *, max_examples: int = 60, steps: int = 40
 ) -> type[unittest.TestCase]:
-    """A test case that holds a live FS against a dictionary under random operations.
+    """Return a test case that holds a live FS against a dictionary under random operations.
 
     `subject_factory()` gives a new subject, which is closed in the end, for each of `max_examples` sequences of up to
     `steps` operations; what the FS doesn't declare is not tried. Assign the class to a name that starts with `Test`.

@@ -25,7 +25,7 @@ class Reference:
     # ---- what is there
 
     def directories(self) -> set[str]:
-        """All directories but the root."""
+        """Return all directories but the root."""
         return directories_of(self.files, self.made)
 
     def isdir(self, key: str) -> bool:
@@ -33,11 +33,11 @@ class Reference:
         return not key or key in self.directories()
 
     def listed(self, key: str) -> list[str]:
-        """The recursive listing of a directory."""
+        """Return the recursive listing of a directory."""
         return listing(self.files, self.made, key)
 
     def glob(self, pattern: str) -> set[str]:
-        """The paths that match."""
+        """Return the paths that match a pattern."""
         return {
             path.rstrip("/") for path in self.listed("") if _matches(path.rstrip("/").split("/"), pattern.split("/"))
         }
@@ -138,7 +138,7 @@ def _matches(path: list[str], pattern: list[str]) -> bool:
 
 
 def paths_of(names: tuple[str, ...], depth: int) -> Iterator[str]:
-    """All paths of up to `depth` of `names`."""
+    """Yield all paths of up to `depth` of `names`."""
     for name in names:
         yield name
         if depth > 1:

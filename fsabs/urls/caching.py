@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Mapping
@@ -10,18 +9,18 @@ from typing import Any
 
 from ..cache.cachedfs import CachedFS, SmallArchives
 from ..cache.httpfs import HTTPCachedFS
+from ..core import errors
 from ..core.fs import FS
 from . import config
-from .schemes import known_options, unknown_option
+from .schemes import known_options
 
-_OFF = ("false", "no", "off", "0", "none", "")
-_ON = ("true", "yes", "on", "1")
+_SWITCHES = {**config.BOOLEANS, "none": False, "": False}
 _QUANTITY = re.compile(r"\d[\d.,_]*(e\d+)?[ \t]*[A-Za-z]*")
 """Matches what is more likely a size than the name of a folder."""
 
 
 def cached(fs: FS, option: Any) -> FS:
-    """`fs` in a `CachedFS`, if it can be read.
+    """Return `fs` in a `CachedFS`, if it can be read.
 
     `option` is True, a folder, or a mapping of the options of `CachedFS`; where it comes from a configuration or the
     environment, text may have them, too: `"dir=/scratch/cache, max_bytes=50GB"`. False, None and `"off"` are no cache.
@@ -31,37 +30,35 @@ def cached(fs: FS, option: Any) -> FS:
 
 
 def archives_cached(fs: FS, option: Any) -> FS:
-    """`fs`, a store in whose files there are containers, in a cache of its small files; `option` as of `cached`."""
+    """Return `fs`, a store with containers in it, in a cache of its small files; `option` is that of `cached`."""
     options = cache_options(option)
     return fs if options is None or not fs.capabilities.read else SmallArchives(fs, **options)
 
 
 def cache_options(option: Any) -> dict[str, Any] | None:
-    """The options of `CachedFS` that an option of `from_url` stands for; None for no cache."""
+    """Return the options of `CachedFS` that an option of `from_url` stands for; None for no cache."""
     if option is None or isinstance(option, bool):
         return {} if option else None
     known = {"dir": None, **known_options(CachedFS)}
     if isinstance(option, Mapping):
-        return _checked(known, option, "cache")
+        return _converted(known, option, "cache")
     text = str(option) if isinstance(option, int) else os.fspath(option).strip()
-    if text.lower() in _OFF:
-        return None
-    if text.lower() in _ON:
-        return {}
+    if text.lower() in _SWITCHES:
+        return {} if _SWITCHES[text.lower()] else None
     if "=" in text and not text.startswith(("/", ".", "~")):
-        return _checked(known, _named(text, "cache"), "cache")
+        return _converted(known, _parsed(text, "cache"), "cache")
     if _QUANTITY.fullmatch(text) and not os.path.isdir(text):
         raise ValueError(f"cache= is True, a folder or a mapping; a limit is cache={{'max_bytes': {option!r}}}")
-    near = difflib.get_close_matches(text.lower(), [*_ON, *_OFF[:-1]], n=1, cutoff=0.7)
-    if near and not os.path.isdir(text):
-        raise ValueError(
-            f"cache={text!r} is no folder; did you mean {near[0]!r}? (a new folder of that name: './{text}')"
-        )
+    hint = errors.did_you_mean(text.lower(), filter(None, _SWITCHES), cutoff=0.7)
+    if hint and not os.path.isdir(text):
+        raise ValueError(f"cache={text!r} is no folder{hint} (a new folder of that name: './{text}')")
     return {"dir": os.path.expanduser(text)}
 
 
 def http_cached(fs: FS, option: Any) -> FS:
-    """`fs` in an `HTTPCachedFS`, if it can be read; `option` is the URL, or a mapping with `url` and its other options.
+    """Return `fs` in an `HTTPCachedFS`, if it can be read.
+
+    `option` is the URL, or a mapping with `url` and its other options.
 
     As text, options follow the URL: `"http://cache/x, max_cache_size=1000000"`. `"false"` is no cache.
     """
@@ -73,22 +70,23 @@ def http_cached(fs: FS, option: Any) -> FS:
             raise TypeError("http_cache needs the url of the server")
     elif isinstance(option, str):
         url, _, rest = option.partition(",")
-        options = _named(rest, "http_cache") if rest else {}
+        options = _parsed(rest, "http_cache") if rest else {}
     else:
         raise TypeError(f"http_cache is the URL of a server, or a mapping with one, not {type(option).__name__}")
-    options = _checked(known, options, "http_cache")
-    return fs if url.strip().lower() in _OFF or not fs.capabilities.read else HTTPCachedFS(url.strip(), fs, **options)
+    options = _converted(known, options, "http_cache")
+    off = not _SWITCHES.get(url.strip().lower(), True)
+    return fs if off or not fs.capabilities.read else HTTPCachedFS(url.strip(), fs, **options)
 
 
-def _named(text: str, name: str) -> dict[str, str]:
+def _parsed(text: str, name: str) -> dict[str, str]:
     return {key.replace("-", "_"): value for key, value in config.pairs(text, name).items()}
 
 
-def _checked(known: dict[str, Any], options: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """`options`, all of them known; text becomes what an option is annotated with."""
+def _converted(known: dict[str, Any], options: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return `options`, all of them known, with text in the types that the options are annotated with."""
     for key in options:
         if key not in known:
-            raise TypeError(unknown_option(str(key), known, name))
+            raise TypeError(errors.unknown_option(str(key), known, name))
     return {
         key: value if _is_size(known[key]) else config.convert(value, known[key], f"{name} {key}")
         for key, value in options.items()

@@ -31,7 +31,7 @@ import re
 import types
 import typing
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..core import errors, keys, redaction, registry
@@ -41,7 +41,7 @@ from ..core.limits import Limits
 Report = Callable[[ConfigError], None]
 """Receives what is wrong with a key of a section, which is then left out; or raises it."""
 _PFS = "pfs"
-_BOOLEANS = {"1": True, "yes": True, "true": True, "on": True, "0": False, "no": False, "false": False, "off": False}
+BOOLEANS = {"1": True, "yes": True, "true": True, "on": True, "0": False, "no": False, "false": False, "off": False}
 _added: dict[str, dict[str, Any]] = {}
 _read: tuple[Any, _File] | None = None
 
@@ -74,7 +74,7 @@ class Datacenter(NamedTuple):
 
 def add_custom_scheme(name: str, scheme: str, data: Mapping[str, Any] | None = None) -> None:
     """Add a custom scheme to this process, or replace it; `data` holds what a section of the file would."""
-    _added[_checked(name, "add_custom_scheme")] = {**(data or {}), "scheme": scheme}
+    _added[_scheme_name(name, "add_custom_scheme")] = {**(data or {}), "scheme": scheme}
 
 
 def get_custom_scheme(name: str) -> dict[str, Any] | None:
@@ -144,6 +144,11 @@ def _is_datacenter(section: Mapping[str, Any]) -> bool:
     return _PFS in section or ("username" in section and "scheme" not in section)
 
 
+def _error(reason: str) -> ConfigError:
+    """Return the error for what is wrong in the file, which it names."""
+    return ConfigError(f"{reason} ({config_path()})")
+
+
 def raise_fault(fault: ConfigError) -> None:
     """Raise a fault: the `Report` of all but a check of the configuration."""
     raise fault
@@ -162,19 +167,23 @@ def datacenter(name: str, report: Report = raise_fault) -> Datacenter:
     expanded = _expanded(section, name, report)
     url, username = expanded.pop(_PFS, None), expanded.pop("username", "")
     if not username or "/" in username or username in (".", ".."):
-        raise ConfigError(f"the datacenter [{name}] needs username=, a name without / ({config_path()})")
+        raise _error(f"the datacenter [{name}] needs username=, a name without /")
     if url is None and not expanded.get("endpoint"):
-        raise ConfigError(f"the datacenter [{name}] needs endpoint=, its host, or pfs=, a URL ({config_path()})")
+        raise _error(f"the datacenter [{name}] needs endpoint=, its host, or pfs=, a URL")
     if url == "":
-        raise ConfigError(f"the datacenter [{name}] needs a URL as pfs= ({config_path()})")
+        raise _error(f"the datacenter [{name}] needs a URL as pfs=")
     files = [(key, expanded.pop(key)) for key in ("usercert", "userkey") if key in expanded]
     if files:
         expanded["client_certificate"] = ", ".join(_certificate(name, files))
     if expanded.get("endpoint"):
         expanded["endpoint"] = _endpoint(name, expanded["endpoint"], bool(files))
-    lines = _file().lines.get(name, {})
-    origins = {key: f"{config_path()}, line {lines[key]}: [{name}]" for key in expanded if key in lines}
-    return Datacenter(url or f"s3://pfs/{name}", username, expanded, origins)
+    return Datacenter(url or f"s3://pfs/{name}", username, expanded, _origins(name, expanded))
+
+
+def _origins(name: str, options: Iterable[str]) -> dict[str, str]:
+    """Return where the options of a section come from, as far as they come from the file."""
+    lines = {} if name in _added else _file().lines.get(name, {})
+    return {key: f"{config_path()}, line {lines[key]}: [{name}]" for key in options if key in lines}
 
 
 def _endpoint(name: str, text: str, secured: bool) -> str:
@@ -182,11 +191,10 @@ def _endpoint(name: str, text: str, secured: bool) -> str:
     url = text if "://" in text else f"https://{text}"
     scheme, _, rest = url.partition("://")
     if scheme not in ("http", "https") or not rest.strip("/") or re.search(r"\s", url):
-        reason = f"its endpoint is HOST, HOST:PORT or https://HOST, not {redaction.shown('endpoint', text)!r}"
-        raise ConfigError(f"the datacenter [{name}]: {reason} ({config_path()})")
+        shown = redaction.shown("endpoint", text)
+        raise _error(f"the datacenter [{name}]: its endpoint is HOST, HOST:PORT or https://HOST, not {shown!r}")
     if secured and scheme == "http":
-        reason = "usercert= and userkey= need an endpoint over https, and it is http://"
-        raise ConfigError(f"the datacenter [{name}]: {reason} ({config_path()})")
+        raise _error(f"the datacenter [{name}]: usercert= and userkey= need an endpoint over https, and it is http://")
     return url
 
 
@@ -196,7 +204,7 @@ def _certificate(name: str, files: Sequence[tuple[str, str]]) -> list[str]:
 
     where, folder = f"[{name}]", os.path.dirname(config_path())
     if [key for key, _ in files] == ["userkey"]:
-        raise ConfigError(f"{where} has userkey= and no usercert=, the certificate of that key ({config_path()})")
+        raise _error(f"{where} has userkey= and no usercert=, the certificate of that key")
     paths = []
     for key, text in files:
         path = os.path.join(folder, os.path.expanduser(text))
@@ -205,20 +213,19 @@ def _certificate(name: str, files: Sequence[tuple[str, str]]) -> list[str]:
                 raise IsADirectoryError(errno.EISDIR, "it names no file")
             with open(path, "rb") as file:
                 if b"-----BEGIN" not in file.read(1 << 20):
-                    raise ConfigError(f"{where}: {key}={text}: {path} is no PEM file ({config_path()})")
+                    raise _error(f"{where}: {key}={text}: {path} is no PEM file")
         except OSError as exc:
-            raise ConfigError(f"{where}: {key}={text} can't be read: {exc.strerror}: {path} ({config_path()})") from exc
+            raise _error(f"{where}: {key}={text} can't be read: {exc.strerror}: {path}") from exc
         paths.append(path)
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(
-            paths[0], paths[-1], password=""
-        )  # "": nobody is asked for it
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_cert_chain(paths[0], paths[-1], password="")  # not asked for at a terminal
     except ssl.SSLError as exc:
         both = " and ".join(f"{key}={text}" for key, text in files)
         fault = exc.reason or str(exc)
         needed = "" if len(files) > 1 else "; a certificate without its key in the file needs userkey="
         reason = f"{both} are no certificate and its unencrypted key ({fault.replace('_', ' ').lower()}){needed}"
-        raise ConfigError(f"{where}: {reason} ({config_path()})") from exc
+        raise _error(f"{where}: {reason}") from exc
     return paths
 
 
@@ -232,14 +239,12 @@ def resolve(name: str, report: Report = raise_fault) -> Scheme | None:
     origins: dict[str, str] = {}
     while name not in registry.BUILTIN_SCHEMES and (section := get_custom_scheme(name)) is not None:
         if _is_datacenter(section):
-            raise ConfigError(
-                f"[{name}] is a datacenter and no scheme: its paths are /pfs/{name}/... ({config_path()})"
-            )
+            raise _error(f"[{name}] is a datacenter and no scheme: its paths are /pfs/{name}/...")
         if name in chain:
-            raise ConfigError(f"the custom schemes {' -> '.join([*chain, name])} go in a circle ({config_path()})")
+            raise _error(f"the custom schemes {' -> '.join([*chain, name])} go in a circle")
         chain.append(name)
         if not section.get("scheme"):
-            raise ConfigError(f"the custom scheme [{name}] has no scheme= ({config_path()})")
+            raise _error(f"the custom scheme [{name}] has no scheme=")
         base = section.pop("scheme")
         found = _expanded(section, name, report)
         if name not in _added and found.get("client_certificate"):
@@ -249,9 +254,7 @@ def resolve(name: str, report: Report = raise_fault) -> Scheme | None:
             except ConfigError as exc:
                 report(exc)
         prefixes.insert(0, _prefix(found.pop("prefix", ""), name, report))
-        lines = {} if name in _added else _file().lines.get(name, {})
-        for key in found.keys() - options.keys() & lines.keys():
-            origins[key] = f"{config_path()}, line {lines[key]}: [{name}]"
+        origins |= _origins(name, found.keys() - options.keys())
         options = {**found, **options}
         name = base
     return Scheme(name, options, "/".join(filter(None, prefixes)), origins)
@@ -273,7 +276,7 @@ def _prefix(path: Any, section: str, report: Report) -> str:
     try:
         return keys.normalize(path)
     except (PermissionError, ValueError, TypeError) as exc:
-        report(ConfigError(f"the prefix of the custom scheme [{section}] is no path ({config_path()}): {exc}"))
+        report(_error(f"the prefix of the custom scheme [{section}] is no path: {exc}"))
         return ""
 
 
@@ -287,8 +290,7 @@ def expand(value: Any, section: str, key: str) -> Any:
             return "$"
         variable = match[1] or match[2]
         if variable not in os.environ:
-            reason = f"needs the environment variable {variable}, which is not set"
-            raise ConfigError(f"[{section}] {key} {reason} ({config_path()})")
+            raise _error(f"[{section}] {key} needs the environment variable {variable}, which is not set")
         return os.environ[variable]
 
     return re.sub(r"\$\$|\$(\w+)|\$\{(\w+)\}", replace, value)
@@ -303,16 +305,16 @@ def convert(value: Any, annotation: Any, where: str) -> Any:
     kinds = set(_alternatives(annotation))
     text = value.strip()
     if Limits in kinds:
-        return Limits.parse(text, where)
+        return Limits.of_texts(pairs(text, where), where)
     if type(None) in kinds and text.lower() in ("", "none"):
         return None
     if Mapping in kinds:
         return pairs(text, where)
-    if {bool, str} <= kinds and text.lower() not in _BOOLEANS:
+    if {bool, str} <= kinds and text.lower() not in BOOLEANS:
         return value
     try:
         if bool in kinds:
-            return _BOOLEANS[text.lower()]
+            return BOOLEANS[text.lower()]
         if int in kinds and (float not in kinds or text.lstrip("+-").isdigit()):
             return int(text)
         if float in kinds:
@@ -404,8 +406,8 @@ def _parse(path: str) -> _File:
             elif header is not None and name in result.sections:
                 raise ConfigError(f"line {start + 1}: there is a section [{name}] above")
             elif header is not None:
-                where = f"{path}, line {start + 1}"
-                result.sections[(_checked_datacenter if _is_datacenter(found) else _checked)(name, where)] = found
+                checked = _datacenter_name if _is_datacenter(found) else _scheme_name
+                result.sections[checked(name, f"{path}, line {start + 1}")] = found
         except (configparser.Error, ConfigError) as exc:
             result.sections.pop(name, None)
             message = _message(exc)
@@ -448,13 +450,15 @@ def _message(exc: Exception) -> str:
     return str(exc)
 
 
-def _checked_datacenter(name: str, where: str) -> str:
+def _datacenter_name(name: str, where: str) -> str:
+    """Return a name that a datacenter can have; `ConfigError` for others."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
         raise ConfigError(f"{where}: {name!r} can't be a datacenter: letters, digits and _ . - make one")
     return name
 
 
-def _checked(name: str, where: str) -> str:
+def _scheme_name(name: str, where: str) -> str:
+    """Return a name that a custom scheme can have; `ConfigError` for others."""
     if not re.fullmatch(r"[a-z][a-z0-9+.-]*", name):
         raise ConfigError(f"{where}: {name!r} can't be a scheme: small letters, digits and + - . make one")
     if name in registry.BUILTIN_SCHEMES or name == _PFS:

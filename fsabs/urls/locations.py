@@ -51,17 +51,19 @@ def parse(url: str | os.PathLike[str]) -> Location:
 
 
 def split(path: str) -> tuple[list[str], list[int]]:
-    """The segments of a path, and the positions among them of those that may be containers, by their names."""
+    """Return the segments of a path, and the positions among them of those that may be containers, by their names."""
     key = keys.normalize(path)
     parts = key.split("/") if key else []
     return parts, [at for at, part in enumerate(parts) if registry.container_of(part)]
 
 
 def no_query(location: Location) -> ValueError:
+    """Return the error for a query that the scheme doesn't have."""
     return ValueError(f"a '?' in a path is written as %3F: {location.text}")
 
 
 def parsed(url: str | os.PathLike[str]) -> Location:
+    """Take a URL apart, with its query; a path without a scheme is a local one, or a datacenter's."""
     text = os.fspath(url)
     if not isinstance(text, str):
         raise TypeError(f"a URL or a path is a str or an os.PathLike of str, not {type(text).__name__}")

@@ -11,8 +11,8 @@ import contextlib
 import errno
 import functools
 import os
-from collections.abc import Callable
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal, overload
+from collections.abc import Callable, Iterator
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, overload
 
 from ..containers.base import Container, OwningFS
 from ..core import (
@@ -88,7 +88,7 @@ def from_url(
     strict: bool | None = None,
     **options: Any,
 ) -> FS:
-    """The FS at a URL: a directory of a store, or a container in a file of it, however deep.
+    """Return the FS at a URL: a directory of a store, or a container in a file of it, however deep.
 
     Args:
         url: `scheme://authority/path`, or a local path.
@@ -190,23 +190,21 @@ def open_url(
 class _OpenedURL(contextlib.AbstractContextManager[Any]):
     """The context manager that `open_url` returns: using it as a file raises an error that says so."""
 
-    def __init__(self, opened: Callable[[], tuple[FS, IO[Any]]]) -> None:
-        self._opened = opened
+    def __init__(self, open_file: Callable[[], AbstractContextManager[IO[Any]]]) -> None:
+        self._open_file = open_file
 
-    def __enter__(self) -> Any:
-        self._fs, self._file = self._opened()
-        return self._file
+    def __enter__(self) -> IO[Any]:
+        self._opened = self._open_file()
+        return self._opened.__enter__()
 
-    def __exit__(self, *exc: Any) -> None:
-        try:
-            self._file.__exit__(*exc)
-        finally:
-            self._fs.__exit__(*exc)
+    def __exit__(self, *exc: Any) -> bool | None:
+        return self._opened.__exit__(*exc)
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"open_url gives a context manager, which has no {name!r}: `with open_url(...) as file:`")
 
 
+@contextlib.contextmanager
 def _opened(
     url: str | os.PathLike[str],
     mode: str,
@@ -215,27 +213,23 @@ def _opened(
     errors: str | None,
     newline: str | None,
     options: dict[str, Any],
-) -> tuple[FS, IO[Any]]:
-    """The file at a URL, and the FS that it lies in."""
+) -> Iterator[IO[Any]]:
+    """Open the FS that the file at a URL lies in, and yield the file."""
     location = parsed(url)
     folder, _, name = location.path.rpartition("/")
     if not name:
         raise error(errno.EISDIR, "open", location.text)
     settings = {name: options.pop(name) for name in SETTINGS if name in options}
     force_type, create, strict = (options.pop(name, None) for name in ("force_type", "create", "strict"))
-    how = modes.parsed(mode)
-    tree_mode = "r" if how.action == "r" and not how.update else ""
+    tree_mode = "r" if modes.parsed(mode).only_reads else ""
     location = location._replace(path=folder or "/", object=location.path)
     fs, _ = _open_tree(location, tree_mode, force_type, bool(create), options, settings, strict)
-    try:
-        return fs, fs.open(name, mode, buffering, encoding, errors, newline)
-    except BaseException as exc:
-        fs.__exit__(type(exc), exc, exc.__traceback__)
-        raise
+    with fs, fs.open(name, mode, buffering, encoding, errors, newline) as file:
+        yield file
 
 
 def written_into_container(url: str, container: str) -> io.UnsupportedOperation:
-    """The error for writing the file at `url`, which would be a member of the container at another URL."""
+    """Return the error for writing the file at `url`, which would be a member of the container at another URL."""
     reason = (
         f"no single file is written into a container by its URL, since each would rewrite the whole container: open "
         f'{container} once, by from_url(url, mode="a") or open_container(path, mode="a"), and write to what that gives'
@@ -255,7 +249,7 @@ def _open_tree(
     settings: dict[str, Any],
     strict: bool | None,
 ) -> tuple[FS, bool]:
-    """The FS in its layers, and whether the URL leads into a container.
+    """Return the FS in its layers, and whether the URL leads into a container.
 
     `mode` is that of the container; an empty one refuses containers, for a file that is going to be written.
     `settings` that are None are those of the custom scheme.
@@ -271,7 +265,7 @@ def _open_tree(
     from_environment = "cache" not in chosen and os.environ.get(CACHE_VARIABLE)
     if from_environment:
         chosen["cache"] = from_environment
-    fs, container = _open_bare(opener, location, mode, force_type, create, options, chosen.get("cache"))
+    fs, container = _Opening(opener, location, mode, force_type, create, chosen.get("cache")).run(options)
     if from_environment:
         if not _is_far(fs):
             del chosen["cache"]  # files of this machine need none
@@ -279,7 +273,7 @@ def _open_tree(
 
 
 def _is_far(fs: FS) -> bool:
-    """Return whether its files, or the containers that they are in, take requests to a server."""
+    """Return whether reading its files takes requests to a server."""
     if isinstance(fs, LayerFS | Container) and not fs.capabilities.stat_is_request:
         return _is_far(fs.inner if isinstance(fs, LayerFS) else fs._parent)
     return fs.capabilities.stat_is_request
@@ -293,49 +287,27 @@ def _limits(value: Any, scheme: str) -> Limits:
 
 
 def _layered(fs: FS, layers: dict[str, Any]) -> FS:
-    """`fs` in the layers that are wanted; closed if one can't be."""
-    for name in registry.LAYERS:
-        value = layers.get(name, False)
-        if value is False:
-            continue
-        try:
-            fs = registry.layer(name)(fs, value)
-        except BaseException as exc:
-            fs.__exit__(type(exc), exc, exc.__traceback__)
-            raise
+    """Return `fs` in the layers that are wanted; it is closed if one can't be made."""
+    try:
+        for name in registry.LAYERS:
+            if (value := layers.get(name, False)) is not False:
+                fs = registry.layer(name)(fs, value)
+    except BaseException as exc:
+        fs.__exit__(type(exc), exc, exc.__traceback__)
+        raise
     return fs
 
 
-def _open_bare(
-    opener: BackendOpener,
-    location: Location,
-    mode: str,
-    force_type: str | None,
-    create: bool,
-    options: dict[str, Any],
-    cache: Any,
-) -> tuple[FS, bool]:
-    parts, candidates = split(location.path)
-    forced = _forced_container(force_type, location)
-    if forced is not None and parts and len(parts) - 1 not in candidates:
-        candidates.append(len(parts) - 1)
-    elif forced is None and force_type is not None:
-        candidates.clear()
-    if not candidates:
-        fs = _plain(opener(location.authority, location.path, schemes.only(options, opener, location)), create)
-        return fs, False
-    return _Descent(opener, location, parts, forced, mode, create, cache).run(options, candidates)
-
-
-def _plain(fs: FS, create: bool) -> FS:
+def _directory(fs: FS, create: bool) -> FS:
     """Make the FS's root a directory, or check that it is one, where writing below it does not imply it."""
     if create:
         fs.makedirs("", exist_ok=True)
         return fs
-    return fs if fs.capabilities.implied_directories else _checked(fs)
+    return fs if fs.capabilities.implied_directories else _existing(fs)
 
 
-def _checked(fs: FS) -> FS:
+def _existing(fs: FS) -> FS:
+    """Return `fs`, whose root has to be a directory: `FileNotFoundError`, `NotADirectoryError`."""
     root = "/" + fs._root
     if not fs.isdir(root):
         fs.stat(root)  # which raises, if it is missing
@@ -346,113 +318,114 @@ def _checked(fs: FS) -> FS:
 # ---- containers on the path
 
 
-def _forced_container(force_type: str | None, location: Location) -> str | None:
-    if force_type is None or registry.container(force_type) is not None:
-        return force_type
-    if force_type != location.scheme:
-        known = ", ".join(registry.containers())
-        raise ValueError(
-            f"force_type={force_type!r} is neither a container ({known}) nor the scheme of {location.text}"
-        )
-    return None
+class _Opening(NamedTuple):
+    """Opens the directory at a location: in the store, or in the containers on the path to it."""
 
+    opener: BackendOpener
+    location: Location
+    mode: str
+    force_type: str | None
+    """A container's name, or the location's own scheme: no segment is a container."""
+    create: bool
+    cache: Any
 
-class _Descent:
-    """The way down a path through the containers on it."""
+    def run(self, options: dict[str, Any]) -> tuple[FS, bool]:
+        """Return the FS, and whether it lies in a container."""
+        parts, candidates = split(self.location.path)
+        if self._forced is not None and parts and len(parts) - 1 not in candidates:
+            candidates.append(len(parts) - 1)
+        elif self._forced is None and self.force_type is not None:
+            candidates.clear()
+        if candidates:
+            options, container_options = self._divided(options, self._type(parts, candidates[-1]))
+            fs = self._in_containers(options, container_options, parts, candidates)
+            if fs is not None:
+                return fs, True
+        schemes.check_options(options, self.opener.known, self.opener.name, self.location)
+        return _directory(self.opener(self.location.authority, self.location.path, options), self.create), False
 
-    def __init__(
-        self,
-        opener: BackendOpener,
-        location: Location,
-        parts: list[str],
-        forced: str | None,
-        mode: str,
-        create: bool,
-        cache: Any,
-    ) -> None:
-        self._opener = opener
-        self._location = location
-        self._parts = parts
-        self._forced = forced
-        self._mode = mode
-        self._create = create
-        self._cache = cache
+    @property
+    def _forced(self) -> str | None:
+        """The name of the container that the last segment is, whatever its suffix; None for any or none."""
+        if self.force_type is None or registry.container(self.force_type) is not None:
+            return self.force_type
+        if self.force_type != self.location.scheme:
+            known = ", ".join(registry.containers())
+            raise ValueError(
+                f"force_type={self.force_type!r} is neither a container ({known}) nor the scheme of "
+                f"{self.location.text}"
+            )
+        return None
 
-    def run(self, options: dict[str, Any], candidates: list[int]) -> tuple[FS, bool]:
-        """The FS at the end of the path, and whether it lies in a container."""
-        backend_options, container_options = self._split(options, candidates[-1])
-        fs = self._opener(self._location.authority, "/", backend_options)
-        start, opened = 0, False
+    def _type(self, parts: list[str], at: int) -> str:
+        forced = self._forced if at == len(parts) - 1 else None
+        return forced or registry.container_of(parts[at]) or ""
+
+    def _divided(self, options: dict[str, Any], container: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the backend's options, and those of the innermost container."""
+        kind, known = registry.container(container), self.opener.known
+        theirs = known_options(kind) if kind is not None else {}
+        if known is not None:
+            schemes.check_options(options, {**theirs, **known}, self.opener.name, self.location)
+        inner = {name: options[name] for name in options if name in theirs and (known is None or name not in known)}
+        return {name: value for name, value in options.items() if name not in inner}, inner
+
+    def _in_containers(
+        self, options: dict[str, Any], container_options: dict[str, Any], parts: list[str], candidates: list[int]
+    ) -> FS | None:
+        """Return the directory in the innermost container; None if what looked like containers are directories."""
+        fs = self.opener(self.location.authority, "/", options)
+        start = 0
         try:
-            if self._cache is not None and self._mode == "r" and fs.capabilities.stat_is_request:
+            if self.cache is not None and self.mode == "r" and fs.capabilities.stat_is_request:
                 from . import caching
 
-                fs = caching.archives_cached(fs, self._cache)
+                fs = caching.archives_cached(fs, self.cache)
             for at in candidates:
                 innermost = at == candidates[-1]
-                if not self._mode:
-                    self._refuse(fs, at, candidates[-1])
+                if not self.mode:
+                    self._check_directory(fs, parts[: at + 1], parts[: candidates[-1] + 1])
                     continue
-                mode = self._mode if innermost or self._mode == "r" else "a"
-                found = self._enter(fs, start, at, mode, container_options if innermost else {})
-                if found is not None:
-                    fs, start, opened = found, at + 1, True
-            if opened:
-                return self._below(fs, start), True
+                path = "/" + "/".join(parts[start : at + 1])
+                mode = self.mode if innermost or self.mode == "r" else "a"
+                kind = self._type(parts, at)
+                try:
+                    fs = self._entered(fs, path, mode, kind, container_options if innermost else {})
+                except IsADirectoryError:
+                    if self._forced and at == len(parts) - 1:
+                        raise
+                else:
+                    start = at + 1
+            if start:
+                return _below(fs, "/" + "/".join(parts[start:]))
         except BaseException as exc:
             fs.__exit__(type(exc), exc, exc.__traceback__)
             raise
-        fs.close()  # what looked like containers were directories
-        return _plain(self._opener(self._location.authority, self._location.path, backend_options), self._create), False
+        fs.close()
+        return None
 
-    def _split(self, options: dict[str, Any], last: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The backend's options, and the innermost container's."""
-        kind = registry.container(self._type(last))
-        theirs = known_options(kind) if kind is not None else {}
-        mine = self._opener.known
-        container = {
-            name: value for name, value in options.items() if name in theirs and (mine is None or name not in mine)
-        }
-        backend = {name: value for name, value in options.items() if name not in container}
-        if mine is not None:
-            schemes.only(
-                backend, BackendOpener(self._opener._open_at, {**theirs, **mine}, self._opener.name), self._location
-            )
-        return backend, container
+    def _check_directory(self, fs: FS, parts: list[str], innermost: list[str]) -> None:
+        """Raise if the segments lead to no directory; `innermost` lead to the last that may be a container."""
+        if not fs.isdir("/" + "/".join(parts)):
+            raise written_into_container(self.location.text, fs.url("/" + "/".join(innermost)))
 
-    def _type(self, at: int) -> str:
-        forced = self._forced if at == len(self._parts) - 1 else None
-        return forced or registry.container_of(self._parts[at]) or ""
-
-    def _refuse(self, fs: FS, at: int, last: int) -> None:
-        """Raise if the segment at `at` is no directory; the one at `last` is the innermost that may be a container."""
-        if not fs.isdir("/" + "/".join(self._parts[: at + 1])):
-            container = fs.url("/" + "/".join(self._parts[: last + 1]))
-            raise written_into_container(self._location.text, container)
-
-    def _enter(self, fs: FS, start: int, at: int, mode: str, options: dict[str, Any]) -> FS | None:
-        """The container in the segment at `at`; None if that is a directory."""
-        path = "/" + "/".join(self._parts[start : at + 1])
-        if self._create and mode == "r" and not fs.exists(path):
+    def _entered(self, fs: FS, path: str, mode: str, kind: str, options: dict[str, Any]) -> FS:
+        """Return the container at a path, which owns `fs`; `IsADirectoryError` if that is a directory."""
+        if self.create and mode == "r" and not fs.exists(path):
             mode = "w"
             if fs.capabilities.mkdir and not fs.capabilities.implied_directories:
                 fs.makedirs(keys.parent(path) or "/", exist_ok=True)
-        try:
-            container = fs.open_container(path, mode, force_type=self._type(at), **options)
-        except IsADirectoryError:
-            if self._forced and at == len(self._parts) - 1:
-                raise
-            return None
+        container = fs.open_container(path, mode, force_type=kind, **options)
         if not isinstance(container, Container):
             return OwningFS(container, fs)
         container.own(fs)
         return container
 
-    def _below(self, fs: FS, start: int) -> FS:
-        """The directory of the container that the rest of the path names."""
-        rest = "/" + "/".join(self._parts[start:])
-        if rest == "/":
-            return fs
-        sub = fs.subfs(rest)
-        sub._borrowed = False  # the container has no other owner, so that closing this closes it
-        return _checked(sub) if fs.capabilities.read else sub
+
+def _below(fs: FS, path: str) -> FS:
+    """Return the directory of a container at a path."""
+    if path == "/":
+        return fs
+    sub = fs.subfs(path)
+    sub._borrowed = False  # the container has no other owner, so that closing this closes it
+    return _existing(sub) if fs.capabilities.read else sub

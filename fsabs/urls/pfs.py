@@ -7,20 +7,30 @@ the home of a user, and `/pfs/<datacenter>/common` is shared, and read-only. The
 from __future__ import annotations
 
 import errno
-import io
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar, cast
 
 from ..backends import local_trees
 from ..backends.local import Local
 from ..core import errors, keys
-from ..core.blobs import Blob
 from ..core.fs import FS
 from ..core.layers import LayerFS
-from ..core.stats import FileStat
-from ..core.writing import Writer
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 COMMON = "common"
 HOME = "home"
+
+
+def _checked(method: Method, **allowed: bool) -> Method:
+    """Return a method of `PfsFS`: that of a layer, for a key that `PfsFS._check` allows with these options."""
+
+    @functools.wraps(method)
+    def checked(self: PfsFS, key: str, *args: Any) -> Any:
+        return method(self, self._check(key, **allowed), *args)
+
+    return cast("Method", checked)
 
 
 class PfsFS(LayerFS):
@@ -86,43 +96,25 @@ class PfsFS(LayerFS):
         if isinstance(inner, Local):
             local_trees.check_links(key, self._home, "inside", last=not link)
 
-    # ---- what writes
+    # ---- what writes: the inner FS's methods, after the check of every key that they change
 
-    def _create(self, key: str, exclusive: bool) -> Writer:
-        return self.inner._create(self._check(key), exclusive)
-
-    def _append(self, key: str) -> Writer:
-        return self.inner._append(self._check(key))
-
-    def _open_update(self, key: str) -> io.BufferedIOBase:
-        return self.inner._open_update(self._check(key))
-
-    def _mkdir(self, key: str, mode: int) -> None:
-        self.inner._mkdir(self._check(key, home_too=True), mode)
-
-    def _makedirs(self, key: str, mode: int) -> None:
-        self.inner._makedirs(self._check(key, home_too=True), mode)
+    _create = _checked(LayerFS._create)
+    _append = _checked(LayerFS._append)
+    _open_update = _checked(LayerFS._open_update)
+    _mkdir = _checked(LayerFS._mkdir, home_too=True)
+    _makedirs = _checked(LayerFS._makedirs, home_too=True)
+    _remove = _checked(LayerFS._remove, link=True)
+    _remove_tree = _checked(LayerFS._remove_tree, link=True)
+    _empty = _checked(LayerFS._empty, home_too=True)
+    _write_bytes = _checked(LayerFS._write_bytes)
+    _write_like = _checked(LayerFS._write_like)
+    _make_link = _checked(LayerFS._make_link, link=True)
+    _resume = _checked(LayerFS._resume)
+    _set_modified = _checked(LayerFS._set_modified)
+    _set_mode = _checked(LayerFS._set_mode, home_too=True)
 
     def _rename(self, src: str, dst: str) -> None:
         self.inner._rename(self._check(src, link=True), self._check(dst, link=True))
-
-    def _remove(self, key: str) -> None:
-        self.inner._remove(self._check(key, link=True))
-
-    def _remove_tree(self, key: str) -> None:
-        self.inner._remove_tree(self._check(key, link=True))
-
-    def _empty(self, key: str) -> None:
-        self.inner._empty(self._check(key, home_too=True))
-
-    def _write_bytes(self, key: str, data: bytes) -> None:
-        self.inner._write_bytes(self._check(key), data)
-
-    def _write_like(self, key: str, data: bytes, stat: FileStat) -> None:
-        self.inner._write_like(self._check(key), data, stat)
-
-    def _make_link(self, key: str, target: str) -> None:
-        self.inner._make_link(self._check(key, link=True), target)
 
     def _write_many(self, pairs: Iterator[tuple[str, bytes]], concurrency: int | None) -> int:
         return self.inner._write_many(((self._check(key), data) for key, data in pairs), concurrency)
@@ -135,15 +127,6 @@ class PfsFS(LayerFS):
 
     def _copy_from(self, source: FS, src: str, dst: str) -> None:
         self.inner._copy_from(source, src, self._check(dst))
-
-    def _resume(self, key: str, source: Blob) -> tuple[Writer, int]:
-        return self.inner._resume(self._check(key), source)
-
-    def _set_modified(self, key: str, when: float) -> None:
-        self.inner._set_modified(self._check(key), when)
-
-    def _set_mode(self, key: str, mode: int) -> None:
-        self.inner._set_mode(self._check(key, home_too=True), mode)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.inner!r}, {self._datacenter!r}, {self._user!r})"

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any, NamedTuple, TypeVar
 
@@ -30,7 +30,6 @@ T = TypeVar("T")
 
 LIMIT = 64
 CHECK_SECONDS = 5.0
-_CHEAP_STAT = frozenset({"file", "memory"})
 
 
 class _Folder(NamedTuple):
@@ -49,17 +48,18 @@ class _Folder(NamedTuple):
 class _Root:
     """An FS of the table, and the state of the container's file that it was opened in."""
 
-    __slots__ = ("checked", "file", "fs", "state", "used")
+    __slots__ = ("checked", "file", "fs", "interval", "state")
 
-    def __init__(self, fs: FS, file: tuple[str, str] | None, state: Any) -> None:
+    def __init__(self, fs: FS, file: tuple[str, str] | None = None, state: Any = None, interval: float = 0) -> None:
         self.fs = fs
         self.file = file  # the store and the path of the outermost container
         self.state = state
+        self.interval = interval
         self.checked = time.monotonic()
-        self.used = next(_uses)
 
-
-_uses = itertools.count()
+    def is_due(self) -> bool:
+        """Return whether the container's file has to be looked at again."""
+        return time.monotonic() - self.checked >= self.interval
 
 
 class Roots:
@@ -68,7 +68,7 @@ class Roots:
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         self.options = dict(options or {})
         self._lock = process.Lock()
-        self._roots: dict[str, _Root] = {}
+        self._roots: OrderedDict[str, _Root] = OrderedDict()  # the least recently used first
 
     def clear(self) -> None:
         """Drop all FS objects of the table; those in use go on."""
@@ -106,8 +106,7 @@ class Roots:
 
         A container on the path is read only: `io.UnsupportedOperation` for other modes.
         """
-        how = modes.parsed(mode)
-        if how.action == "r" and not how.update:
+        if modes.parsed(mode).only_reads:
             return self.call(url, lambda fs, path: fs.open(path, mode, buffering, encoding, errors, newline))
         fs, path = self._plain(url)
         return fs.open(path, mode, buffering, encoding, errors, newline)
@@ -123,44 +122,45 @@ class Roots:
                 yield stack.enter_context(fs.as_local(path, mode))
 
     def _plain(self, url: str) -> tuple[FS, str]:
-        """The FS and the path on it of a file that is written: `io.UnsupportedOperation` for one in a container."""
+        """Return the FS and the path on it of a file that is written; `io.UnsupportedOperation` in a container."""
         folder, name = _located(url, False)
-        if folder.containers and self._state(folder) is not None:
+        if self._state(folder) is not None:
             raise opening.written_into_container(shown(url), shown(folder.root))
         return self._root(folder).fs, keys.join(folder.path, name)
 
     def _root(self, folder: _Folder) -> _Root:
-        """The root of a folder, opened if it is not in the table or its file was replaced."""
-        found = self._roots.get(folder.root)
-        if found is None:
+        """Return the root of a folder, opened if it is not in the table or its file was replaced."""
+        with self._lock:
+            found = self._roots.get(folder.root)
+            if found is not None:
+                self._roots.move_to_end(folder.root)
+        if found is None or (found.file is not None and found.is_due() and self._replaced(found)):
             return self._opened(folder)
-        if found.file is not None:
-            cheap = found.fs.scheme in _CHEAP_STAT
-            if (cheap or time.monotonic() - found.checked > CHECK_SECONDS) and self._replaced(found):
-                return self._opened(folder)
-        found.used = next(_uses)
         return found
 
     def _opened(self, folder: _Folder) -> _Root:
         """Open the root of a folder, and keep it."""
-        file, state = None, None
-        if folder.containers and (found := self._state(folder)) is not None:
-            file, state = (folder.store, found[0]), found[1]
-        root = _Root(opening.from_url(folder.root if file else folder.store, **self.options), file, state)
-        if folder.containers and not file:
-            root = _Root(root.fs.subfs(folder.containers[-1]), None, None)
+        found = self._state(folder)
+        if found is not None:
+            path, state = found
+            is_request = self._store(folder.store).capabilities.stat_is_request
+            fs = opening.from_url(folder.root, **self.options)
+            root = _Root(fs, (folder.store, path), state, CHECK_SECONDS if is_request else 0)
+        else:
+            fs = opening.from_url(folder.store, **self.options)
+            root = _Root(fs.subfs(folder.containers[-1]) if folder.containers else fs)
         with self._lock:
             self._roots[folder.root] = root
+            self._roots.move_to_end(folder.root)
             while len(self._roots) > LIMIT:
-                del self._roots[min(self._roots.copy().items(), key=lambda item: item[1].used)[0]]
+                self._roots.popitem(last=False)
         return root
 
     def _state(self, folder: _Folder) -> tuple[str, Any] | None:
-        """The path of the outermost container of a folder, and its file's state; None if all are directories."""
-        fs = self._store(folder.store)
+        """Return the path of the outermost container of a folder and its file's state; None if all are directories."""
         for path in folder.containers:
             try:
-                stat = fs.stat(path)
+                stat = self._store(folder.store).stat(path)
             except FileNotFoundError:
                 return path, None
             if not stat.directory:

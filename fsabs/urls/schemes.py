@@ -7,7 +7,7 @@ import inspect
 import types
 import typing
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..core import errors, keys, registry
@@ -97,8 +97,8 @@ def _of_datacenter(
     from .pfs import PfsFS
 
     name = location.authority
-    center = config.datacenter(name, report)
-    base = parse(center.url)
+    datacenter = config.datacenter(name, report)
+    base = parse(datacenter.url)
     if base.scheme in (PFS, *VERBATIM):
         raise ConfigError(f"the datacenter [{name}] can't be at {base.text} ({config.config_path()})")
     key = _key(location, location.path)
@@ -107,14 +107,14 @@ def _of_datacenter(
     opener, found, chosen, settings = backend(there, {}, strict, report)
     full = keys.normalize(found.path)
     root = full[: len(full) - len(key)].rstrip("/")
-    settings = {**settings, **{name: value for name, value in center.options.items() if name in SETTINGS}}
-    rest = {name: value for name, value in center.options.items() if name not in settings}
-    chosen = {**chosen, **_typed(rest, opener, name, center.origins, strict, report), **options}
+    settings = {**settings, **{name: value for name, value in datacenter.options.items() if name in SETTINGS}}
+    rest = {name: value for name, value in datacenter.options.items() if name not in settings}
+    chosen = {**chosen, **_typed(rest, opener, name, datacenter.origins, strict, report), **options}
     if opener.known and "links" in opener.known:  # of a local tree, from one home to another
         chosen.setdefault("links", "inside")
 
     def open_at(authority: str, path: str, **options: Any) -> FS:
-        return PfsFS.at(opener(authority, "/" + root, options), name, center.username, path)
+        return PfsFS.at(opener(authority, "/" + root, options), name, datacenter.username, path)
 
     return BackendOpener(open_at, opener.known, PfsFS.__name__), found._replace(scheme=PFS), chosen, settings
 
@@ -172,7 +172,7 @@ def _prefixed(prefix: str, location: Location) -> str:
 
 @functools.cache
 def known_options(kind: type[FS]) -> Mapping[str, Any]:
-    """The keyword-only options of a backend's or container's constructor, with their types."""
+    """Return the keyword-only options of a backend's or container's constructor, with their types."""
     hints = typing.get_type_hints(kind.__init__)
     found: dict[str, Any] = {}
     for name, parameter in inspect.signature(kind.__init__).parameters.items():
@@ -191,7 +191,7 @@ def _typed(
     strict: bool,
     report: config.Report,
 ) -> dict[str, Any]:
-    """The options of a custom scheme in their types; a key of the file that the backend doesn't know is left out."""
+    """Return the options of a custom scheme in their types, without keys of the file that the backend doesn't know."""
     if opener.known is None:
         return options
     found = {}
@@ -210,22 +210,14 @@ def _typed(
     return found
 
 
-def only(options: dict[str, Any], opener: BackendOpener, location: Location) -> dict[str, Any]:
-    """`options`, all of which the backend must know."""
-    for name in options if opener.known is not None else ():
-        assert opener.known is not None
-        if name not in opener.known:
-            raise TypeError(f"{location.text}: {_unknown(name, opener.known, opener.name)}")
-    return options
+def check_options(options: Mapping[str, Any], known: Mapping[str, Any] | None, owner: str, location: Location) -> None:
+    """Raise `TypeError` for the first option that `owner` doesn't know; None knows any."""
+    for name in options:
+        if known is not None and name not in known:
+            raise TypeError(f"{location.text}: {_unknown(name, known, owner)}")
 
 
 def _unknown(name: str, known: Mapping[str, Any], owner: str) -> str:
-    text = unknown_option(name, known, owner, (*SETTINGS, FSSPEC))
+    text = errors.unknown_option(name, known, owner, (*SETTINGS, FSSPEC))
     without = " Without an endpoint, requests go to amazonaws.com"
     return text + without if owner == "S3" and text.endswith("'endpoint'?") else text
-
-
-def unknown_option(name: str, known: Mapping[str, Any], owner: str, others: Iterable[str] = ()) -> str:
-    """Return the message about an option that `owner` doesn't have; `others` may be meant, too."""
-    hint = errors.did_you_mean(name, [*known, *others], f"; it has: {', '.join(sorted(known)) or 'none'}")
-    return f"{owner} has no option {name!r}{hint}"

@@ -28,11 +28,11 @@ from fsabs.adapters.torch import (
     PlannedBatches,
     RecordIODataset,
     ShardedDataset,
-    records,
+    map_style,
 )
 from fsabs.adapters.torch.reading import EpochRecords
 from fsabs.core.errors import CorruptFileError
-from fsabs.readers.prefetch import read_ahead
+from fsabs.readers.prefetch import read_batches_ahead
 from fsabs.readers.recordio import RecordWriter
 from fsabs.spi import LayerFS
 
@@ -226,13 +226,13 @@ def shards(tmp_path: Path) -> Logged:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_records_are_read_ahead(workers: int, shards: Logged, monkeypatch: pytest.MonkeyPatch) -> None:
-    fetch = records._Records.fetch
+    fetch = map_style._Records.fetch
 
     def noted(self: Any, indices: Sequence[int]) -> list[Any]:
         shards.note("read", [str(index) for index in indices])
         return fetch(self, indices)
 
-    monkeypatch.setattr(records._Records, "fetch", noted)
+    monkeypatch.setattr(map_style._Records, "fetch", noted)
     data = RecordIODataset(shards, int)
     for loader in (DataLoader(data, 4, **options(workers)), Loader(data, 4, seed=1, **options(workers))):
         assert sorted(samples(loader)) == EVERYTHING
@@ -348,7 +348,7 @@ def test_lists_that_are_read_ahead_keep_to_the_bound() -> None:
             alive.add(self)
             most[0] = max(most[0], len(alive))
 
-    items = read_ahead(lambda numbers: [Item() for _ in numbers], range(3000), lambda item: 8, max_bytes=512)
+    items = read_batches_ahead(lambda numbers: [Item() for _ in numbers], range(3000), lambda item: 8, max_bytes=512)
     for _ in items:
         time.sleep(0.00001)
     assert 8 * most[0] <= 512 * 1.25

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fsabs.dispatch import Dispatch, JobFailedError, Task, TaskDispatcher, TaskType, layout
+from fsabs.dispatch import Dispatch, JobFailedError, Task, TaskDispatcher, TaskType, jobs
 from fsabs.dispatch.database import Database
 
 SHARDS = [("a", 0, 10), ("b", 5, 7)]
@@ -330,7 +330,7 @@ def test_processes_share_a_job(url: str, method: str) -> None:
 @pytest.mark.parametrize("seed", [None, 5])
 def test_a_job_is_put_back_to_a_state(url: str, seed: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever was done later is open again; what was done before stays done, over batches of tasks and epochs."""
-    monkeypatch.setattr(layout, "BATCH", 10)
+    monkeypatch.setattr(jobs, "BATCH", 10)
     with create(url, training=[("a", 0, 23)], records_per_task=1, num_epochs=2, seed=seed) as dispatcher:
         tasks = drain(dispatcher)
         before = Counter(task.start for task, _ in zip(tasks, range(12), strict=False))

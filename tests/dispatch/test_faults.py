@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from fsabs.dispatch import TaskDispatcher, TaskType, creation
+from fsabs.dispatch import TaskDispatcher, TaskType, jobs
 from tests import soak
 from tests.dispatch.chaos import PostgreSQLFaults, SQLiteFaults, chaos
 from tests.servers.postgresql import PostgreSQL
@@ -111,7 +111,7 @@ def test_a_clock_that_jumps_costs_repetition_and_no_record(tmp_path: Any, monkey
 
 def test_a_creator_whose_commit_is_not_answered_has_created_it(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     url = f"sqlite:///{tmp_path}/tasks.db"
-    made = creation.insert
+    made = jobs.insert
     lost: list[int] = []
 
     def insert(connection: Any, *arguments: Any) -> None:
@@ -121,7 +121,7 @@ def test_a_creator_whose_commit_is_not_answered_has_created_it(tmp_path: Any, mo
             connection.commit()  # and the answer to it never comes
             raise sa.exc.OperationalError("COMMIT", {}, Exception("server closed the connection"))
 
-    monkeypatch.setattr(creation, "insert", insert)
+    monkeypatch.setattr(jobs, "insert", insert)
     settings: dict[str, Any] = {"training": [("a", 0, 4)], "records_per_task": 1}
     with TaskDispatcher.create(url, **settings) as dispatcher:
         assert dispatcher.status().tasks.todo == 4

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fsabs.dispatch.plan import ShardTable, checked_shards, permutation
+from fsabs.dispatch.jobs import ShardTable, checked_shards, permutation
 from fsabs.readers.data import Shard
 
 pytestmark = pytest.mark.quick

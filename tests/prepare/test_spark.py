@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import fsabs
-from fsabs.prepare.inputs import Root
+from fsabs.prepare.inputs import InputRoot
 from fsabs.prepare.model import ModelSource
 from fsabs.prepare.output import OutputDirectory
 from fsabs.prepare.plan import OutputFormat, PrepareJob
@@ -189,7 +189,7 @@ def test_credentials_in_a_url_do_not_travel(folder: Path) -> None:
     """They are refused before anything of Spark is started."""
     job = PrepareJob(
         ModelSource("", "m.py"),
-        (Root("s3://key:hunter2@bucket/raw"),),
+        (InputRoot("s3://key:hunter2@bucket/raw"),),
         "/out",
         "s",
         OutputFormat("d", 1, "none", 1),

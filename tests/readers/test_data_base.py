@@ -30,7 +30,7 @@ from fsabs.readers.data import (
     parse_params,
     shards_of,
 )
-from fsabs.readers.data.base import adopt, runs, slices
+from fsabs.readers.data.base import SlicedDataReader, adopt, runs
 
 pytestmark = pytest.mark.quick
 
@@ -119,12 +119,34 @@ def test_runs() -> None:
     assert list(runs(range(0))) == list(runs([])) == []
 
 
+class Sliced(SlicedDataReader):
+    """Numbers, in shards of some."""
+
+    def __init__(self, total: int, records_per_task: int | None) -> None:
+        super().__init__("t", records_per_task)
+        self._total = total
+
+    def __len__(self) -> int:
+        return self._total
+
+    def _read(self, numbers: Any) -> Iterator[int]:
+        return iter(numbers)
+
+
 def test_slices() -> None:
-    assert slices("t", 7, 3) == [Shard("t:shard_0", 0, 3), Shard("t:shard_1", 3, 3), Shard("t:shard_2", 6, 1)]
-    assert slices("t", 6, 3)[-1].count == 3
-    assert slices("t", 0, 3) == slices("t", 0, None) == []
-    with pytest.raises(ValueError):
-        slices("t", 7, 0)
+    seven = [Shard("t:shard_0", 0, 3), Shard("t:shard_1", 3, 3), Shard("t:shard_2", 6, 1)]
+    assert Sliced(7, 3).create_shards() == seven
+    assert Sliced(6, 3).create_shards()[-1].count == 3
+    assert Sliced(7, None).create_shards() == [Shard("t:shard_0", 0, 7)]
+    assert Sliced(0, 3).create_shards() == Sliced(0, None).create_shards() == []
+    with pytest.raises(ValueError, match="at least 1"):
+        Sliced(7, 0).create_shards()
+    assert list(Sliced(7, 3).read_records(Task(0, "t:shard_1", 3, 6))) == [3, 4, 5]
+    for name in ("u:shard_1", "t:shard_x", "t:shard_"):
+        with pytest.raises(ValueError, match="no shard of t"):
+            next(Sliced(7, 3).read_records(Task(0, name, 3, 6)))
+    with pytest.raises(CorruptFileError, match="record 7 is asked for"):
+        next(Sliced(7, 3).read_records(Task(0, "t", 6, 8)))
 
 
 def test_records_are_counted() -> None:

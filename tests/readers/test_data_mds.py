@@ -20,7 +20,7 @@ import pytest
 import fsabs
 from fsabs import CorruptFileError, MissingDependencyError
 from fsabs.readers.data import MDSDataReader, Task, shards_of
-from fsabs.readers.data.mds_values import decoder_of
+from fsabs.readers.data.mds import decoder_of
 
 pytestmark = pytest.mark.quick
 

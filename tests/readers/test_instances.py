@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from fsabs.readers import array_forms
+from fsabs.readers import instances
 from fsabs.readers.instances import HEAD, MAX_DEPTH, decode, encode
 
 quick = pytest.mark.quick
@@ -358,7 +358,7 @@ def test_keys_whose_hashes_collide_can_not_be_said() -> None:
 def test_countless_descriptions_are_not_all_kept() -> None:
     for size in range(3000):
         decode(array(described(b"|S%d" % (size + 1), 0)))
-    assert len(array_forms.known_forms) <= 1024
+    assert len(instances.known_forms) <= 1024
 
 
 @quick

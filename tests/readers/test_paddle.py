@@ -21,7 +21,6 @@ import pytest
 import fsabs
 from fsabs.core.errors import CorruptFileError
 from fsabs.readers import encode
-from fsabs.readers.ahead import read_ahead
 from fsabs.readers.paddle import (
     ComposeNotAligned,
     batch,
@@ -36,6 +35,7 @@ from fsabs.readers.paddle import (
     shuffle,
     xmap_readers,
 )
+from fsabs.readers.prefetch import read_ahead
 from fsabs.readers.recordio import RecordWriter
 from fsabs.readers.sharded import convert
 from tests.containers.forks import all_end_well, forked

@@ -17,8 +17,7 @@ import fsabs
 from fsabs import FS
 from fsabs.cache import CachedFS
 from fsabs.core.fs import Path as FsPath
-from fsabs.readers.ahead import Ahead
-from fsabs.readers.prefetch import TakesOrder, prefetch, read_ahead
+from fsabs.readers.prefetch import Ahead, TakesOrder, prefetch, read_batches_ahead
 from fsabs.spi import LayerFS
 
 
@@ -156,14 +155,14 @@ def without_first(numbers: Sequence[int]) -> list[int]:
 
 
 def test_lists_are_handed_over_as_lists_and_counted() -> None:
-    taken = read_ahead(doubled, range(10_000), int.bit_length, max_bytes=10_000)
+    taken = read_batches_ahead(doubled, range(10_000), int.bit_length, max_bytes=10_000)
     assert taken.take(3) == [0, 2, 4]
     assert next(taken) == 6
     assert pickle.loads(pickle.dumps(taken)).take(2) == taken.take(2) == [8, 10]
     assert taken.take(20_000) == list(range(12, 20_000, 2))
     assert taken.take(1) == []
     with pytest.raises(RuntimeError, match="3 items were read, and not 4"):
-        read_ahead(without_first, range(10), int.bit_length, max_bytes=10).take(10)
+        read_batches_ahead(without_first, range(10), int.bit_length, max_bytes=10).take(10)
 
 
 @pytest.mark.quick

@@ -273,6 +273,7 @@ def test_shards_that_are_completed_in_part_are_refused(tmp_path: Path, monkeypat
     for read in (
         lambda: creator.RecordIO(f"{tmp_path}/p-*-of-*"),
         lambda: RecordIODataReader(tmp_path).create_shards(),
+        lambda: RecordIODataReader(f"{tmp_path}/p-*-of-*").create_shards(),
         lambda: verify(tmp_path),
     ):
         with pytest.raises(OSError, match="was interrupted") as caught:
@@ -281,6 +282,10 @@ def test_shards_that_are_completed_in_part_are_refused(tmp_path: Path, monkeypat
     convert(tmp_path, numbers(30), 3, "p")
     assert len(list(creator.RecordIO(f"{tmp_path}/p-*-of-*")())) == 30
     assert [name for name in os.listdir(tmp_path) if name.startswith(".")] == []
+    (tmp_path / ".fsabs-publishing").touch()  # as `fsabs prepare` marks a directory
+    for refused in (creator.RecordIO, lambda pattern: RecordIODataReader(pattern).create_shards()):
+        with pytest.raises(OSError, match="was interrupted"):
+            refused(f"{tmp_path}/p-*-of-*")
 
 
 def test_files_of_a_fixed_length_that_are_missing() -> None:

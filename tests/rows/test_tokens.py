@@ -21,7 +21,7 @@ import fsabs
 from fsabs.adapters.torch import Loader, Packing, ShardedDataset, TokenDataset
 from fsabs.core import errors
 from fsabs.readers.data import TokenDataReader, shards_of
-from fsabs.readers.data.windows import permuted
+from fsabs.readers.data.order import permuted
 from tests.rows import writers
 from tests.rows.test_parquet import Requests
 

@@ -97,8 +97,7 @@ def test_a_layer_passes_everything_on(name: str) -> None:
     given = arguments_of(name)
     found = getattr(layer, name)(*given)
     assert inner.asked == [(name, given)]
-    returns = inspect.signature(getattr(FS, name)).return_annotation
-    assert found == (None if returns == "None" else f"what {name} gives")
+    assert found == f"what {name} gives"
 
 
 @pytest.mark.parametrize("name", ["capabilities", "scheme", "default_concurrency"])

@@ -26,14 +26,14 @@ _LIBRARIES: dict[str, str] = {  # by the name that users say: the module that pa
     "imageio": "images",
     "numpy": "arrays",
     "os": "system",
-    "pandas": "tables",
+    "pandas": "arrays",
     "pathlib": "system",
     "safetensors": "arrays",
     "shutil": "system",
-    "soundfile": "sound",
+    "soundfile": "arrays",
     "tifffile": "images",
     "torch": "arrays",
-    "torchaudio": "sound",
+    "torchaudio": "arrays",
 }
 _INSTALL = {"cv2": "opencv-python-headless", "PIL": "pillow"}
 

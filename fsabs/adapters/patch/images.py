@@ -100,12 +100,12 @@ class _OfUrl:
         return calls.copy_until_closed(self, path, "r" if reads else "r+" if adds else "w")
 
     def open(self, path: Any, *args: Any, **kwargs: Any) -> Any:
-        """As the original; what was open is released."""
+        """Open another file, after what was open is released."""
         self.release()
         return self._object.open(self._copy(path, args, kwargs) if is_ours(path) else path, *args, **kwargs)
 
     def release(self) -> None:
-        """As the original; then the local copy is removed."""
+        """Release the object, and remove the local copy."""
         self._object.release()
         calls.close_copy(self)
 

@@ -50,7 +50,7 @@ class _Entry:
         return not self._directory
 
     def is_symlink(self) -> bool:
-        """False."""
+        """Return False."""
         return False
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:

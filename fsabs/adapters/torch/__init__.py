@@ -18,18 +18,14 @@ try:
 except ImportError:
     raise errors.missing("torch", "torch", "fsabs.adapters.torch") from None
 
-from .batches import PlannedBatches
 from .checkpoints import CheckpointManager, load_checkpoint, save_checkpoint
-from .files import FileDataset
-from .images import ImageFolder, decode_image
 from .loader import Loader
+from .map_style import FileDataset, ImageFolder, RecordIODataset, decode_image
 from .mixture import Mixture
 from .packing import Packing
-from .records import RecordIODataset
-from .sampler import EpochSampler
-from .sharded import ShardedDataset
+from .sampler import EpochSampler, PlannedBatches
+from .sharded import ShardedDataset, TokenDataset
 from .tags import Tagged
-from .tokens import TokenDataset
 
 if TYPE_CHECKING:
     from .tasks import TaskDataset

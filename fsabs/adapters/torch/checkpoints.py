@@ -22,6 +22,7 @@ import torch
 
 from ...core import errors, process
 from ...core.fs import FS
+from ...core.writing import ClosesOnExit
 from ...paths import Path
 
 logger = logging.getLogger(__name__)
@@ -78,13 +79,13 @@ class Checkpoint(NamedTuple):
     """How often the run had gone back to an earlier step, or saved one again, before this was saved."""
 
 
-class CheckpointManager:
+class CheckpointManager(ClosesOnExit):
     """The checkpoints in one directory of any FS: writes new ones, in the background too, and removes old ones.
 
     Args:
         location: a URL, a local path, a `Path`, or an FS, whose root is the directory.
         keep: how many of the newest are kept. Where a run goes back to an earlier step, its new checkpoints are newer
-            than those behind that step.
+            than those after that step.
         keep_best: how many of the best by metric are kept beside them.
         mode: "min" if a lower metric is better, or "max".
     """
@@ -128,7 +129,7 @@ class CheckpointManager:
         self._writer.wait()
 
     def checkpoints(self) -> list[Checkpoint]:
-        """Return the complete checkpoints in the order of the run: by steps, after those that it went back behind."""
+        """Return the complete checkpoints in the order of the run: by steps, after those that it went back before."""
         found = []
         try:
             for path in self.directory.iterdir():
@@ -172,12 +173,6 @@ class CheckpointManager:
     def close(self) -> None:
         """Wait until everything is written."""
         self.wait()
-
-    def __enter__(self) -> CheckpointManager:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def _write(self, step: int, state: object, metric: float | None) -> Path:
         if step < 0 or (metric is not None and not isinstance(metric, (int, float))):
@@ -236,7 +231,7 @@ class _BackgroundWriter:
                     return
             try:
                 waiting[1]()
-            except BaseException as exc:
+            except BaseException as exc:  # raised by the next call
                 self._failure = exc
 
     def wait(self) -> None:

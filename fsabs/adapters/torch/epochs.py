@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from ...readers.data.order import Interval, drop, length
 from .plan import UNEVEN, EpochPlan, Pass, Sharing, WorkerPlace
-from .states import Content, Remainder, State, first_of, plan_of_all, plan_of_rank, remainders, state_of
+from .states import Content, Remainder, StateDict, first_of, plan_of_all, plan_of_rank, remainders, state_of
 
 
 class RankOf:
@@ -68,7 +68,7 @@ def _environments_rank() -> tuple[int, int] | None:
     return (rank, ranks) if 0 <= rank < ranks else None
 
 
-Rebase: TypeAlias = Callable[[EpochPlan, Callable[[], EpochPlan], State], EpochPlan]
+Rebase: TypeAlias = Callable[[EpochPlan, Callable[[], EpochPlan], StateDict], EpochPlan]
 
 
 class Epochs:
@@ -122,8 +122,8 @@ class Epochs:
         self.plan = plan
         self.serial += 1
         self.running, self._empty, self._again, self._loaded, self._loaded_by = None, False, False, None, None
-        settled = plan._replace(base=self.sharing.settled(plan.base, plan.epoch))
-        self._publish(self.serial, plan, settled == self.whole(plan.epoch))
+        pruned = plan._replace(base=self.sharing.pruned(plan.base, plan.epoch))
+        self._publish(self.serial, plan, pruned == self.whole(plan.epoch))
 
     @property
     def place(self) -> WorkerPlace:
@@ -252,8 +252,8 @@ class Epochs:
             return self._state(running.remaining(), running.batches)
         return self._state(list(map(list, plan.parts)) if plan.scope == "rank" else [self._own()])
 
-    def state_behind(self, taken: int) -> dict[str, Any]:
-        """Return what remains of the epoch behind its first `taken` samples, of one worker."""
+    def state_after(self, taken: int) -> dict[str, Any]:
+        """Return what remains of the epoch after its first `taken` samples, of one worker."""
         return self._state([list(drop(self.plan.of_worker(self.place, self.sharing), taken))])
 
     def _own(self) -> list[Interval]:

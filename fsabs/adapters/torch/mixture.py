@@ -16,18 +16,17 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from ...core.threads import Threads
-from ...readers.ahead import SharedThreads
 from ...readers.data import AbstractDataReader, Mode, Shard, Task
 from ...readers.data.base import ShardContent, digest_of
 from ...readers.data.mixing import Ending, Mixing, Schedule, Unread, Weights, schedule_of
-from ...readers.data.order import Interval, between, drop, length, union
-from ...readers.data.windows import RandomOrder
-from .files import Transform
+from ...readers.data.order import Interval, RandomOrder, between, drop, length, union
+from ...readers.prefetch import SharedThreads
+from .map_style import Transform
 from .packing import Packing
 from .plan import EpochPlan, EpochShape, Uneven
 from .resumable import EpochDataset, SamplePlace
 from .sharded import ShardedDataset
-from .states import Content, State
+from .states import Content, StateDict
 
 if TYPE_CHECKING:
     import numpy as np
@@ -180,13 +179,13 @@ class Mixture(EpochDataset):
         first = mixing.counts(mixing.total) + usual.counts(usual.total) * (epoch - before[0] - 1)
         return _Level(usual, usual.total, 0, unread, first, streams)
 
-    def settled(self, base: _Recipe, epoch: int) -> Any:
+    def pruned(self, base: _Recipe, epoch: int) -> Any:
         """Return a base without what matters only for epochs before one."""
         if base["before"] is None or base["before"][0] >= epoch or self._ending == "repeat":
             return base
         return _Recipe(weights=base["weights"], shards=base["shards"], before=None)
 
-    def rebased(self, plan: EpochPlan, of_all: Callable[[], EpochPlan], state: State) -> EpochPlan:
+    def rebased(self, plan: EpochPlan, of_all: Callable[[], EpochPlan], state: StateDict) -> EpochPlan:
         """Return the plan with the weights and shards that the mixture has now."""
         theirs: _Recipe = plan.base
         if (theirs["weights"], theirs["shards"]) == (self._recipe["weights"], self._recipe["shards"]):
@@ -300,7 +299,7 @@ class _MixtureContent(Content):
         digests = [one.fingerprint[:_DIGITS] for one in self._contents]
         return {"settings": self._settings, "sources": "".join(digests)}
 
-    def check(self, state: State) -> None:
+    def check(self, state: StateDict) -> None:
         """Raise `ValueError` if the state is of other content; it names the source."""
         theirs = state.get("content", {})
         if "sources" not in theirs or state.get("base") is None:

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...readers.data.base import LOST
 from ...readers.data.order import Interval, drop, length
-from .counted import Counted
 from .plan import Intervals, Pass
-from .tags import Tag
+from .tags import Counted, Tag
 
 if TYPE_CHECKING:
     import numpy as np
@@ -103,7 +102,7 @@ class Packing(NamedTuple):
 
 
 class PackedPass(Pass):
-    """A pass over documents that are packed: a worker tells with each batch how many positions it had.
+    """A pass over documents that are packed: a worker reports with each batch how many positions it had.
 
     Parts are drawn from in strict turn, also those that have nothing left, so that each worker reads its own.
     """

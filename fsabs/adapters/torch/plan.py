@@ -42,7 +42,7 @@ class Sharing(NamedTuple):
     uneven: Uneven
     shape_of: Callable[[int, Any], EpochShape]
     """Returns the shape of an epoch of a base."""
-    settled: Callable[[Any, int], Any]
+    pruned: Callable[[Any, int], Any]
     """Returns a base without what matters only for epochs before one."""
 
 

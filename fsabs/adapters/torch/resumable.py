@@ -17,17 +17,15 @@ from typing import Any, NamedTuple, Protocol
 from torch.utils.data import IterableDataset, default_collate, default_convert, get_worker_info
 
 from ...core import errors, process
-from ...readers.ahead import SharedThreads
 from ...readers.data.base import LOST
 from ...readers.data.order import Interval, between, drop, length
-from .counted import Counted
+from ...readers.prefetch import SharedThreads
 from .epochs import Epochs, RankOf
-from .files import Transform
+from .map_style import Transform
 from .packing import UNIT, PackedPass, Packing
 from .plan import EpochPlan, EpochShape, Intervals, Pass, Sharing, Uneven, WorkerPlace
-from .shared import EpochNotice, WorkerCounts
-from .states import Content, Remainder, State, first_of, plan_of_worker, remainders, state_of
-from .tags import Samples, Tag, Tagged
+from .states import Content, Remainder, StateDict, first_of, plan_of_worker, remainders, state_of
+from .tags import Counted, EpochNotice, Samples, Tag, Tagged, WorkerCounts
 
 
 class Records(Protocol):
@@ -102,7 +100,7 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
         self.epochs = Epochs(
             content,
             # The number of windows is not known before they are read: `Loader` makes ranks even.
-            Sharing(uneven if packing is None else "keep", self._shape_of, self.settled),
+            Sharing(uneven if packing is None else "keep", self._shape_of, self.pruned),
             RankOf(rank, ranks),
             self._notice.publish,
             self.rebased,
@@ -135,13 +133,13 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
         """Return where the records at positions of an epoch come from."""
 
     @abc.abstractmethod
-    def rebased(self, plan: EpochPlan, of_all: Callable[[], EpochPlan], state: State) -> EpochPlan:
+    def rebased(self, plan: EpochPlan, of_all: Callable[[], EpochPlan], state: StateDict) -> EpochPlan:
         """Return a plan from a state, which may be of another base, for what the data set is now.
 
         `of_all()` is the plan of all ranks; `ValueError` if their states are not there.
         """
 
-    def settled(self, base: Any, epoch: int) -> Any:
+    def pruned(self, base: Any, epoch: int) -> Any:
         """Return a base without what matters only for epochs before one."""
         return base
 
@@ -451,7 +449,7 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
             (tag, positions), share = drawn, None
             if tag.part not in announced:
                 announced.add(tag.part)
-                share = Share(running.plan, running.place._replace(worker=tag.part), running.parts[tag.part])
+                share = WorkerShare(running.plan, running.place._replace(worker=tag.part), running.parts[tag.part])
             yield tag, BatchPositions(running.plan.epoch, running.plan.base, positions, share)
 
     def one_batch(self, batch: BatchPositions) -> Iterator[Any]:
@@ -618,7 +616,7 @@ def _split(intervals: Iterable[Interval], at: int) -> Iterator[Interval]:
         yield start, end
 
 
-class Share(NamedTuple):
+class WorkerShare(NamedTuple):
     """What a worker reads in a pass."""
 
     plan: EpochPlan
@@ -632,7 +630,7 @@ class BatchPositions(NamedTuple):
     epoch: int
     base: Any
     positions: Intervals
-    share: Share | None
+    share: WorkerShare | None
     """In the first batch of a part: all that is to be read of the part."""
 
 
@@ -641,7 +639,7 @@ class BatchReader:
 
     def __init__(self, dataset: EpochDataset) -> None:
         self._dataset = dataset
-        self._share: Share | None = None
+        self._share: WorkerShare | None = None
         self._of = (-1, -1)  # the pass and the part that `_share` is of
         self._samples: process.Resumable[Any] | None = None
         self._at = _Position()  # of `_samples`
@@ -666,7 +664,7 @@ class BatchReader:
             return Samples([item.sample for item in items if item.sample is not LOST], tag)
         return Samples(self._dataset.without_lost(items), tag)
 
-    def _next(self, share: Share, tag: Tag) -> tuple[list[Any], Tag]:
+    def _next(self, share: WorkerShare, tag: Tag) -> tuple[list[Any], Tag]:
         """Return what the part that this worker reads has next, and the tag of that."""
         known = self._dataset.packing is None
         first = tag.first if known else self._at.number

@@ -1,10 +1,15 @@
-"""EpochSampler: the order of a map-style data set by epochs, split over ranks, with a state."""
+"""The order of a map-style data set: `EpochSampler`, by epochs, split over ranks, with a state; and `PlannedBatches`.
+
+A batch sampler that plans an epoch announces to each worker, with its first batch, the batches that it will get: a data
+set of this package then reads them ahead.
+"""
 
 from __future__ import annotations
 
 import functools
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch.utils.data import BatchSampler, Sampler
 
@@ -52,7 +57,7 @@ class EpochSampler(Sampler[int]):
         content = Content(contents, [seed], self._order.fingerprint())
         if uneven == "pad":
             raise ValueError("uneven='pad' is for data sets that are read by positions, and not for map-style ones")
-        self.epochs = Epochs(content, Sharing(uneven, functools.partial(_shape, total), _settled), RankOf(rank, ranks))
+        self.epochs = Epochs(content, Sharing(uneven, functools.partial(_shape, total), _pruned), RankOf(rank, ranks))
         self._counted = False  # the pass that begins is that of `consumed`
         self._uncounted = False  # the pass was begun by a loader whose batches are not counted
 
@@ -101,8 +106,6 @@ class EpochSampler(Sampler[int]):
 
     def drawn(self, running: Pass, workers: int) -> Iterator[tuple[Tag, list[int]]]:
         """Yield the tags and the indices of the batches of a pass, for a loader with so many workers."""
-        from .batches import announced
-
         order = _indices(self._order, running.plan, running.place, self.epochs.sharing)
         if running.least > 1:  # the last batch is dropped where it is partial
             order = order[: len(order) // running.batch_size * running.batch_size]
@@ -117,11 +120,11 @@ class EpochSampler(Sampler[int]):
         """The serial number of the plan of the pass."""
         return self.epochs.serial
 
-    def state_behind(self, taken: int, serial: int) -> dict[str, Any]:
-        """Return the state behind the first `taken` indices of the pass that began with the plan of number `serial`."""
+    def state_after(self, taken: int, serial: int) -> dict[str, Any]:
+        """Return the state after the first `taken` indices of the pass that began with the plan of number `serial`."""
         if serial != self.epochs.serial:
             raise RuntimeError("the epoch or the state was set, or another pass was begun, while this one was running")
-        return self.epochs.state_behind(taken)
+        return self.epochs.state_after(taken)
 
     def rest_of(self, state_dict: Mapping[str, Any]) -> Iterator[int]:
         """Load a state, and return the indices that it left of its epoch, even if there are none."""
@@ -161,7 +164,7 @@ def _shape(total: int, epoch: int, base: Any) -> EpochShape:
     return EpochShape(total)
 
 
-def _settled(base: Any, epoch: int) -> Any:
+def _pruned(base: Any, epoch: int) -> Any:
     return base
 
 
@@ -184,8 +187,6 @@ def _wrapped(intervals: Iterable[Interval], total: int) -> Iterator[Interval]:
 
 def _batches_of(loader: Any) -> tuple[int, bool]:
     """Return the size of a loader's batches, and whether a partial one is dropped; `ValueError` if they vary."""
-    from .batches import PlannedBatches
-
     if getattr(loader, "in_order", True) is False:
         raise ValueError("the DataLoader must hand batches out in order: in_order=False leaves its state undefined")
     batches = getattr(loader, "batch_sampler", None)
@@ -196,3 +197,128 @@ def _batches_of(loader: Any) -> tuple[int, bool]:
             f"which samples the batches of a {type(batches).__name__} have is not known, so that they can't be counted"
         )
     return batches.batch_size, batches.drop_last
+
+
+class EpochBatches(NamedTuple):
+    """The batches of an epoch that a loader hands out in turns to `workers` workers."""
+
+    order: Numbers
+    """The indices of all batches, from the present batch of this worker on."""
+    size: int
+    workers: int
+    following: Callable[[], Numbers] | None = None
+    """Returns the order of the next epoch, where it is known."""
+
+    def own(self) -> Numbers:
+        """Return the indices of the batches that this worker gets."""
+        import numpy as np
+
+        if self.workers == 1:
+            return self.order
+        turn = self.size * self.workers
+        whole = len(self.order) // turn * turn
+        rest: Numbers = self.order[whole : whole + self.size]
+        return np.concatenate((self.order[:whole].reshape(-1, turn)[:, : self.size].reshape(-1), rest))
+
+    def all(self) -> Iterator[int]:
+        """Yield the indices of all workers, then those of the next epoch."""
+        yield from self.order.tolist()
+        if self.following is not None:
+            yield from self.following().tolist()
+
+
+class AnnouncedBatch(list[int]):
+    """The first batch of a worker, with all batches that the loader hands out in the epoch."""
+
+    def __init__(self, indices: Iterable[int], batches: EpochBatches) -> None:
+        super().__init__(indices)
+        self.batches = batches
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AnnouncedBatch, (list(self), self.batches)
+
+
+def announced(
+    order: Numbers, size: int, workers: int, following: Callable[[], Numbers] | None = None
+) -> Iterator[list[int]]:
+    """Yield the batches of an order, of which the first one of each worker announces those that follow."""
+    for number, start in enumerate(range(0, len(order), size)):
+        batch = order[start : start + size].tolist()
+        if number < workers:  # the loader gives every batch to the next worker in turn
+            yield AnnouncedBatch(batch, EpochBatches(order[start:], size, workers, following))
+        else:
+            yield batch
+
+
+class PlannedBatches(Sampler[list[int]]):
+    """Batches of a sampler's indices, as torch's `BatchSampler` makes them, which announce the epoch to each worker.
+
+    Give it to the `DataLoader` as `batch_sampler`, with the loader's own `num_workers`. A data set of this package then
+    reads ahead; for any other, the batches are lists. Set the epoch on the sampler, as always. With an `EpochSampler`,
+    torchdata's `StatefulDataLoader` resumes exactly.
+    """
+
+    def __init__(
+        self, sampler: Iterable[int], batch_size: int, *, num_workers: int = 0, drop_last: bool = False
+    ) -> None:
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, not {batch_size}")
+        self.sampler = sampler
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+        self._workers = max(1, num_workers)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        if isinstance(self.sampler, EpochSampler):
+            return _StatefulBatches(self, self.sampler)
+        return self.of(iter(self.sampler))
+
+    def of(self, indices: Iterable[int]) -> Iterator[list[int]]:
+        """Yield the batches of these indices."""
+        import numpy as np
+
+        order = np.frombuffer(array("q", indices), np.int64)
+        size = self.batch_size
+        if self.drop_last:
+            order = order[: len(order) // size * size]
+        following = self.sampler.following() if isinstance(self.sampler, EpochSampler) else None
+        return announced(order, size, self._workers, following)
+
+    def __len__(self) -> int:
+        total = len(self.sampler)  # type: ignore[arg-type]  # as torch's: a sampler with no length has none
+        return total // self.batch_size if self.drop_last else -(-total // self.batch_size)
+
+
+class _StatefulBatches(Iterator[list[int]]):
+    """The batches of one epoch of an `EpochSampler`; torchdata asks for the state after each one that it sends out.
+
+    The pass begins with the first batch: torchdata makes iterators that it drops.
+    """
+
+    def __init__(self, batches: PlannedBatches, sampler: EpochSampler) -> None:
+        self._batches = batches
+        self._sampler = sampler
+        self._coming: Iterator[list[int]] | None = None
+        self._serial = -1
+        self._taken = 0
+
+    def _begin(self, indices: Iterator[int]) -> Iterator[list[int]]:
+        self._coming = self._batches.of(indices)
+        self._serial = self._sampler.serial
+        self._taken = 0
+        return self._coming
+
+    def __next__(self) -> list[int]:
+        batch = next(self._coming or self._begin(iter(self._sampler)))
+        self._taken += len(batch)
+        return batch
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the epoch has left after the batches that were given."""
+        if self._coming is None:
+            self._begin(iter(self._sampler))
+        return self._sampler.state_after(self._taken, self._serial)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Make this pass what the state left, which may be nothing."""
+        self._begin(self._sampler.rest_of(state_dict))

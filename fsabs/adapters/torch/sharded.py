@@ -6,21 +6,19 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 from ...readers.data import AbstractDataReader, Mode, Shard, shards_of
-from ...readers.data.base import OnError
+from ...readers.data.base import OnError, check_on_error
+from ...readers.data.factory import reader_of
 from ...readers.data.files import Location
-from ...readers.data.order import Epoch, EpochOrder, Interval, JoinedEpoch, between, union
+from ...readers.data.order import Epoch, EpochOrder, Interval, JoinedEpoch, RandomOrder, between, union
 from ...readers.data.parquet import ParquetDataReader
-from ...readers.data.sources import reader_of
-from ...readers.data.tokens import TokenDataReader
-from ...readers.data.windows import RandomOrder
-from .files import Transform
+from ...readers.data.token_files import Format
+from ...readers.data.tokens import TokenDataReader, WindowLayout
+from .map_style import Transform
 from .packing import Packing
 from .plan import EpochPlan, EpochShape, Uneven
-from .reading import EpochRecords
+from .reading import EpochRecords, EpochRows, EpochWindows
 from .resumable import EpochDataset, Records, SamplePlace
-from .rows import EpochRows
-from .states import Content, State
-from .windows import EpochWindows
+from .states import Content, StateDict
 
 MAX_BYTES = 64 << 20
 WINDOW = 16
@@ -87,8 +85,7 @@ class ShardedDataset(EpochDataset):
         on_error: OnError = "raise",
         max_skipped: int | None = None,
     ) -> None:
-        if on_error not in ("raise", "skip"):
-            raise ValueError(f"on_error is 'raise' or 'skip', not {on_error!r}")
+        check_on_error(on_error)
         self.reader = reader_of(source, on_error, columns, filters)
         self._shards = shards_of(self.reader, mode)
         self._seed, self._window = seed, window
@@ -157,7 +154,7 @@ class ShardedDataset(EpochDataset):
         """Return the shape of an epoch: of all shards, whenever they were added."""
         return EpochShape(self._order.total)
 
-    def settled(self, base: Any, epoch: int) -> Any:
+    def pruned(self, base: Any, epoch: int) -> Any:
         """Return a base without what matters only for epochs before one."""
         return [one for one in base or [] if one[1] >= epoch] or None
 
@@ -165,7 +162,7 @@ class ShardedDataset(EpochDataset):
         """Return the number of records of the first so many shards."""
         return sum(shard.count for shard in self._shards[:shards])
 
-    def rebased(self, plan: EpochPlan, of_all: Callable[[], EpochPlan], state: State) -> EpochPlan:
+    def rebased(self, plan: EpochPlan, of_all: Callable[[], EpochPlan], state: StateDict) -> EpochPlan:
         """Return the plan with the shards that were added since the state was saved."""
         known = len(self._shards) if state["format"] == 1 else state["content"]["shards"]
         if known == len(self._shards):
@@ -227,3 +224,86 @@ class ShardedDataset(EpochDataset):
 def _generations(epoch: int, base: Any, shards: int) -> list[int]:
     """Return the numbers of shards that the parts of an epoch's order end with."""
     return sorted({count for count, last in base or [] if epoch <= last} | {shards})
+
+
+class TokenDataset(ShardedDataset):
+    """Windows of `sequence_length` + 1 tokens, each once an epoch, whichever rank and worker it falls to.
+
+    Without `tokenize`, `source` is files of token ids, as `TokenDataReader` reads them (`layout`, `overlap`, `format`,
+    `dtype` and `pad` are its own). Every window has a random place in an epoch; or every block of `block_size` windows
+    has one, and the windows within each buffer of `buffer_size` are shuffled, which reads longer runs from a store.
+    With `tokenize`, the source is documents: Parquet files, JSON lines, RecordIO or a data reader, and windows are
+    packed of them as `Packing` has it.
+
+    Args:
+        source: a URL, a path, a pattern, a directory, an FS or a data reader.
+        sequence_length: tokens of a model's input.
+        transform: makes a sample of a window, or of a batch of them.
+        tokenize: makes token ids of a document; of a list of documents with `batched`.
+        columns, window: of Parquet files, as `ShardedDataset` has them.
+        uneven, padding: as `ShardedDataset` has them; windows of documents and packed ones need no `padding`.
+        batch_size: a sample is a batch of so many windows, and the loader takes `batch_size=None`: faster than batches
+            that are collated of single windows.
+
+    Else as `ShardedDataset`.
+    """
+
+    def __init__(
+        self,
+        source: AbstractDataReader | Location,
+        sequence_length: int,
+        transform: Transform | None = None,
+        *,
+        tokenize: Callable[[Any], Sequence[Any]] | None = None,
+        batched: bool = False,
+        layout: WindowLayout = "stream",
+        overlap: bool = True,
+        format: Format | None = None,
+        dtype: str | None = None,
+        pad: int = 0,
+        columns: Sequence[str] | None = None,
+        window: int = WINDOW,
+        seed: int | None = None,
+        block_size: int | None = None,
+        buffer_size: int = 0,
+        batch_size: int | None = None,
+        rank: int | None = None,
+        ranks: int | None = None,
+        uneven: Uneven = "keep",
+        padding: Any = None,
+        max_bytes: int | Literal["auto"] | None = "auto",
+    ) -> None:
+        import numpy as np
+
+        packing = None
+        if tokenize is not None:
+            if layout != "stream" or format is not None or dtype is not None:
+                raise TypeError("layout, format and dtype are of files of token ids, and not of tokenized documents")
+            packing = Packing(tokenize, sequence_length, overlap, batched, pad, batch_size)
+        elif not isinstance(source, AbstractDataReader):
+            source = TokenDataReader(
+                source, sequence_length, layout=layout, overlap=overlap, format=format, dtype=dtype, pad=pad
+            )
+        if uneven == "pad" and padding is None and layout != "stream":
+            length = sequence_length + 1
+            padding = {"tokens": np.full(length, pad, np.int64)}
+            if layout == "documents":
+                padding["mask"] = np.zeros(length, bool)
+            else:
+                padding["segments"] = np.full(length, -1, np.int64)
+        super().__init__(
+            source,
+            transform,
+            seed=seed,
+            block_size=block_size,
+            buffer_size=buffer_size,
+            columns=columns,
+            window=window,
+            batch_size=None if packing is not None else batch_size,
+            packing=packing,
+            rank=rank,
+            ranks=ranks,
+            uneven=uneven,
+            padding=padding,
+            max_bytes=max_bytes,
+        )

@@ -18,7 +18,7 @@ from .plan import EpochPlan, Sharing, WorkerPlace
 FORMAT = 2
 _GROUPS = 128  # in the digests of a state: the number of shards, or groups of them, that can be distinguished
 
-State = Mapping[str, Any]
+StateDict = Mapping[str, Any]
 
 
 class Content:
@@ -55,7 +55,7 @@ class Content:
             "digests": self._digests,
         }
 
-    def check(self, state: State) -> None:
+    def check(self, state: StateDict) -> None:
         """Raise `ValueError` if the state is of other content; it names the first shard that differs.
 
         Shards may have been added after those that the state knows.
@@ -135,13 +135,13 @@ def state_of(content: Content, remainder: Remainder, in_worker: bool, base: Any 
     }
 
 
-def state_of_ranks(states: Sequence[State]) -> dict[str, Any]:
+def state_of_ranks(states: Sequence[StateDict]) -> dict[str, Any]:
     """Return one state that holds those of all ranks."""
     # torch.distributed.checkpoint takes a list of mappings apart, and would load as many as there are ranks now.
     return {"format": FORMAT, "ranks": tuple(states)}
 
 
-def first_of(states: Any) -> State:
+def first_of(states: Any) -> StateDict:
     """Return the first state of several, or the one that is given."""
     return next(iter(_unwrapped([states] if isinstance(states, Mapping) else states)))
 
@@ -159,14 +159,14 @@ def remainders(states: Any, content: Content, sharing: Sharing) -> tuple[list[Re
             raise ValueError(f"a state of format {state['format']}, which a later version of fsabs wrote")
         content.check(state)
     first = min((state["epoch"] for state in given), default=0)
-    bases = [sharing.settled(state.get("base"), first) for state in given]
+    bases = [sharing.pruned(state.get("base"), first) for state in given]
     if any(base != bases[0] for base in bases):
         raise ValueError("the states are not of one job: they follow from different states or weights")
     base = bases[0] if bases else None
     return [_remainder(state, base, sharing) for state in given], base
 
 
-def _remainder(state: State, base: Any, sharing: Sharing) -> Remainder:
+def _remainder(state: StateDict, base: Any, sharing: Sharing) -> Remainder:
     place = WorkerPlace(*state["rank"], *(state["worker"] or (0, 0)))  # 0 workers: the state of a whole rank
     ended = state.get("ended") and not state["worker"]  # format 1: what drop_last left is not to be read
 
@@ -199,7 +199,7 @@ def _unwrapped(states: Iterable[Any]) -> Iterable[Any]:
             yield state
 
 
-def _of_sampler(state: State) -> list[State]:
+def _of_sampler(state: StateDict) -> list[StateDict]:
     """Return the state of an `EpochSampler` in one of torchdata's, if it has one."""
     found = state["_sampler_iter_state"]
     return [found] if isinstance(found, Mapping) and "format" in found else []

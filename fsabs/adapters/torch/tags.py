@@ -1,14 +1,25 @@
-"""The tag of a batch, by which the training loop's process knows what was consumed.
+"""What the training loop's process and its workers tell each other: tags of batches, the epoch that is set, and counts.
 
 A loader draws a batch, sends its tag to a worker with what the worker is to read, and gets it back with the samples. It
-counts the batch when it hands it to the training loop, and counts nothing else.
+counts the batch when it hands it to the training loop, and counts nothing else. `Counted` is a sample that stands for
+several positions of an epoch's order.
+
+A plain `DataLoader` calls nothing of a data set in the main process when a pass begins. What the main process sets
+before a pass is all that its workers know: forked or pickled with the data set, or, where they live on, from
+`EpochNotice`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch.utils.data import get_worker_info
+
+if TYPE_CHECKING:
+    from .plan import EpochPlan
 
 
 @dataclass(slots=True)  # no tuple: pinning memory would rebuild it
@@ -56,3 +67,79 @@ class Collate:
         if not samples:
             return Tagged(None, samples.tag)
         return Tagged(self._collate(list(samples) if self._batched else samples[0]), samples.tag)
+
+
+class Counted(NamedTuple):
+    """A batch that a data set makes itself, or a packed window."""
+
+    positions: int
+    """How many positions of the order it holds."""
+    lost: int
+    """How many of them are damaged records that were skipped."""
+    sample: Any
+    """`LOST` where nothing is left."""
+    parts: tuple[int, ...] = ()
+    """Of packed windows, for each document in them: the number of its first token among the positions that are read."""
+
+
+_WORKERS = 512
+
+
+class EpochNotice:
+    """The plan that the main process set last, by its serial number, and how many passes workers have begun with it."""
+
+    def __init__(self) -> None:
+        self._words = torch.zeros(3, dtype=torch.int64, device="cpu").share_memory_()  # type: ignore[no-untyped-call]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._words.share_memory_()  # a copy has memory of its own, which is shared anew
+
+    def publish(self, serial: int, plan: EpochPlan, whole: bool) -> None:
+        """Say which plan is in force, and whether it is that of a whole epoch."""
+        self._words[:] = torch.tensor([serial, plan.epoch if whole else -1, 0], dtype=torch.int64)
+
+    def begin_pass(self) -> None:
+        """Record that a pass begins; one worker of it does."""
+        self._words[2] += 1
+
+    @property
+    def serial(self) -> int:
+        """The serial number of the plan."""
+        return int(self._words[0])
+
+    @property
+    def epoch(self) -> int | None:
+        """The epoch of the plan; None where the plan is the rest of one."""
+        epoch = int(self._words[1])
+        return None if epoch < 0 else epoch
+
+    @property
+    def passes(self) -> int:
+        """How many passes workers have begun with the plan."""
+        return int(self._words[2])
+
+
+class WorkerCounts:
+    """A count that the main process and all its workers add to, each in a place of its own, without a lock."""
+
+    def __init__(self) -> None:
+        self._counts = torch.zeros(_WORKERS + 1, dtype=torch.int64, device="cpu").share_memory_()  # type: ignore[no-untyped-call]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._counts.share_memory_()
+
+    def add(self, number: int) -> None:
+        """Add to the count of this process."""
+        info = get_worker_info()
+        self._counts[0 if info is None else 1 + info.id % _WORKERS] += number
+
+    def clear(self) -> None:
+        """Begin anew, in the main process."""
+        self._counts.zero_()
+
+    @property
+    def total(self) -> int:
+        """The sum of all processes."""
+        return int(self._counts.sum())

@@ -243,7 +243,7 @@ class TaskDataset(IterableDataset[Any]):
         try:
             if self._on_train_end is not None:
                 self._on_train_end(span.task)
-        except Exception as exc:
+        except Exception as exc:  # the callback is the user's: its task fails, and the job goes on
             error = f"{type(exc).__name__}: {exc}"
             self.dispatcher.report(span.task, span.lease, success=False, error=error)
             return

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import difflib
 import functools
 import hashlib
 import pickle
@@ -17,7 +16,7 @@ import urllib.parse
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypedDict
 
-from ...core import keys, redaction
+from ...core import errors, keys, redaction
 from ..objects import endpoints
 from ..objects.checksums import WRITTEN
 from ..objects.content_types import content_type_of
@@ -258,9 +257,7 @@ def parse(options: S3Options) -> tuple[Options, ObjectHeaders, dict[str, str]]:
     """
     for name in options:
         if name not in known():
-            near = difflib.get_close_matches(name, known(), n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; it has: {', '.join(sorted(known()))}"
-            raise TypeError(f"S3 has no option {name!r}{hint}")
+            raise TypeError(errors.unknown_option(name, known(), "S3"))
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     _check_session(given)
     if "proxies" in given:

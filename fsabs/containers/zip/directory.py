@@ -297,10 +297,10 @@ def _suspects(piece: _Piece, lengths: Numbers) -> set[int]:
     first, second = buffer[piece.starts + 46], buffer[piece.starts + 47]
     odd = (first == ord("/")) | (first == ord(".")) | (second == ord(":")) | (lengths == 0)
     found = set(np.flatnonzero(odd).tolist())
-    slashes = buffer[:-1] == ord("/")
-    slashes &= (buffer[1:] == ord("/")) | (buffer[1:] == ord("."))
-    slashes |= buffer[:-1] == ord("\\")
-    places = np.flatnonzero(slashes)
+    slashes = np.flatnonzero(buffer[:-1] == ord("/"))
+    following = buffer[slashes + 1]
+    slashes = slashes[(following == ord("/")) | (following == ord("."))]
+    places = np.concatenate((slashes, np.flatnonzero(buffer == ord("\\"))))
     at, inside = _owners(piece, places)
     return found | set(at[inside < lengths[at]].tolist())
 

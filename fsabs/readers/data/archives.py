@@ -59,17 +59,12 @@ class ArchiveDataReader(FileShardsReader[_Open]):
     def __init__(self, data_dir: Location, *, suffixes: Sequence[str] = (".tar", ".zip", ".tar.gz", ".tgz")) -> None:
         super().__init__(data_dir, suffixes=suffixes)
         self._suffixes = tuple(suffixes)
-        self._seen: dict[str, tuple[int, str | None, float | None]] = {}
 
     def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
         """A shard for each archive."""
-        shards = []
-        for stat in self._files.list():
-            if stat.filename.lower().endswith(self._suffixes):
-                name = self._files.name(stat.filename)
-                self._seen[name] = (stat.size, stat.version, stat.last_modified)
-                shards.append(Shard(name, 0, len(self._shard(name).samples)))
-        return shards
+        archives = [stat for stat in self._files.list() if stat.filename.lower().endswith(self._suffixes)]
+        self._stats = {self._files.name(stat.filename): stat for stat in archives}
+        return [Shard(name, 0, len(self._shard(name).samples)) for name in self._stats]
 
     def content_of(self, shard_name: str) -> ShardContent:
         """Return the path below the directory, the size, and a digest of the members (with their CRCs, in a zip)."""
@@ -93,8 +88,8 @@ class ArchiveDataReader(FileShardsReader[_Open]):
     def _open_shard(self, shard_name: str) -> _Open:
         path = self._files.path(shard_name)
         stat = self._files.fs.stat(path)
-        seen = self._seen.get(shard_name)
-        if seen is not None and seen != (stat.size, stat.version, stat.last_modified):
+        seen = self._stats.get(shard_name, stat)
+        if (seen.size, seen.version, seen.last_modified) != (stat.size, stat.version, stat.last_modified):
             reason = "the archive changed since its samples were counted"
             raise errors.stale(self._files.fs.url(path), reason, "read_records")
         return _Open(self._files.fs.open_container(path), stat)

@@ -7,7 +7,6 @@ works here as it stands: its three shapes of `create_shards` are handled in `sha
 from __future__ import annotations
 
 import abc
-import difflib
 import enum
 import hashlib
 import inspect
@@ -16,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from ...core import errors
 from ...core.errors import CorruptFileError
+from ..recordio.index import OnError as OnError
+from ..recordio.index import check_on_error as check_on_error
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -65,7 +66,6 @@ class _Lost:
 
 LOST = _Lost()
 """Stands for a record that is damaged (see `AbstractDataReader.read_available`)."""
-OnError = Literal["raise", "skip"]
 
 
 class ShardContent(NamedTuple):
@@ -198,7 +198,7 @@ class AbstractDataReader(metaclass=_CheckedOptions):
             yield from exactly(records, shard_name, range(start, end))
 
     def read_available(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Any]:
-        """As `read_at`, with `LOST` in the place of each record that is damaged, for which `read_at` would raise."""
+        """Read the records of a shard with these numbers, with `LOST` in the place of each one that is damaged."""
         try:
             records = list(self.read_at(shard_name, numbers))
         except CorruptFileError:
@@ -220,7 +220,7 @@ class AbstractDataReader(metaclass=_CheckedOptions):
         return None
 
     def content_of(self, shard_name: str) -> ShardContent:
-        """Return what tells a shard of `create_shards` from one of other content; here, its name alone."""
+        """Return the identity of a shard's content; here, its name alone."""
         return ShardContent(shard_name)
 
     def set_order(self, shard_names: Iterable[str]) -> None:
@@ -275,9 +275,7 @@ def check_options(owner: Any, options: Mapping[str, Any]) -> None:
     known = [name for name, one in parameters.items() if one.kind is not one.POSITIONAL_ONLY and name != "self"]
     for name in options:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(known) or 'none'}"
-            raise TypeError(f"{owner.__name__} has no option {name!r}; {hint}")
+            raise TypeError(errors.unknown_option(name, known, owner.__name__))
 
 
 def parameters_of(maker: Any) -> Mapping[str, inspect.Parameter]:
@@ -383,21 +381,46 @@ def _is_number(value: Any) -> bool:
     return hasattr(value, "__index__") and not isinstance(value, bool)
 
 
-def slices(name: str, total: int, records_per_task: int | None) -> list[Shard]:
-    """Shards of `records_per_task` records each and a rest, named as ElasticDL does: `NAME:shard_0`."""
-    if records_per_task is None:
-        return [Shard(f"{name}:shard_0", 0, total)] if total else []
-    if records_per_task < 1:
-        raise ValueError(f"records_per_task must be at least 1, not {records_per_task}")
-    starts = range(0, total, records_per_task)
-    return [
-        Shard(f"{name}:shard_{number}", start, min(records_per_task, total - start))
-        for number, start in enumerate(starts)
-    ]
+class SlicedDataReader(AbstractDataReader):
+    """The base of readers of one sequence of records, whose shards are runs of it: `NAME:shard_0` and so on.
 
+    A shard has `records_per_task` records, the last one the rest; or all of them if that is None. A subclass implements
+    `__len__`, the number of records, and `_read`.
+    """
 
-def check_slice(shard_name: str, name: str) -> None:
-    """`ValueError` unless a shard's name is one that `slices(name, ...)` gives, or `name` itself."""
-    base, _, number = shard_name.rpartition(":shard_")
-    if shard_name != name and not (base == name and number.isdecimal()):
-        raise ValueError(f"no shard of {name}: {shard_name!r}")
+    def __init__(self, name: str, records_per_task: int | None, url: str = "") -> None:
+        """`url` is what errors name, `name` if it is empty."""
+        super().__init__()
+        self._name = name
+        self._url = url or name
+        self._records_per_task = records_per_task
+
+    @abc.abstractmethod
+    def __len__(self) -> int:
+        """The number of records."""
+
+    @abc.abstractmethod
+    def _read(self, numbers: Sequence[int]) -> Iterator[Any]:
+        """Read the records with these numbers, which are there, in the order given."""
+
+    def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
+        """Runs of the records, called as ElasticDL calls them: `NAME:shard_0` and so on."""
+        total = len(self)
+        size = total if self._records_per_task is None else self._records_per_task
+        if size < 1 and self._records_per_task is not None:
+            raise ValueError(f"records_per_task must be at least 1, not {size}")
+        return [
+            Shard(f"{self._name}:shard_{number}", start, min(size, total - start))
+            for number, start in enumerate(range(0, total, max(1, size)))
+        ]
+
+    def read_records(self, task: Task) -> Iterator[Any]:
+        """The records of a task."""
+        shard_name = shard_name_of(task)
+        base, _, number = shard_name.rpartition(":shard_")
+        if shard_name != self._name and not (base == self._name and number.isdecimal()):
+            raise ValueError(f"no shard of {self._name}: {shard_name!r}")
+        numbers = numbers_of(task)
+        for start, end in runs(numbers):
+            check_range(self._url, start, end, len(self))
+        yield from self._read(numbers)

@@ -1,4 +1,5 @@
-"""create_data_reader: which reader reads a data origin, as ElasticDL decides it, and readers of a user's own.
+"""Which data reader reads a location: `reader_of` goes by the names of its files, `create_data_reader` as ElasticDL
+decides it, and `create_custom_data_reader` makes one of a user's own.
 
 A model definition file is Python code that the user names to be run; nothing else here runs code: the parameters of a
 custom reader are literals or text.
@@ -8,14 +9,22 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
+from ...core.fs import FS
 from ...urls import opening
 from ..definitions import module_from
-from .base import AbstractDataReader, adopt, check_options, parameters_of
+from .archives import ArchiveDataReader
+from .base import AbstractDataReader, OnError, adopt, check_options, parameters_of
+from .files import Files, Location
 from .images import FileListDataReader, ImageFolderDataReader
+from .jsonl import SUFFIXES as JSON_LINES
+from .jsonl import JsonLinesDataReader, is_json_lines
+from .mds import INDEX, MDSDataReader
 from .odps import ODPSDataReader
+from .parquet import SUFFIXES as PARQUET
+from .parquet import ParquetDataReader, is_parquet
 from .recordio import RecordIODataReader
 from .text import TextDataReader
 
@@ -158,3 +167,52 @@ def _definition(model_file: str | os.PathLike[str], name: str) -> Callable[..., 
 def _takes(maker: Callable[..., Any], option: str) -> bool:
     parameters = parameters_of(maker)
     return option in parameters or any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+
+
+# ---- by the names of files
+
+_ARCHIVES = (".tar", ".zip", ".tar.gz", ".tgz")
+
+
+def reader_of(
+    source: AbstractDataReader | Location,
+    on_error: OnError,
+    columns: Sequence[str] | None = None,
+    filters: Sequence[Any] | None = None,
+) -> AbstractDataReader:
+    """Return the data reader of a location, or the one that is given; `columns` and `filters` are of Parquet files."""
+    reader = _reader_of(source, on_error, columns, filters)
+    if (columns is not None or filters is not None) and not isinstance(reader, ParquetDataReader):
+        raise TypeError(f"columns and filters are of Parquet files, and not for {type(reader).__name__}")
+    return reader
+
+
+def _reader_of(
+    source: AbstractDataReader | Location,
+    on_error: OnError,
+    columns: Sequence[str] | None,
+    filters: Sequence[Any] | None,
+) -> AbstractDataReader:
+    if not isinstance(source, FS | str | os.PathLike):
+        if columns is not None or filters is not None:
+            raise TypeError("columns and filters are given to the data reader")
+        return adopt(source)
+    if is_parquet(source):
+        return ParquetDataReader(source, columns=columns, filters=filters, on_error=on_error)
+    if is_json_lines(source):
+        return JsonLinesDataReader(source, on_error=on_error)
+    files = Files(source, suffixes=_ARCHIVES)
+    try:
+        names = [stat.filename.lower() for stat in files.list()]
+    finally:
+        if files.fs is not source:
+            files.close()
+    if INDEX in names and any(".mds" in name for name in names):
+        return MDSDataReader(source)
+    if any(name.endswith(PARQUET) for name in names):
+        return ParquetDataReader(source, columns=columns, filters=filters, on_error=on_error)
+    if any(name.endswith(JSON_LINES) for name in names):
+        return JsonLinesDataReader(source, on_error=on_error)
+    if any(name.endswith(_ARCHIVES) for name in names):
+        return ArchiveDataReader(source)
+    return RecordIODataReader(source, on_error=on_error)

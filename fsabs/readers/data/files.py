@@ -8,7 +8,6 @@ import abc
 import builtins
 import errno
 import os
-import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
@@ -20,7 +19,7 @@ from ...core.fs import FS, FileStat
 from ...core.threads import in_threads
 from ...disk import indexes
 from ...urls import opening
-from ..locate import check_published, is_pattern, locate
+from ..locate import base_of, check_published, is_pattern, is_url, locate, publishing_marks
 from ..prefetch import hand_over, is_immediate
 from .base import AbstractDataReader, Task, numbers_of, shard_name_of
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 Location = str | os.PathLike[str] | FS
-_HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 class Files:
@@ -52,10 +50,10 @@ class Files:
         text = os.fspath(location)
         if not text:
             raise ValueError("no directory or URL is given")
-        self._is_url = _HAS_SCHEME.match(text) is not None
+        self._is_url = is_url(text)
         if is_pattern(text) and (self._is_url or not os.path.lexists(text)):
             self.fs, self._pattern = locate(text)
-            self._prefix = text[: text.rfind("/", 0, min(map(text.find, filter(text.__contains__, "*?[")))) + 1]
+            self._prefix = base_of(text)
             return
         try:
             self.fs = _directory(text, tuple(suffixes))
@@ -81,7 +79,8 @@ class Files:
 
     def _matches(self, pattern: str) -> builtins.list[FileStat]:
         wanted = set(self.fs.glob(pattern))
-        found = self.fs.list("", recursive="/" in pattern or "**" in pattern, detail=True)
+        found = list(self.fs.list("", recursive="/" in pattern or "**" in pattern, detail=True))
+        check_published(publishing_marks(wanted) & {stat.filename for stat in found}, self.fs.url())
         return sorted(stat for stat in found if stat.filename in wanted and not stat.directory)
 
     @property
@@ -132,7 +131,7 @@ class Closable(Protocol):
     """A shard that is open."""
 
     def close(self) -> None:
-        """Close it."""
+        """Free what the shard holds."""
 
 
 S = TypeVar("S", bound=Closable)
@@ -178,8 +177,7 @@ class FileShardsReader(AbstractDataReader, Generic[S]):
 
     def _of_all(self, load: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
         """Yield `load` of each item, in order, as many at once as the store likes."""
-        width = min(self._files.fs.default_concurrency, len(items))
-        return in_threads(load, items, width) if width > 1 else map(load, items)
+        return in_threads(load, items, min(self._files.fs.default_concurrency, len(items)))
 
     def _shard(self, shard_name: str) -> S:
         """Return an open shard, which is not to be closed."""
@@ -196,7 +194,7 @@ class FileShardsReader(AbstractDataReader, Generic[S]):
         return shard
 
     def _open_shards(self) -> builtins.list[S]:
-        """Return the shards that are open, the one used last behind the others."""
+        """Return the shards that are open, the one used last at the end."""
         with self._lock:
             return list(self._shards_open.values())
 

@@ -12,20 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ...core import errors, keys
-from .base import (
-    AbstractDataReader,
-    Metadata,
-    Mode,
-    Shard,
-    ShardContent,
-    Task,
-    check_range,
-    check_slice,
-    digest_of,
-    numbers_of,
-    shard_name_of,
-    slices,
-)
+from .base import Metadata, ShardContent, SlicedDataReader, Task, digest_of
 from .files import Files, Location
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
@@ -43,14 +30,12 @@ class RawImage(NamedTuple):
     """Where it lies, in the FS."""
 
 
-class _ImageDataReader(AbstractDataReader):
+class _ImageDataReader(SlicedDataReader):
     """The base of the image readers: a list of (path, label), and its reading."""
 
     def __init__(self, files: Files, name: str, records_per_task: int | None) -> None:
-        super().__init__()
+        super().__init__(name, records_per_task)
         self._files = files
-        self._name = name
-        self._records_per_task = records_per_task
         self._found: list[tuple[str, int | str | None]] | None = None
         self._digest: str | None = None
 
@@ -64,9 +49,9 @@ class _ImageDataReader(AbstractDataReader):
             self._found = self._list()
         return self._found
 
-    def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
-        """Runs of the list of images, called `NAME:shard_0` and so on."""
-        return slices(self._name, len(self.images), self._records_per_task)
+    def __len__(self) -> int:
+        """The number of images."""
+        return len(self.images)
 
     def content_of(self, shard_name: str) -> ShardContent:
         """Return the shard's number, and a digest of the paths and labels of its images."""
@@ -74,12 +59,7 @@ class _ImageDataReader(AbstractDataReader):
             self._digest = digest_of(repr(self.images).encode("utf-8", "surrogatepass"))
         return ShardContent(shard_name.removeprefix(self._name), None, self._digest)
 
-    def read_records(self, task: Task) -> Iterator[RawImage]:
-        """The images of a task."""
-        check_slice(shard_name_of(task), self._name)
-        numbers = numbers_of(task)
-        if len(numbers):
-            check_range(self._name, min(numbers), max(numbers) + 1, len(self.images))
+    def _read(self, numbers: Sequence[int]) -> Iterator[RawImage]:
         for at in range(0, len(numbers), BATCH):
             wanted = [self.images[number] for number in numbers[at : at + BATCH]]
             contents = self._files.read_many([path for path, _ in wanted])
@@ -88,7 +68,7 @@ class _ImageDataReader(AbstractDataReader):
 
     def read_at(self, shard_name: str, numbers: Sequence[int]) -> Iterator[RawImage]:
         """The images with these numbers, in one batch."""
-        yield from self.read_records(Task(0, shard_name, indices=tuple(numbers)))
+        return self.read_records(Task(0, shard_name, indices=tuple(numbers)))
 
     def set_order(self, shard_names: Iterable[str]) -> None:
         """Hand the files of these shards, in order, to a cache below."""
@@ -111,7 +91,7 @@ class ImageFolderDataReader(_ImageDataReader):
 
     Where they lie in folders below it, the first folder of an image's path is its label: `label` is its number in
     `label_names`, which is sorted. Where they all lie in `data_dir` itself, they have no label. Both at once is a
-    `ValueError`: which of them would be the label of the others is anyone's guess. Files with other extensions, and
+    `ValueError`: which of them are labels is ambiguous. Files with other extensions, and
     those that begin with a dot, are left out. A shard has `records_per_task` images, or all.
     """
 

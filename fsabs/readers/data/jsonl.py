@@ -19,9 +19,9 @@ from ...core import errors
 from ...core.blobs import Blob
 from ...core.fs import FileStat
 from ...core.readahead import ReadAhead
-from .base import LOST, Mode, OnError, Shard, ShardContent, check_range, digest_of
+from .base import LOST, Mode, OnError, Shard, ShardContent, check_on_error, check_range, digest_of
 from .files import FileShardsReader, Location, derived
-from .windows import WindowOrder
+from .order import WindowOrder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -97,8 +97,7 @@ class JsonLinesDataReader(FileShardsReader[Blob]):
 
     def __init__(self, location: Location, *, on_error: OnError = "raise") -> None:
         super().__init__(location)
-        if on_error not in ("raise", "skip"):
-            raise ValueError(f"on_error is 'raise' or 'skip', not {on_error!r}")
+        check_on_error(on_error)
         self._on_error = on_error
         self._indexes: dict[str, LineIndex] = {}
 

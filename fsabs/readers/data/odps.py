@@ -18,25 +18,13 @@ from typing import Any, Literal
 from ...core import errors, keys, process
 from ...core.errors import CorruptFileError, MissingDependencyError
 from ...core.threads import in_threads
-from .base import (
-    AbstractDataReader,
-    Metadata,
-    Mode,
-    Shard,
-    Task,
-    check_range,
-    check_slice,
-    numbers_of,
-    runs,
-    shard_name_of,
-    slices,
-)
+from .base import Metadata, SlicedDataReader, runs
 
 Values = Literal["text", "typed"]
 PIECE = 10_000  # rows that one of several threads reads at once
 
 
-class ODPSDataReader(AbstractDataReader):
+class ODPSDataReader(SlicedDataReader):
     """The rows of a table, or of one partition of it; a record is the list of a row's values.
 
     The rows of a partitioned table are those of its partitions, in the order of their names.
@@ -74,30 +62,25 @@ class ODPSDataReader(AbstractDataReader):
         values: Values = "text",
         max_attempts: int = 5,
     ) -> None:
-        super().__init__()
         if values not in ("text", "typed"):
             raise ValueError(f"values is 'text' or 'typed', not {values!r}")
         if num_processes < 1 or max_attempts < 1:
             raise ValueError("num_processes and max_attempts are at least 1")
-        self._name = table
+        name = table
         if "." in table:
             project, _, table = table.partition(".")
-        self._url = f"odps://{project}/{table}" + (f"/{keys.to_url_path(partition)}" if partition else "")
+        url = f"odps://{project}/{table}" + (f"/{keys.to_url_path(partition)}" if partition else "")
+        super().__init__(name, records_per_task, url)
         connect = functools.partial(_connect, project, table, access_id, access_key, endpoint, tunnel_endpoint)
         self._table: process.PerProcess[Any] = process.PerProcess(connect)
         self._partition = partition
         self._chosen = None if columns is None else list(columns)
         self._threads = num_processes
-        self._records_per_task = records_per_task
         self._text = values == "text"
         self._max_attempts = max_attempts
         self._counts: dict[str | None, int] = {}  # rows of each partition that is read, in order
         self._counted = False
         self._columns: list[tuple[str, str]] | None = None
-
-    def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
-        """Runs of rows, called `TABLE:shard_0` and so on."""
-        return slices(self._name, len(self), self._records_per_task)
 
     def __len__(self) -> int:
         """The number of rows, as it was when first asked for."""
@@ -121,11 +104,8 @@ class ODPSDataReader(AbstractDataReader):
                 self._wait_or_raise(exc, attempt)
         raise AssertionError("unreachable")
 
-    def read_records(self, task: Task) -> Iterator[list[Any]]:
-        """The rows of a task."""
-        check_slice(shard_name_of(task), self._name)
-        for start, end in runs(numbers_of(task)):
-            check_range(self._url, start, end, len(self))
+    def _read(self, numbers: Sequence[int]) -> Iterator[list[Any]]:
+        for start, end in runs(numbers):
             yield from self._rows(start, end) if self._threads == 1 else self._in_threads(start, end)
 
     @property

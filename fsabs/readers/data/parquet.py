@@ -18,11 +18,11 @@ from ...core import errors
 from ...core.blobs import Blob
 from ...core.errors import CorruptFileError
 from ...core.fs import FileStat
-from .base import LOST, Metadata, Mode, OnError, Shard, ShardContent, check_range, digest_of
+from .base import LOST, Metadata, Mode, OnError, Shard, ShardContent, check_on_error, check_range, digest_of
 from .files import FileShardsReader, Location, derived
+from .order import WindowOrder
 from .predicates import Predicate
 from .ranges import RangeFile
-from .windows import WindowOrder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -106,8 +106,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
             raise ValueError(f"columns is a list of names, or None for all, not {columns!r}")
         if chunk_bytes < 1:
             raise ValueError(f"chunk_bytes must be at least 1, not {chunk_bytes}")
-        if on_error not in ("raise", "skip"):
-            raise ValueError(f"on_error is 'raise' or 'skip', not {on_error!r}")
+        check_on_error(on_error)
         self._columns = None if columns is None else list(columns)
         self._predicate = None if filters is None else Predicate(filters)
         self._on_error = on_error
@@ -347,7 +346,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
             opened.blob.close()
 
     def decode(self, chunk: Chunk) -> pa.Table | None:
-        """As `decoded`, and keep nothing."""
+        """Return the rows of a chunk, which are not kept; None if it is damaged, and damage is skipped."""
         try:
             return self._whole(chunk) if chunk.whole else self._part(chunk)
         except CorruptFileError:

@@ -74,9 +74,9 @@ class RangeFile(io.RawIOBase):
         return self._blob.size
 
     def readable(self) -> bool:
-        """True."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """True."""
+        """Return True."""
         return True

@@ -14,8 +14,20 @@ from ...core.errors import CorruptFileError
 from ...core.fs import FS
 from .. import recordio
 from ..locate import check_one_run
-from ..recordio.scan import FIRST_WINDOW, LARGEST_WINDOW
-from .base import LOST, Mode, OnError, Shard, ShardContent, Task, check_range, numbers_of, runs, shard_name_of
+from ..recordio.reader import FIRST_WINDOW, LARGEST_WINDOW
+from .base import (
+    LOST,
+    Mode,
+    OnError,
+    Shard,
+    ShardContent,
+    Task,
+    check_on_error,
+    check_range,
+    numbers_of,
+    runs,
+    shard_name_of,
+)
 from .files import FileShardsReader, Location
 
 KEPT_BYTES = 256 << 20  # of decompressed chunks, of all that are open
@@ -40,8 +52,7 @@ class RecordIODataReader(FileShardsReader[recordio.RecordReader]):
     def __init__(self, data_dir: Location, *, on_error: OnError = "raise", max_skipped: int | None = None) -> None:
         self._given = isinstance(data_dir, FS) or bool(data_dir)
         super().__init__(data_dir if self._given else Memory())
-        if on_error not in ("raise", "skip"):
-            raise ValueError(f"on_error is 'raise' or 'skip', not {on_error!r}")
+        check_on_error(on_error)
         self._on_error: OnError = on_error
         self._max_skipped = max_skipped
         self._lost = 0
@@ -155,7 +166,7 @@ class RecordIODataReader(FileShardsReader[recordio.RecordReader]):
             if kept <= KEPT_BYTES:
                 break
             kept -= reader.kept_bytes
-            reader.let_go()
+            reader.free_cached()
 
     @property
     def _window(self) -> int:
@@ -164,7 +175,7 @@ class RecordIODataReader(FileShardsReader[recordio.RecordReader]):
 
     @property
     def records_output_types(self) -> str:
-        """Bytes."""
+        """The type of a record: bytes."""
         return "string"
 
     def __getstate__(self) -> dict[str, Any]:

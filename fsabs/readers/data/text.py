@@ -15,21 +15,7 @@ from typing import Any, NamedTuple
 from ...core import errors, keys
 from ...core.blobs import Blob
 from ...core.files import ReadFile
-from .base import (
-    AbstractDataReader,
-    Metadata,
-    Mode,
-    Shard,
-    ShardContent,
-    Task,
-    check_range,
-    check_slice,
-    digest_of,
-    numbers_of,
-    runs,
-    shard_name_of,
-    slices,
-)
+from .base import Metadata, ShardContent, SlicedDataReader, digest_of, runs
 from .files import Files
 
 CHUNK = 1024 * 1024  # bytes read at once
@@ -47,7 +33,7 @@ class _Index(NamedTuple):
     version: str | None
 
 
-class TextDataReader(AbstractDataReader):
+class TextDataReader(SlicedDataReader):
     """The rows of the CSV file `filename` (a URL or a path).
 
     A record is the text of a row with its line end as `\\n`; every row is one, the header, too. With `columns`, the
@@ -67,22 +53,16 @@ class TextDataReader(AbstractDataReader):
         columns: Sequence[str] | None = None,
         sep: str = ",",
     ) -> None:
-        super().__init__()
         if len(sep) != 1 or not sep.isascii():
             raise ValueError(f"sep is one ASCII character, not {sep!r}")
         self._files = Files(filename)
         self._path = self._files.one()
-        self._name = self._files.name(self._path)
-        self._records_per_task = records_per_task
+        super().__init__(self._files.name(self._path), records_per_task)
         self._columns = None if columns is None else list(columns)
         self._sep = sep
         self._index: _Index | None = None
         self._picked: list[int] | None = None
         self._digest: str | None = None
-
-    def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
-        """Runs of rows, called `FILENAME:shard_0` and so on."""
-        return slices(self._name, len(self), self._records_per_task)
 
     def content_of(self, shard_name: str) -> ShardContent:
         """Return the file's own name, its size, and a digest of where its rows lie."""
@@ -95,16 +75,13 @@ class TextDataReader(AbstractDataReader):
         """The number of records."""
         return max(0, self._rows().rows - self._header_rows)
 
-    def read_records(self, task: Task) -> Iterator[Any]:
-        """The rows of a task."""
-        check_slice(shard_name_of(task), self._name)
-        for start, end in runs(numbers_of(task)):
-            check_range(self._name, start, end, len(self))
-            yield from self._read(start, end)
+    def _read(self, numbers: Sequence[int]) -> Iterator[Any]:
+        for start, end in runs(numbers):
+            yield from self._read_run(start, end)
 
     @property
     def records_output_types(self) -> str:
-        """Text."""
+        """The type of a record: text."""
         return "string"
 
     @property
@@ -120,7 +97,7 @@ class TextDataReader(AbstractDataReader):
     def _header_rows(self) -> int:
         return 0 if self._columns is None else 1
 
-    def _read(self, start: int, end: int) -> Iterator[Any]:
+    def _read_run(self, start: int, end: int) -> Iterator[Any]:
         start, end = start + self._header_rows, end + self._header_rows
         with self._open() as file:
             blob = file.raw.blob

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from ...core import errors
 from ...core.blobs import Blob
 from ...core.fs import FS, FileStat
+from ...core.writing import AbortsOnError
 from .base import digest_of
 from .files import derived
 
@@ -39,7 +40,7 @@ _LLM_C = {20240520: (1, "<u2"), 20240801: (7, "<u4")}
 _LLM_C_HEAD = 1024
 _TYPES = {"uint8": "u1", "uint16": "<u2", "uint32": "<u4", "int32": "<i4", "int64": "<i8"}
 _KIND = "documents-1"
-_SAMPLE = 4096  # bytes at both ends of a file by which it is told from others of its size
+_SAMPLE = 4096  # bytes at both ends of a file that distinguish it from others of its size
 _PIECE = 1 << 20  # entries of an index that are read at once
 
 
@@ -59,7 +60,7 @@ class TokenLayout(NamedTuple):
     digest: str
     """Of the header or index, and of both ends of the file."""
     ends: str | None = None
-    """The path of the file that tells where documents end; None if there is none."""
+    """The path of the file with the ends of the documents; None if there is none."""
 
 
 def layout_of(fs: FS, stat: FileStat, names: set[str], format: Format | None, dtype: str | None) -> TokenLayout:
@@ -200,7 +201,7 @@ def _megatron(fs: FS, blob: Blob, path: str, ends: list[bytes]) -> TokenLayout:
         return found._replace(digest=digest_of(*ends, repr(head).encode(), *tail))
 
 
-class TokenWriter:
+class TokenWriter(AbortsOnError):
     """Writes documents of token ids as Megatron's `.bin` and `.idx`, each of one sequence; a context manager.
 
     Both files appear when it is closed, and neither after an exception in its block: the `.idx` is the last, and makes
@@ -264,12 +265,6 @@ class TokenWriter:
 
     def __enter__(self) -> TokenWriter:
         return self
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
 
 
 # ---- documents

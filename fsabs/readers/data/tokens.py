@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Numbers = npt.NDArray[np.int64]
 
-Layout = Literal["stream", "packed", "documents"]
+WindowLayout = Literal["stream", "packed", "documents"]
 _SUFFIXES = (".bin", ".ds")
 
 
@@ -55,7 +55,7 @@ class TokenDataReader(FileShardsReader["_OpenFile"]):
         location: Location,
         sequence_length: int,
         *,
-        layout: Layout = "stream",
+        layout: WindowLayout = "stream",
         overlap: bool = True,
         format: Format | None = None,
         dtype: str | None = None,
@@ -76,7 +76,7 @@ class TokenDataReader(FileShardsReader["_OpenFile"]):
             raise ValueError(f"format is one of {', '.join(FORMATS)}, or None, not {format!r}")
         self._format: Format | None = format
         self._dtype = dtype
-        self.layout: Layout = layout
+        self.layout: WindowLayout = layout
         self.length = sequence_length + 1
         """Tokens of a window."""
         self.step = sequence_length if overlap else sequence_length + 1
@@ -160,7 +160,7 @@ class TokenDataReader(FileShardsReader["_OpenFile"]):
             return self._of_file(names[number], windows[places])
 
         width = min(self._files.fs.default_concurrency, len(parts)) if self.reads_ahead else 1
-        found = list(in_threads(read, parts, width)) if width > 1 else list(map(read, parts))
+        found = list(in_threads(read, parts, width))
         if len(found) == 1:
             return found[0]
         back = np.empty(len(order), np.int64)

@@ -18,7 +18,7 @@ FRAME = 65536
 _IDENTIFIER = b"\xff\x06\x00\x00sNaPpY"
 _COMPRESSED, _PLAIN, _IDENTIFIER_TYPE, _FIRST_SKIPPABLE = 0x00, 0x01, 0xFF, 0x80
 _PIECE = 16 << 20
-_MEMBERS = 1024  # writers make one; each costs a copy of what is behind it
+_MEMBERS = 1024  # writers make one; each costs a copy of what follows it
 
 
 def decompress(compressor: int, data: bytes, limit: int = MAX_PAYLOAD) -> bytes:
@@ -63,7 +63,7 @@ def _inflate() -> tuple[Callable[..., Any], tuple[type[Exception], ...]]:
 
 
 def _gunzip(data: bytes, limit: int) -> bytes:
-    """One member or several, as gzip has it, and nothing behind them."""
+    """One member or several, as gzip has it, and nothing after them."""
     make, failures = _inflate()
     parts: list[bytes] = []
     left = limit + 1

@@ -1,6 +1,6 @@
 """The layout of a RecordIO file: chunk headers, and the records in a chunk's payload.
 
-A file is chunks one after the other, with nothing before, between or behind them; no records make a file of 0 bytes.
+A file is chunks one after the other, with nothing before, between or after them; no records make a file of 0 bytes.
 A chunk is a header of five little-endian u32 (magic 0x01020304; CRC-32 of the payload as stored; compressor: 0 none,
 1 snappy's framing format, 2 gzip; size of the payload as stored; number of records) and the payload, which
 decompresses to each record's length as a little-endian u32 and its bytes. The source is the Go implementation,

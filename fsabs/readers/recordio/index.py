@@ -1,8 +1,8 @@
 """The index of a file: where its chunks lie and which records they hold, from their headers alone.
 
 `Index.load` seeks over the payloads, reading ahead as far as that pays; an index that took more than one read is
-kept in the cache directory, by the file's version. Where the file may be damaged (`on_error="skip"`), the index goes
-on behind the damage with the next chunk whose payload's CRC is right, and tells what it left out.
+kept in the cache directory, by the file's version. Where the file may be damaged (`on_error="skip"`), the index
+continues after the damage with the next chunk whose payload's CRC is right, and lists what it left out.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
+import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,19 +20,45 @@ from ...core.blobs import Blob
 from ...disk import indexes
 from ...urls import opening
 from .codecs import decompress
-from .format import HEADER, Chunk, Damage, Skipped, crc32, foreign, parse
-from .resync import next_chunk, payload_crc
+from .format import (
+    HEADER,
+    LENGTH,
+    MAGIC_BYTES,
+    NONE,
+    Chunk,
+    Damage,
+    Skipped,
+    crc32,
+    foreign,
+    name_chunks,
+    parse,
+    wrong_count,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...core.fs import FS, Path
 
+
 OnError = Literal["raise", "skip"]
+
+
+def check_on_error(on_error: str) -> None:
+    """Raise `ValueError` for what is no `OnError`."""
+    if on_error not in ("raise", "skip"):
+        raise ValueError(f"on_error is 'raise' or 'skip', not {on_error!r}")
+
 
 _ROW = struct.Struct("<Q4I")
 _PROVED = struct.Struct("<Q")
 _KIND = "recordio-2"
 _KEPT_FROM = 2  # reads that an index must have cost to be kept
 _LEAST, _FIRST, _MOST = 4096, 65536, 4 << 20  # bytes that are read ahead
+_WINDOW = 16 << 20  # bytes of neighbouring chunks that are read at once to be counted
+_WORTH_KEEPING = 0.02  # seconds that counting took
+_PIECE = 8 << 20
+_FIRST_SEARCHED, _MOST_SEARCHED = 4096, 1 << 20  # bytes that are searched at once: at first, and after doubling
 
 
 class Index:
@@ -39,7 +66,7 @@ class Index:
 
     `url`, `version` and `size` are the file's; `chunks` and `records` count; `damage` is what was skipped. No checksum
     covers a header: `proved` counts the leading chunks that are known to hold as many records as their headers say. It
-    grows as the file is read (see `proof`); nothing else changes.
+    grows as the file is read (see `prove`); nothing else changes.
     """
 
     url: str
@@ -95,9 +122,8 @@ class Index:
 
     @classmethod
     def of(cls, blob: Blob, *, on_error: OnError = "raise") -> Index:
-        """As `load`, of a file that is open."""
-        if on_error not in ("raise", "skip"):
-            raise ValueError(f"on_error is 'raise' or 'skip', not {on_error!r}")
+        """Return the index of a file that is open."""
+        check_on_error(on_error)
         url = blob.url
         identity = None if url.startswith("memory:") else blob.identity
         kept = blob.settled  # asked before anything is read
@@ -119,12 +145,58 @@ class Index:
         """Return a digest of all chunks: their places, checksums and numbers of records."""
         return hashlib.blake2b(self._body, digest_size=16).hexdigest()
 
-    def keep_proof(self, blob: Blob) -> None:
+    def prove(
+        self, blob: Blob, number: int, counted: Callable[[Chunk, bytes], int], skip: bool
+    ) -> tuple[Chunk, str] | None:
+        """Prove the counts of all chunks before chunk `number`; return the first that is wrong, and what is wrong.
+
+        No checksum covers a header, and a wrong count would give every later record another's number. So the chunks
+        before one are counted before a record of it is read by its number, once for each version of a file. What is
+        read in order is proved in passing.
+
+        `counted(chunk, stored)` returns the number of records in a chunk, or raises `Damage`. With `skip`, the count of
+        a chunk whose payload is damaged is taken as its header has it: nothing better is known.
+        """
+        began = time.monotonic()
+        self._take_proof(blob)
+        while self.proved < number:
+            chunks = self._neighbours(self.proved, number)
+            sizes = [min(chunk.size, LENGTH.size) if _is_single(chunk) else chunk.size for chunk in chunks]
+            try:
+                contents = blob.pread_many([(size, chunk.payload) for size, chunk in zip(sizes, chunks, strict=True)])
+            except OSError as exc:
+                name_chunks(chunks, exc)
+                raise
+            for chunk, stored in zip(chunks, contents, strict=True):
+                try:
+                    records = _length_of_single(chunk, stored) if _is_single(chunk) else counted(chunk, stored)
+                except Damage as exc:
+                    if not skip:
+                        return chunk, str(exc)
+                    records = chunk.records
+                if records != chunk.records:
+                    return chunk, wrong_count(chunk.records, records)
+                self.proved = max(self.proved, chunk.number + 1)
+        if time.monotonic() - began > _WORTH_KEEPING and not skip:
+            self._keep_proof(blob)
+        return None
+
+    def _neighbours(self, first: int, end: int) -> list[Chunk]:
+        """Return the chunks from number `first` on that are read at once."""
+        chunks = [self.chunk(first)]
+        for number in range(first + 1, end):
+            chunk = self.chunk(number)
+            if chunk.end - chunks[0].offset > _WINDOW:
+                break
+            chunks.append(chunk)
+        return chunks
+
+    def _keep_proof(self, blob: Blob) -> None:
         """Keep in the index cache how many chunks are proved."""
         if not self.damage and not self.url.startswith("memory:"):
             indexes.save(_KIND, blob.settled_identity, [_PROVED.pack(self.proved), self._body])
 
-    def take_proof(self, blob: Blob) -> None:
+    def _take_proof(self, blob: Blob) -> None:
         """Take over what another process has proved since this index was made."""
         identity = None if self.url.startswith("memory:") else blob.identity
         if not self.damage and (cached := indexes.load(_KIND, identity)) is not None:
@@ -184,6 +256,18 @@ class Index:
 
     def __repr__(self) -> str:
         return f"Index({self.url!r}, chunks={self.chunks}, records={self.records})"
+
+
+def _is_single(chunk: Chunk) -> bool:
+    """Return whether a record's length is enough to count: there is one record, and it is not compressed."""
+    return chunk.compressor == NONE and chunk.records == 1
+
+
+def _length_of_single(chunk: Chunk, stored: bytes) -> int:
+    size = LENGTH.unpack(stored)[0] if len(stored) == LENGTH.size else -1
+    if size + LENGTH.size != chunk.size:
+        raise Damage(f"a record of {size} bytes in a payload of {chunk.size}")
+    return 1
 
 
 def _packed(chunks: Sequence[Chunk]) -> bytes:
@@ -268,12 +352,12 @@ class _HeaderScan:
         if self.chunks and not self._sound(self.chunks[-1]):
             # The chunk before it has a wrong size, perhaps: what that hides is looked for.
             before = self.chunks[-1]
-            found, self._budget = next_chunk(blob, before.offset + 1, self._budget)
+            found, self._budget = _next_chunk(blob, before.offset + 1, self._budget)
             if found < offset:
                 self.chunks.pop()
                 reason = f"its CRC is wrong, and what follows it at offset {offset} is no chunk"
                 return self._lost(before.number, before.offset, found, reason)
-        found, self._budget = next_chunk(blob, offset + 1, self._budget)
+        found, self._budget = _next_chunk(blob, offset + 1, self._budget)
         return self._lost(number, offset, found, reason)
 
     def _lost(self, number: int, start: int, end: int, reason: str) -> int:
@@ -284,4 +368,47 @@ class _HeaderScan:
         if chunk.size > self._budget:
             return True
         self._budget -= chunk.size
-        return payload_crc(self._blob, chunk) == chunk.crc
+        return _payload_crc(self._blob, chunk) == chunk.crc
+
+
+# ---- the next good chunk after damage
+
+
+def _payload_crc(blob: Blob, chunk: Chunk) -> int:
+    """The CRC-32 of a chunk's payload as stored, read in pieces."""
+    value = 0
+    for offset in range(chunk.payload, chunk.end, _PIECE):
+        value = crc32(blob.pread(min(_PIECE, chunk.end - offset), offset), value)
+    return value
+
+
+def _next_chunk(blob: Blob, start: int, budget: int) -> tuple[int, int]:
+    """The offset of the first good chunk from `start` on (or the file's end), and what is left of `budget`.
+
+    A chunk counts as good if its CRC is right and the file ends after it, or continues with another's magic number: so
+    much is needed because a record may hold a RecordIO file itself. No more than `budget` bytes of payloads are read.
+    """
+    offset, window = start, _FIRST_SEARCHED
+    while offset < blob.size:
+        data = blob.pread(window + HEADER.size, offset)
+        place = data.find(MAGIC_BYTES)
+        while 0 <= place < window:
+            try:
+                chunk = parse(data, place, 0, offset + place, 0, blob.size)
+            except Damage:
+                if len(data) - place < HEADER.size and offset + len(data) < blob.size:
+                    break
+            else:
+                if chunk.size > budget:
+                    return blob.size, 0
+                budget -= chunk.size
+                if _is_good(blob, chunk):
+                    return chunk.offset, budget
+            place = data.find(MAGIC_BYTES, place + 1)
+        offset += window
+        window = min(2 * window, _MOST_SEARCHED)
+    return blob.size, budget
+
+
+def _is_good(blob: Blob, chunk: Chunk) -> bool:
+    return blob.pread(4, chunk.end) in (b"", MAGIC_BYTES) and _payload_crc(blob, chunk) == chunk.crc

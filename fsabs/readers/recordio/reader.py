@@ -10,39 +10,40 @@ from __future__ import annotations
 import operator
 import time
 from array import array
-from collections.abc import Container, Iterable
-from typing import TYPE_CHECKING, Any, overload
+from collections.abc import Container, Iterable, Iterator
+from itertools import islice
+from operator import length_hint
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from ...core import errors, hooks
+from ...core import errors, hooks, process
 from ...core.errors import CorruptFileError
+from ...core.writing import ClosesOnExit
+from ..locate import locate
 from .codecs import decompress
 from .format import LENGTH, MAX_PAYLOAD, NONE, Chunk, Damage, Skipped, count, crc32, name_chunks, places, split
-from .held import ChunkLayout, HeldPayload, PayloadStore
 from .index import Index, OnError
-from .proof import prove
-from .scan import FIRST_WINDOW, Scan
+from .payloads import CachedPayload, ChunkLayout, PayloadCache
 
 if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Self
-
     from ...core.files import ReadFile
     from ...core.fs import FS, Path
 
 _ALONE = 1 << 20  # from this size on, a chunk of one uncompressed record is read without a copy
 _FIRST_GROUP, _MOST_GROUP = 4 << 20, 64 << 20  # bytes of chunks that read_many reads at once; more where it is slow
 _SLOW = 0.005  # seconds
+FIRST_WINDOW, LARGEST_WINDOW = 512 << 10, 8 << 20  # bytes that a scan reads at once: at first, and after doubling
+_SLOW_SCAN = 0.001  # seconds; what is read faster stays in the processor's cache if it is small, and is not doubled
 _FEW = 4  # records of a chunk that are read alone are less than its records divided by this
 
 
-class RecordReader:
+class RecordReader(ClosesOnExit):
     """The records of the RecordIO file at `path`.
 
     Args:
         fs: the FS that the file is in.
         path: of the file.
         on_error: `raise` a `CorruptFileError` for what is damaged, when the file is opened (the chain of headers) or a
-            chunk is read (all else); or `skip` it in `scan` and tell in `skipped`. A record that is asked for by its
+            chunk is read (all else); or `skip` it in `scan` and list it in `skipped`. A record that is asked for by its
             number and is damaged raises in any case. Behind a damaged header, the next chunk is one with a right CRC
             that is followed by another or by the end of the file: RecordIO files that lie in records may be taken for
             such, where the chunk that they are in is damaged and not compressed.
@@ -51,8 +52,8 @@ class RecordReader:
         index: one of this file that was loaded before, so that the headers are not read again; it is used if it is
             whole and the file has still the version that it is of.
 
-    The reader pins the file's version: where it is replaced, a store that can tell raises `StaleFileError`. Errors name
-    the file, the chunk, its offset, and its records. `len()` counts all records that the headers tell of.
+    The reader pins the file's version: where it is replaced, a store that has versions raises `StaleFileError`. Errors
+    name the file, the chunk, its offset, and its records. `len()` counts all records that the headers state.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class RecordReader:
         self._blob = file.raw.blob
         self._owned = owned
         self._limit = max_chunk_bytes
-        self._holder = PayloadStore(cache_bytes)
+        self._cache = PayloadCache(cache_bytes)
         self._group = _FIRST_GROUP
         self._apart = -1
         self._skipped: dict[int, Skipped] = {}
@@ -123,19 +124,19 @@ class RecordReader:
         number = self.index.find(record)
         if number > self.index.proved:
             self.prove(number)
-        held = self._holder.get(number)
-        if held is None:
+        cached = self._cache.get(number)
+        if cached is None:
             chunk = self.index.chunk(number)
             if self._is_alone(chunk):
                 return self._alone(chunk)
-            layout = self._holder.layout(number)
+            layout = self._cache.layout(number)
             if layout is not None and layout.sums is not None and self._apart != number:
                 self._apart = number  # another record of this chunk, and the chunk is worth to be read
                 return self._read_apart([(chunk, layout, record - chunk.first)])[0]
-            held = self._keep(chunk, self._stored(chunk, chunk.end))
+            cached = self._keep(chunk, self._stored(chunk, chunk.end))
         at = record - self.index.chunk(number).first
-        places = held.layout.places
-        return held.data[places[at] + 4 : places[at + 1]]
+        places = cached.layout.places
+        return cached.data[places[at] + 4 : places[at + 1]]
 
     def read_many(self, indices: Iterable[int]) -> list[bytes]:
         """The records of many numbers, in their order; each chunk is read once, and many in one call of the store."""
@@ -148,11 +149,11 @@ class RecordReader:
         if groups and groups[-1][0].number > self.index.proved:
             self.prove(groups[-1][0].number, {chunk.number for chunk, _ in groups})
         for chunk, slots in groups:
-            held = self._holder.get(chunk.number)
-            if held is not None:
-                held.fill(found, wanted, slots, chunk.first)
+            cached = self._cache.get(chunk.number)
+            if cached is not None:
+                cached.fill(found, wanted, slots, chunk.first)
                 continue
-            layout = self._holder.layout(chunk.number)
+            layout = self._cache.layout(chunk.number)
             if layout is not None and layout.sums is not None and _FEW * len(slots) <= chunk.records:
                 apart += [(chunk, layout, wanted[slot] - chunk.first) for slot in slots]
                 places += slots
@@ -225,8 +226,8 @@ class RecordReader:
     def prove(self, number: int, wanted: Container[int] = ()) -> None:
         """Prove that the chunks before chunk `number` hold as many records as their headers say: numbers rest on it.
 
-        `CorruptFileError` naming the first one that doesn't. A file's chunks are counted once (see `proof`); those that
-        are `wanted` are kept.
+        `CorruptFileError` naming the first one that doesn't. A file's chunks are counted once (see `Index.prove`);
+        those that are `wanted` are kept.
         """
 
         def counted(chunk: Chunk, stored: bytes) -> int:
@@ -235,7 +236,7 @@ class RecordReader:
                 return chunk.records
             return count(self._payload(chunk, stored, 0)[0])
 
-        found = prove(self.index, self._blob, number, counted, name_chunks, self._options[0] == "skip")
+        found = self.index.prove(self._blob, number, counted, self._options[0] == "skip")
         if found is not None:
             chunk, reason = found
             behind = f"{reason}: the numbers of the records behind it are unknown"
@@ -293,20 +294,20 @@ class RecordReader:
             self.index.proved = chunk.number + 1
         return records
 
-    def _keep(self, chunk: Chunk, stored: bytes) -> HeldPayload:
+    def _keep(self, chunk: Chunk, stored: bytes) -> CachedPayload:
         """Check a chunk, and keep it."""
         try:
             data, start, stop = self._payload(chunk, stored, 0)
-            layout = self._holder.layout(chunk.number)
+            layout = self._cache.layout(chunk.number)
             if layout is None:
                 layout = ChunkLayout(array("I", places(data, start, stop, chunk.records)))
         except Damage as exc:
             raise self._corrupt(chunk, str(exc)) from None
         if chunk.number == self.index.proved:
             self.index.proved = chunk.number + 1
-        held = HeldPayload(chunk.number, data, layout, chunk.compressor == NONE)
-        self._holder.put(held)
-        return held
+        cached = CachedPayload(chunk.number, data, layout, chunk.compressor == NONE)
+        self._cache.put(cached)
+        return cached
 
     def _is_alone(self, chunk: Chunk) -> bool:
         return chunk.records == 1 and chunk.compressor == NONE and chunk.size >= _ALONE
@@ -347,16 +348,16 @@ class RecordReader:
     @property
     def kept_bytes(self) -> int:
         """The size of the decompressed data that is kept now for reads by number."""
-        return self._holder.size
+        return self._cache.size
 
-    def let_go(self) -> None:
+    def free_cached(self) -> None:
         """Free what is kept for reads by number; the reader stays as it is."""
-        self._holder.let_go()
+        self._cache.free_cached()
 
     def close(self) -> None:
         """Close the file; closing twice is no error."""
         self._file.close()
-        self._holder.clear()
+        self._cache.clear()
         if self._owned is not None:
             self._owned.close()
 
@@ -368,14 +369,6 @@ class RecordReader:
     def closed(self) -> bool:
         """True after `close()`."""
         return self._file.closed
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopened, (self._file, self.index, *self._options, self._owned)
@@ -389,4 +382,150 @@ def _reopened(
 ) -> RecordReader:
     reader = RecordReader.__new__(RecordReader)
     reader._set(file, index, on_error, cache_bytes, max_chunk_bytes, owned)
+    return reader
+
+
+# ---- records in order
+
+
+class _Batch(NamedTuple):
+    """The records of a chunk that are still to be given; `after` is the number of the record after them."""
+
+    records: Iterator[bytes]
+    after: int
+
+
+class Scan(Iterator[bytes]):
+    """The records of a `RecordReader` from `start` to `stop`, in order."""
+
+    def __init__(self, reader: RecordReader, start: int, stop: int, window: int = FIRST_WINDOW) -> None:
+        self._reader = reader
+        self._start = start
+        self._stop = stop
+        self._batch = _Batch(iter(()), start)
+        self._data = b""  # the file's bytes from _offset on
+        self._offset = 0
+        self._window = window
+        self._lock = process.Lock()
+
+    def __next__(self) -> bytes:
+        for record in self._batch.records:
+            return record
+        return self._next_chunk()
+
+    def read_into(self, records: list[bytes], count: int) -> None:
+        """Append the next `count` records to a list, fewer at the end; what comes before an error is appended, too."""
+        wanted = len(records) + count
+        while True:
+            records.extend(islice(self._batch.records, wanted - len(records)))
+            if len(records) == wanted:
+                return
+            try:
+                records.append(self._next_chunk())
+            except StopIteration:
+                return
+
+    @property
+    def position(self) -> int:
+        """The number of the record that comes next; where a chunk is skipped, of its first record."""
+        batch = self._batch
+        return batch.after - length_hint(batch.records)
+
+    def _next_chunk(self) -> bytes:
+        with self._lock:
+            while True:
+                batch = self._batch
+                for record in batch.records:  # another thread was faster, or a chunk was read
+                    return record
+                if batch.after >= self._stop:
+                    self._data = b""
+                    raise StopIteration
+                self._batch = self._read(batch.after)
+
+    def _read(self, at: int) -> _Batch:
+        """The records from number `at` to the end of their chunk."""
+        index = self._reader.index
+        number = index.find(at)
+        if at == self._start and number > index.proved:
+            self._reader.prove(number)
+        chunk = index.chunk(number)
+        end = min(chunk.first + chunk.records, self._stop)
+        try:
+            records = self._records(chunk)
+        except CorruptFileError as exc:
+            self._reader._skip(chunk, exc)
+            return _Batch(iter(()), end)
+        if at > chunk.first or end < chunk.first + chunk.records:
+            records = records[at - chunk.first : end - chunk.first]
+        return _Batch(iter(records), end)
+
+    def _records(self, chunk: Chunk) -> list[bytes]:
+        reader = self._reader
+        if reader._is_alone(chunk):
+            return [reader._alone(chunk)]
+        start = chunk.payload - self._offset
+        if not 0 <= start <= start + chunk.size <= len(self._data):
+            self._data = b""
+            begin = time.monotonic()
+            self._data, self._offset = reader._stored(chunk, self._ahead(chunk)), chunk.payload
+            if time.monotonic() - begin > _SLOW_SCAN:
+                self._window = min(2 * self._window, LARGEST_WINDOW)
+            start = 0
+        return reader._split(chunk, self._data, start)
+
+    def _ahead(self, chunk: Chunk) -> int:
+        """Up to which offset to read: the end of the chunk, and of as many after it as the window has room for."""
+        index, end, limit = self._reader.index, chunk.end, chunk.payload + self._window
+        for number in range(chunk.number + 1, index.chunks):
+            following = index.chunk(number)
+            if following.end > limit or following.first >= self._stop:
+                break
+            end = following.end
+        return end
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _resumed, (type(self), self._reader, self.position, self._stop)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._reader!r} at {self.position}>"
+
+
+def _resumed(kind: type[Scan], reader: RecordReader, position: int, stop: int) -> Scan:
+    scan = kind.__new__(kind)
+    Scan.__init__(scan, reader, position, stop)
+    return scan
+
+
+class Scanner(Scan, ClosesOnExit):
+    """The records of a file from number `start`, `len` of them, as the Go implementation's scanner takes them.
+
+    A negative `start` means 0; a `len` that is negative or too large means all that follow; a `start` after the end
+    yields nothing. As a context manager, or by `close()`, it closes the file.
+    """
+
+    def __init__(self, fs: FS, path: Path, start: int = 0, len: int = -1, *, on_error: OnError = "raise") -> None:
+        reader = RecordReader(fs, path, on_error=on_error)
+        total = reader.index.records
+        first = min(max(start, 0), total)
+        super().__init__(reader, first, total if len < 0 else min(first + len, total))
+
+    @property
+    def skipped(self) -> list[Skipped]:
+        """The damage that was skipped so far, with `on_error="skip"`."""
+        return self._reader.skipped
+
+    def close(self) -> None:
+        """Close the file."""
+        self._reader.close()
+
+
+def open_recordio(url: Path, *, on_error: OnError = "raise", **options: Any) -> RecordReader:
+    """Open the file at a URL; `options` are those of `from_url`. Closing the reader closes all that was opened."""
+    fs, path = locate(url, **options)
+    try:
+        reader = RecordReader(fs, path, on_error=on_error)
+    except BaseException:
+        fs.close()
+        raise
+    reader.own(fs)
     return reader

@@ -6,7 +6,7 @@ from .... import cache
 from . import folders
 
 
-class FileCache(cache.FileCache):
+class FileCache(folders.Closing, cache.FileCache):
     """Items in a file, for one process until they are preserved.
 
     Args:
@@ -29,16 +29,10 @@ class FileCache(cache.FileCache):
         verbose: bool = False,
         trace: bool = False,
     ) -> None:
-        super().__init__(
-            length,
-            multithread_safe,
-            do_pickle,
-            folders.directory(dir),
-            folders.limit(length, cache_size_limit),
-            verbose,
-        )
+        limit = folders.limit(length, cache_size_limit)
+        super().__init__(length, multithread_safe, do_pickle, folders.directory(dir), limit, verbose)
         self._multithread_safe, self.trace = multithread_safe, trace
-        self.cache_size_limit, self.closed = cache_size_limit, False
+        self.cache_size_limit = cache_size_limit
 
     @property
     def multithread_safe(self) -> bool:
@@ -49,8 +43,3 @@ class FileCache(cache.FileCache):
     def multiprocess_safe(self) -> bool:
         """True if the cache is frozen."""
         return self.frozen
-
-    def close(self) -> None:
-        """Close the cache; its file is removed unless it was preserved."""
-        super().close()
-        self.closed = True

@@ -5,6 +5,18 @@ from __future__ import annotations
 import os
 from typing import Any
 
+
+class Closing:
+    """Gives a cache PFIO's attribute `closed`."""
+
+    closed = False
+
+    def close(self) -> None:
+        """Close the cache; its file goes with the last process that has it, unless it was preserved."""
+        super().close()  # type: ignore[misc]  # of the cache that this is mixed into
+        self.closed = True
+
+
 _TABLE_ENTRY = 16
 """Bytes that PFIO's table takes for each item, and counts."""
 

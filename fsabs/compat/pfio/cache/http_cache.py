@@ -61,12 +61,12 @@ class HTTPCache(cache.Cache):
 
     @property
     def multiprocess_safe(self) -> bool:
-        """True."""
+        """True: processes may share the cache."""
         return True
 
     @property
     def multithread_safe(self) -> bool:
-        """True."""
+        """True: threads may share the cache."""
         return True
 
     def put(self, i: int, data: Any) -> bool:

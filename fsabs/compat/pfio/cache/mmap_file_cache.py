@@ -6,7 +6,7 @@ from .... import cache
 from . import folders
 
 
-class ReadOnlyFileCache(cache.ReadOnlyFileCache):
+class ReadOnlyFileCache(folders.Closing, cache.ReadOnlyFileCache):
     """The items of a preserved cache; before `preload()` there are none.
 
     Args:
@@ -25,8 +25,3 @@ class ReadOnlyFileCache(cache.ReadOnlyFileCache):
         super().preload(name)
         self.closed = False
         return True
-
-    def close(self) -> None:
-        """Close the cache."""
-        super().close()
-        self.closed = True

@@ -6,7 +6,7 @@ from .... import cache
 from . import folders
 
 
-class MultiprocessFileCache(cache.MultiprocessFileCache):
+class MultiprocessFileCache(folders.Closing, cache.MultiprocessFileCache):
     """Items in a file, for all processes that have the cache: forked, or spawned with it pickled.
 
     Args:
@@ -28,9 +28,4 @@ class MultiprocessFileCache(cache.MultiprocessFileCache):
         trace: bool = False,
     ) -> None:
         super().__init__(length, do_pickle, folders.directory(dir), folders.limit(length, cache_size_limit), verbose)
-        self.cache_size_limit, self.trace, self.closed = cache_size_limit, trace, False
-
-    def close(self) -> None:
-        """Close the cache; its file goes with the last process that does, unless it was preserved."""
-        super().close()
-        self.closed = True
+        self.cache_size_limit, self.trace = cache_size_limit, trace

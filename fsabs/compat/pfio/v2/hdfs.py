@@ -21,8 +21,8 @@ class HdfsFileStat(FileStat):
         info: a `pyarrow.fs.FileInfo`.
 
     Attributes:
-        filename, last_modified, mode, size: as of every stat.
-        last_accessed: as `last_modified`.
+        filename, last_modified, mode, size: those of `FileStat`.
+        last_accessed: the time of `last_modified`.
     """
 
     def __init__(self, info: Any) -> None:

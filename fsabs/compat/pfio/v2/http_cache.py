@@ -16,7 +16,7 @@ def _forwarded(name: str) -> Callable[..., Any]:
     """Return a method that calls the one of that name of the inner FS."""
 
     def method(self: HTTPCachedFS, *args: Any, **kwargs: Any) -> Any:
-        """As the inner FS."""
+        """Call the method of the inner FS."""
         return getattr(self.fs, name)(*args, **kwargs)
 
     method.__name__ = name
@@ -88,7 +88,7 @@ class HTTPCachedFS(FS):
     remove = _forwarded("remove")
 
     def glob(self, pattern: str) -> Any:
-        """As the inner FS."""
+        """Return the inner FS's paths that match a pattern."""
         return self.fs.glob(pattern)
 
     def _canonical_name(self, file_path: str) -> str:

@@ -34,10 +34,10 @@ class LocalFileStat(FileStat):
     """The result of `os.stat`, under PFIO's names.
 
     Attributes:
-        filename, last_modified, mode, size: as of every stat.
+        filename, last_modified, mode, size: those of `FileStat`.
         last_accessed, created: seconds since 1970; `created` is the inode's change time.
         last_modified_ns, last_accessed_ns, created_ns: the same in nanoseconds.
-        uid, gid, ino, dev, nlink: as of `os.stat_result`.
+        uid, gid, ino, dev, nlink: the fields of `os.stat_result`.
     """
 
     def __init__(self, _stat: os.stat_result, filename: str) -> None:

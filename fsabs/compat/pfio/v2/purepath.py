@@ -77,21 +77,21 @@ class PurePath(PathParts):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """As of pathlib."""
+        """The segments of the path; the first of an absolute path is `/`."""
         return self._pure.parts
 
     @property
     def drive(self) -> str:
-        """As of pathlib."""
+        """An empty string: paths have no drive."""
         return self._pure.drive
 
     @property
     def anchor(self) -> str:
-        """As of pathlib."""
+        """`/` for an absolute path, else an empty string."""
         return self._pure.anchor
 
     def as_posix(self) -> str:
-        """As of pathlib."""
+        """Return the path as text."""
         return self._pure.as_posix()
 
     def as_uri(self) -> str:
@@ -103,11 +103,11 @@ class PurePath(PathParts):
         return urlunparse(ParseResult(self.scheme, netloc, path, "", "", ""))
 
     def is_relative_to(self, *other: Segment) -> bool:
-        """As of pathlib."""
+        """Return whether the path lies below another one, or is that."""
         return self._pure.is_relative_to(_one(other))
 
     def joinpath(self, *args: Segment) -> Self:
-        """As of pathlib."""
+        """Return the path with further segments at its end."""
         return self.with_segments(self._pure.joinpath(*(fspath(one) for one in args)))
 
     def match(self, pattern: Segment, *, case_sensitive: bool = False) -> bool:
@@ -115,7 +115,10 @@ class PurePath(PathParts):
         return (fnmatchcase if case_sensitive else fnmatch)(self.as_uri(), fspath(pattern))
 
     def relative_to(self, *other: Segment, walk_up: bool = False) -> Self:
-        """As of pathlib; `walk_up` needs Python 3.12."""
+        """Return the path from `other` to this one; `ValueError` if it lies outside, or needs `..` without `walk_up`.
+
+        `walk_up` needs Python 3.12.
+        """
         base = _one(other)
         if not walk_up:
             return self.with_segments(self._pure.relative_to(base))

@@ -38,7 +38,7 @@ class S3ObjectStat(FileStat):
         head: the response to a HEAD, as boto3 has it, or an object of a listing.
 
     Attributes:
-        filename, last_modified, size: as of every stat; there is no mode.
+        filename, last_modified, size: those of `FileStat`; there is no mode.
         metadata: the object's own; of an object of a listing, none.
     """
 

@@ -1,8 +1,11 @@
-"""Checks of fork: whatever is open goes on in the parent and its children at once, each from where it stood."""
+"""Checks of processes: whatever is open goes on where it stood, in a forked child and its parent at once, and in a
+process that starts from a pickle.
+"""
 
 from __future__ import annotations
 
 import functools
+import pickle
 import threading
 import time
 from collections.abc import Iterator
@@ -10,8 +13,8 @@ from typing import IO, Any, cast
 
 from ..core.files import ReadFile
 from ..core.fs import FS
-from .asserts import assert_same, assert_tree, listed
-from .children import Child, forked, threaded
+from .asserts import assert_raises, assert_same, assert_tree, listed
+from .children import Child, forked, results, start_threads, started, threaded
 from .kit import check
 from .subjects import Subject
 from .trees import TREE, listing, noise, walked
@@ -40,7 +43,7 @@ class HalfUsed:
         self.taken = {name: [next(iterator), next(iterator)] for name, iterator in self.iterators.items()}
 
     def rest(self) -> dict[str, Any]:
-        """All that is left, and what the FS and the blob say when asked anew."""
+        """Return all that is left, and what the FS and the blob say when asked anew."""
         found: dict[str, Any] = {name: list(iterator) for name, iterator in self.iterators.items()}
         if not self.fs.capabilities.ordered:  # the rest is what makes it whole, whatever was taken first
             for name in ("list", "detailed list"):
@@ -80,10 +83,10 @@ def expected_rest() -> dict[str, Any]:
     }
 
 
-def same_rest(found: dict[str, Any], who: str) -> None:
-    """Hold what was left to what should have been."""
+def same_rest(found: dict[str, Any], where: str) -> None:
+    """Assert that what was left is `expected_rest()`."""
     for name, rest in expected_rest().items():
-        assert found[name] == rest, f"the rest of a half-used {name}, in {who}"
+        assert found[name] == rest, f"the rest of a half-used {name}, in {where}"
 
 
 @check("fork", processes=("fork",))
@@ -176,23 +179,15 @@ def forking_while_threads_read(subject: Subject) -> None:
                 list(fs.read_many(names[:4], concurrency=2))
                 listed(fs, "foo")
 
-        failures: list[BaseException] = []
-        targets = [functools.partial(_noting, failures, read_on, n) for n in range(4)]
-        threads = [threading.Thread(target=target, daemon=True) for target in targets]
-        for thread in threads:
-            thread.start()
+        threads = start_threads("reading while others fork", [functools.partial(read_on, n) for n in range(4)])
+        what = "a child forked while threads read"
         try:
             for number in range(4):
-                for rest in forked(
-                    f"a child forked while threads read, round {number + 1}", [half.rest], subject.timeout
-                ):
-                    same_rest(rest, "a child forked while threads read")
+                [rest] = forked(f"{what}, round {number + 1}", [half.rest], subject.timeout)
+                same_rest(rest, what)
         finally:
             stop.set()
-            for thread in threads:
-                thread.join(subject.timeout)
-        assert not any(thread.is_alive() for thread in threads)
-        assert failures == []
+            results("reading while others fork", threads, subject.timeout)
         same_rest(half.rest(), "the parent, after forking while threads read")
         half.close()
 
@@ -223,13 +218,6 @@ def _take(walk: Iterator[tuple[str, list[str], list[str]]], taken: list[str]) ->
     return taken
 
 
-def _noting(failures: list[BaseException], function: Any, number: int) -> None:
-    try:
-        function(number)
-    except BaseException as exc:  # reported to the check, whatever it is
-        failures.append(exc)
-
-
 @check("fork", needs=("live", "write"), processes=("fork",))
 def children_write(subject: Subject) -> None:
     """A store in the process's own memory keeps what a child writes from its parent; all others show it."""
@@ -247,3 +235,116 @@ def children_write(subject: Subject) -> None:
     assert_same(stored.get("parent"), DATA)
     theirs = {key: data for key, data in stored.items() if key.startswith("child")}
     assert theirs in ({}, {"child 1": DATA, "child 2": DATA})
+
+
+# ---- pickles
+
+
+def _again(thing: Any, protocol: int = pickle.DEFAULT_PROTOCOL) -> Any:
+    return pickle.loads(pickle.dumps(thing, protocol))
+
+
+@check("pickle-fs")
+def an_fs_pickles(subject: Subject) -> None:
+    with subject.make(TREE) as fs:
+        for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+            again: FS = _again(fs, protocol)
+            with again:
+                assert type(again) is type(fs)
+                assert (again.url(), again.cwd) == (fs.url(), fs.cwd)
+                assert again.capabilities == fs.capabilities
+                assert again.read_bytes("foo/inside.txt") == TREE["foo/inside.txt"]
+        used: FS = _again(fs)
+        with used:
+            assert_tree(used, TREE)
+        assert_tree(fs, TREE)
+
+
+@check("pickle-fs", "path-jail")
+def a_pickle_keeps_root_and_cwd(subject: Subject) -> None:
+    with subject.make(TREE) as fs:
+        sub = fs.subfs("foo")
+        sub.cwd = "deep"
+        again: FS = _again(sub)
+        assert again.cwd == sub.cwd
+        assert again.read_bytes("second.txt") == b"2"
+        assert again.read_bytes("../inside.txt") == TREE["foo/inside.txt"]
+        assert_raises(PermissionError, again.read_bytes, "../../a.txt")
+        fs.cwd = "foo"
+        with _again(fs) as moved:
+            found = moved.read_bytes("inside.txt")
+            assert found == TREE["foo/inside.txt"]
+            assert moved.read_bytes("../a.txt") == TREE["a.txt"]
+
+
+@check("pickle-fs", needs=("live", "write"))
+def an_unpickled_fs_writes(subject: Subject) -> None:
+    with subject.make({}) as fs, _again(fs) as again:
+        again.write_bytes("a.txt", b"through the copy")
+        reader = again if fs.capabilities.commits else fs
+        assert reader.read_bytes("a.txt") == b"through the copy"
+    assert_same(subject.files(fs), {"a.txt": b"through the copy"})
+
+
+@check("pickle-reader")
+def open_readers_pickle_with_their_position(subject: Subject) -> None:
+    with subject.make(FILES) as fs:
+        with fs.open("data.bin", "rb", 5000) as file:
+            file.read(1234)
+            again: IO[bytes] = _again(file)
+            with again:
+                assert again.tell() == 1234
+                assert again.name == file.name
+                assert_same(again.read(), DATA[1234:])
+            assert_same(file.read(), DATA[1234:])
+        for start in (_read_line, next):
+            with fs.open("lines.txt", encoding="utf-8") as text:
+                assert [start(text), start(text)] == LINES[:2]
+                copy: IO[str] = _again(text)
+                with copy:
+                    assert list(copy) == LINES[2:], f"the rest of an unpickled text, begun by {start.__name__}"
+                assert list(text) == LINES[2:], f"the rest of a text that was pickled, begun by {start.__name__}"
+        assert_raises(ValueError, pickle.dumps, file)
+
+
+def _read_line(text: IO[str]) -> str:
+    return text.readline()
+
+
+@check("pickle-iterator")
+def half_used_iterators_pickle(subject: Subject) -> None:
+    with subject.make(FILES) as fs:
+        half = HalfUsed(fs)
+        again: HalfUsed = _again(half)
+        same_rest(again.rest(), "a pickle's copy")
+        same_rest(half.rest(), "what was pickled")
+        again.close()
+        half.close()
+        for name, iterator in _again(half.iterators).items():
+            assert list(iterator) == [], f"what is left of a used-up {name}, unpickled"
+
+
+def _elsewhere(half: HalfUsed) -> dict[str, Any]:
+    assert_tree(half.fs, FILES)
+    rest = half.rest()
+    half.close()
+    return rest
+
+
+@check("pickle-process", needs=("read", "shared"), slow=True, processes=("spawn",))
+def spawned_processes_go_on(subject: Subject) -> None:
+    _go_on_in("spawn", subject)
+
+
+@check("pickle-process", needs=("read", "shared"), slow=True, processes=("forkserver",))
+def processes_of_a_forkserver_go_on(subject: Subject) -> None:
+    _go_on_in("forkserver", subject)
+
+
+def _go_on_in(method: str, subject: Subject) -> None:
+    with subject.make(FILES) as fs:
+        half = HalfUsed(fs)
+        rest = started(method, f"a process started by {method}", _elsewhere, (half,), subject.timeout + 20)
+        same_rest(rest, f"a process started by {method}")
+        same_rest(half.rest(), f"the parent of a process started by {method}")
+        half.close()

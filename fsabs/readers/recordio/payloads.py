@@ -1,6 +1,6 @@
 """The memory of a reader for reads by number: payloads, up to a limit of bytes, and the positions of their records.
 
-When the payload of an uncompressed chunk is let go, the CRC-32 of each of its records is taken first: it comes from
+When the payload of an uncompressed chunk is evicted, the CRC-32 of each of its records is taken first: it comes from
 bytes that the chunk's own CRC has vouched for, so that a record can then be read alone, and still be checked.
 """
 
@@ -29,7 +29,7 @@ class ChunkLayout:
         """The CRC-32 of each record, where it was taken."""
 
 
-class HeldPayload:
+class CachedPayload:
     """The payload of a chunk, decompressed and checked, and its layout."""
 
     __slots__ = ("data", "layout", "number", "plain", "used")
@@ -48,7 +48,7 @@ class HeldPayload:
             at = wanted[slot] - first
             found[slot] = data[places[at] + 4 : places[at + 1]]
 
-    def sum_up(self) -> None:
+    def take_checksums(self) -> None:
         """Take the CRC of each record, if that may pay."""
         layout = self.layout
         places = layout.places
@@ -57,70 +57,70 @@ class HeldPayload:
             layout.sums = array("I", [crc32(view[a + 4 : b]) for a, b in itertools.pairwise(places)])
 
 
-class PayloadStore:
+class PayloadCache:
     """Payloads by the number of their chunk, of `limit` bytes in all (one at least), and layouts."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._held: dict[int, HeldPayload] = {}
+        self._cached: dict[int, CachedPayload] = {}
         self._layouts: dict[int, ChunkLayout] = {}
         self._size = 0
         self._records = 0
         self._clock = itertools.count()
         self._lock = process.Lock()
 
-    def get(self, number: int) -> HeldPayload | None:
+    def get(self, number: int) -> CachedPayload | None:
         """The payload of a chunk, if it is here."""
-        held = self._held.get(number)
-        if held is not None:
-            held.used = next(self._clock)
-        return held
+        cached = self._cached.get(number)
+        if cached is not None:
+            cached.used = next(self._clock)
+        return cached
 
     def layout(self, number: int) -> ChunkLayout | None:
         """The layout of a chunk, if it is known."""
         return self._layouts.get(number)
 
-    def put(self, held: HeldPayload) -> None:
-        """Keep a payload, and let others go that were not used for longest."""
-        held.used = next(self._clock)
+    def put(self, cached: CachedPayload) -> None:
+        """Keep a payload, and evict those that were not used for longest."""
+        cached.used = next(self._clock)
         with self._lock:
-            self._size += len(held.data)
+            self._size += len(cached.data)
             if self._size > self._limit:
-                self._make_room(len(held.data))
-            if held.number not in self._layouts:
-                self._records += len(held.layout.places)
+                self._make_room(len(cached.data))
+            if cached.number not in self._layouts:
+                self._records += len(cached.layout.places)
                 if self._records > _RECORDS:
                     self._layouts.clear()
-                    self._records = len(held.layout.places)
-                self._layouts[held.number] = held.layout
-            self._held[held.number] = held
+                    self._records = len(cached.layout.places)
+                self._layouts[cached.number] = cached.layout
+            self._cached[cached.number] = cached
 
     def _make_room(self, size: int) -> None:
-        """Let go of an eighth more than must be, so that it is not to be done each time."""
-        total = sum(len(held.data) for held in self._held.values()) + size
-        for held in sorted(self._held.values(), key=attrgetter("used")):
+        """Evict an eighth more than necessary, so that not every payload evicts."""
+        total = sum(len(cached.data) for cached in self._cached.values()) + size
+        for cached in sorted(self._cached.values(), key=attrgetter("used")):
             if total <= self._limit - self._limit // 8:
                 break
-            held.sum_up()
-            del self._held[held.number]
-            total -= len(held.data)
+            cached.take_checksums()
+            del self._cached[cached.number]
+            total -= len(cached.data)
         self._size = total
 
     @property
     def size(self) -> int:
         """Of the payloads that are here, in bytes."""
-        return self._size if self._held else 0
+        return self._size if self._cached else 0
 
-    def let_go(self) -> None:
-        """Let go of the payloads; where records lie is still known."""
+    def free_cached(self) -> None:
+        """Free the payloads; where records lie is still known."""
         with self._lock:
-            held, self._held, self._size = self._held, {}, 0
-        for one in held.values():
-            one.sum_up()
+            cached, self._cached, self._size = self._cached, {}, 0
+        for one in cached.values():
+            one.take_checksums()
 
     def clear(self) -> None:
-        """Let go of all."""
+        """Free everything."""
         with self._lock:
-            self._held = {}
+            self._cached = {}
             self._layouts = {}
             self._size = self._records = 0
