@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?=
+JUDGES_ARGS ?=
 NAME ?=
 
 RUN := $(VENV)/bin/python
@@ -11,7 +12,7 @@ RUN := $(VENV)/bin/python
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL: # two pips in one environment would break it
-.PHONY: help demo test quick portable pythons release check lint servers docs bench soak clean
+.PHONY: help demo test quick portable pythons release judges check lint servers docs bench soak clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +35,9 @@ pythons: $(VENV)/.test ## the quick tests on every other Python from 3.11 on tha
 release: $(VENV)/.test ## build the wheel and the source distribution, and try them with each extra by itself
 	$(RUN) -m tests.release
 
+judges: $(VENV)/.test ## the test suites of other projects, pinned; JUDGES_ARGS=--short is the part of CI; writes docs/judges.md
+	$(RUN) -m tests.judges $(JUDGES_ARGS)
+
 check: lint test ## everything that must hold before a change goes in
 
 lint: $(VENV)/.test ## ruff and mypy
@@ -54,7 +58,7 @@ soak: servers ## the randomised tests with new seeds for SOAK_MINUTES (60); writ
 	$(RUN) -m tests.soak $(PYTEST_ARGS)
 
 clean: ## remove all that these commands made, the virtual environment included
-	rm -rf $(VENV) build dist *.egg-info docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-judges build dist *.egg-info docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One stamp for each extra of setup.cfg: `pip` runs again when what it would install may have changed.

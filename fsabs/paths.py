@@ -407,8 +407,10 @@ class Path(PurePath):
         return path
 
     def _target(self, target: Segment) -> Self:
-        if isinstance(target, PurePath):
-            return type(self)(target) if not isinstance(target, type(self)) else target
+        if isinstance(target, type(self)):
+            return target
+        if isinstance(target, (PurePath, pathlib.Path)):  # one of pathlib's is on the local disk, whatever this one is
+            return type(self)(target)
         path = self.with_segments(target)
         if path._base != self._base and not path.drive:
             return self._with(pathlib.PurePosixPath("/", os.fspath(target)))

@@ -250,7 +250,9 @@ class PurePath(PathParts):
         """Return whether the whole path matches a glob pattern, in which `**` stands for any number of directories."""
         parts = self._pattern(pattern)
         absolute = str(pattern).startswith("/") or bool(_URL(str(pattern)))
-        if absolute != self.is_absolute():
+        if self.is_absolute() and not absolute and parts[0] == "**":
+            parts = ["*", *parts]  # as of pathlib, where it stands for the root and at least one directory
+        elif absolute != self.is_absolute():
             return False
         mine = "/".join(part for part in self._pure.parts if part != "/")
         return compile_glob(parts, case_sensitive, files_too=True).fullmatch(mine) is not None

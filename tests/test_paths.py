@@ -313,6 +313,8 @@ def test_urls() -> None:
     assert (path / "../z").resolve() == fsabs.Path("s3://bucket/a b/z")
     assert path.full_match("s3://bucket/**/*.txt")
     assert not path.full_match("s3://bucket/*.txt")
+    assert path.full_match("**/*.txt")
+    assert not path.full_match("*.txt")
     assert fsabs.Path("file:///tmp/a%20b") == fsabs.Path("/tmp/a b")
     assert fsabs.Path.from_uri("s3://b/x") == fsabs.Path("s3://b/x")
     assert repr(fsabs.Path("s3://b/x")) == "Path('s3://b/x')"
@@ -496,3 +498,13 @@ def test_the_kind_of_file_is_asked_for_once(root: fsabs.Path, tmp_path: pathlib.
     assert (info.is_file(), info.is_file(follow_symlinks=False), info.is_symlink()) == (True, False, True)
     (tmp_path / "x").unlink()
     assert (info.is_file(), info.exists(follow_symlinks=False)) == (True, True)
+
+
+def test_a_target_of_pathlib_is_on_the_local_disk(tmp_path: pathlib.Path) -> None:
+    path = fsabs.Path("memory://pathlib-target/a.txt")
+    path.write_text("text")
+    assert path.copy(tmp_path / "b.txt") == fsabs.Path(tmp_path / "b.txt")
+    assert path.copy_into(tmp_path).read_text() == (tmp_path / "a.txt").read_text() == "text"
+    path.move(tmp_path / "c.txt")
+    assert (tmp_path / "c.txt").read_text() == "text"
+    assert not path.exists()

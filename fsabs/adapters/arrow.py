@@ -9,7 +9,7 @@ from ..core import errors
 
 try:
     import pyarrow.fs as arrow_fs
-    from pyarrow import PythonFile
+    from pyarrow import ArrowNotImplementedError, PythonFile
 except ImportError:
     raise errors.MissingDependencyError("fs.arrow() needs pyarrow: pip install pyarrow", name="pyarrow") from None
 
@@ -100,6 +100,8 @@ class ArrowHandler(arrow_fs.FileSystemHandler):  # type: ignore[misc]
             raise
         for name in names:
             self.fs.remove(f"{path.rstrip('/')}/{name.rstrip('/')}", recursive=True)
+        if names and self.fs.capabilities.implied_directories:  # one that was there by its members alone stays
+            self.create_dir(path, recursive=True)
 
     def delete_root_dir_contents(self) -> None:
         """Remove all that is in the FS."""
@@ -135,10 +137,10 @@ class ArrowHandler(arrow_fs.FileSystemHandler):  # type: ignore[misc]
         return PythonFile(self.fs.open(path, "wb"), mode="w")
 
     def open_append_stream(self, path: str, metadata: Any) -> Any:
-        """Open a file to add to; `NotImplementedError`, as of pyarrow's own, where the FS can't."""
+        """Open a file to add to; `ArrowNotImplementedError`, as of pyarrow's own, where the FS can't."""
         self._refuse_metadata("open_append_stream", path, metadata)
         if not self.fs.capabilities.append:
-            raise NotImplementedError(f"{self.fs!r} can't append to a file")
+            raise ArrowNotImplementedError(f"{self.fs!r} can't append to a file")
         return PythonFile(self.fs.open(path, "ab"), mode="w")
 
     def _refuse_metadata(self, operation: str, path: str, metadata: Any) -> None:

@@ -295,10 +295,10 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
         with self.open(path, "xb" if mode == "create" else "wb") as file:
             file.write(value)
 
-    def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
+    def mkdir(self, path: str, create_parents: bool = True, mode: int = 0o777, **kwargs: Any) -> None:
         """Make a directory."""
         _refuse_unknown("mkdir", kwargs)
-        self._run(path, lambda fs, there: (fs.makedirs if create_parents else fs.mkdir)(there))
+        self._run(path, lambda fs, there: (fs.makedirs if create_parents else fs.mkdir)(there, mode))
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
         """Make a directory and what is missing above it."""

@@ -73,7 +73,8 @@ def test_zarr_and_xarray(corp: str, version: Any) -> None:
 def test_universal_pathlib(corp: str) -> None:
     path = upath.UPath(corp)
     (path / "x.txt").write_text("x")
-    assert sorted(each.name for each in path.iterdir()) == [".keep", "in.zip", "x.txt"]
+    (path / "made").mkdir()
+    assert sorted(each.name for each in path.iterdir()) == [".keep", "in.zip", "made", "x.txt"]
     assert (path / "in.zip" / "t.csv").read_text().startswith("a,b\n")
 
 

@@ -7,6 +7,7 @@ import glob
 import io
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -352,3 +353,24 @@ assert os.waitpid(pid, 0)[1] == 0
 
 def test_modules_that_are_imported_later() -> None:
     subprocess.run([sys.executable, "-c", LATER], check=True, timeout=60)
+
+
+def test_links_are_copied_as_links_while_os_is_patched(tmp_path: Path) -> None:
+    (source := tmp_path / "source").mkdir()
+    (source / "link").symlink_to("nowhere")
+    before = set(os.supports_fd), set(os.supports_follow_symlinks)
+    with fsabs.patch("os"):
+        assert {os.stat, os.listdir, os.scandir} <= os.supports_fd
+        shutil.copytree(source, tmp_path / "copy", symlinks=True)
+    assert (set(os.supports_fd), set(os.supports_follow_symlinks)) == before
+    assert os.readlink(tmp_path / "copy/link") == "nowhere"
+
+
+def test_a_driver_of_hdf5_reads_a_copy() -> None:
+    url = "memory://drivers/x.h5"
+    with fsabs.patch("h5py"):
+        with h5py.File(url, "w") as file:
+            file["a"] = [1, 2]
+        for driver in ("core", "fileobj"):
+            with h5py.File(url, "r", driver=driver) as file:
+                assert (file.driver, list(file["a"])) == (driver, [1, 2])

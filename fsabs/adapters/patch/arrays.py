@@ -52,8 +52,12 @@ def _numpy(numpy: ModuleType) -> list[PatchedCall]:
 def _h5py(h5py: ModuleType) -> list[PatchedCall]:
     def opened(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         mode = args[2] if len(args) > 2 else kwargs.get("mode", "r")
+        driver = args[3] if len(args) > 3 else kwargs.get("driver")
         if mode in (None, "r"):
-            return call(calls.open_file(path))
+            # a driver of HDF5's own reads a file of its own
+            return call(
+                calls.open_file(path) if driver in (None, "fileobj") else calls.copy_until_closed(args[0], path, "r")
+            )
         there = mode in ("a", "r+", "w-", "x") and calls.exists(path)
         how = "r+" if mode == "r+" or (there and mode == "a") else "x" if mode in ("w-", "x") else "w"
         return call(calls.copy_until_closed(args[0], path, how))

@@ -103,6 +103,29 @@ def _raise(exc: OSError) -> None:
     raise exc
 
 
+class _OfOs(PatchedCall):
+    """A function of `os`, in each of the sets that the one it stands for is in: `shutil` asks `os.supports_fd`."""
+
+    def apply(self) -> bool:
+        """Replace the attribute, and enter it into the sets."""
+        original = getattr(self._owner, self._name, None)
+        applied = super().apply()
+        if applied:
+            for functions in self._sets():
+                if original in functions:
+                    functions.add(self._wrapper)
+        return applied
+
+    def restore(self) -> None:
+        """Put the original back, and take ours out of the sets."""
+        super().restore()
+        for functions in self._sets():
+            functions.discard(self._wrapper)
+
+    def _sets(self) -> Iterator[set[Any]]:
+        return (found for name, found in vars(os).items() if name.startswith("supports_") and isinstance(found, set))
+
+
 def _os(module: ModuleType) -> list[PatchedCall]:
     def question(function: Any) -> calls.Handler:
         return lambda call, path, args, kwargs: function(calls.as_path(path))
@@ -130,17 +153,17 @@ def _os(module: ModuleType) -> list[PatchedCall]:
             directories[:] = [joinable.get(name, name) for name in names]  # those that the caller left are walked
 
     return [
-        PatchedCall(module, "listdir", _listdir, 0, "path"),
-        PatchedCall(module, "scandir", lambda call, path, args, kwargs: _Entries(path), 0, "path"),
-        PatchedCall(module, "walk", walk, 0, "top"),
-        PatchedCall(module, "stat", change(_stat), 0, "path"),
-        PatchedCall(module, "remove", change(lambda path: path.unlink()), 0, "path"),
-        PatchedCall(module, "unlink", change(lambda path: path.unlink()), 0, "path"),
-        PatchedCall(module, "rmdir", change(lambda path: path.rmdir()), 0, "path"),
-        PatchedCall(module, "mkdir", change(lambda path, mode=0: path.mkdir(), ("mode",)), 0, "path"),
-        PatchedCall(module, "makedirs", _makedirs, 0, "name"),
-        PatchedCall(module, "rename", _renamed, 0, "src"),
-        PatchedCall(module, "replace", _renamed, 0, "src"),
+        _OfOs(module, "listdir", _listdir, 0, "path"),
+        _OfOs(module, "scandir", lambda call, path, args, kwargs: _Entries(path), 0, "path"),
+        _OfOs(module, "walk", walk, 0, "top"),
+        _OfOs(module, "stat", change(_stat), 0, "path"),
+        _OfOs(module, "remove", change(lambda path: path.unlink()), 0, "path"),
+        _OfOs(module, "unlink", change(lambda path: path.unlink()), 0, "path"),
+        _OfOs(module, "rmdir", change(lambda path: path.rmdir()), 0, "path"),
+        _OfOs(module, "mkdir", change(lambda path, mode=0: path.mkdir(), ("mode",)), 0, "path"),
+        _OfOs(module, "makedirs", _makedirs, 0, "name"),
+        _OfOs(module, "rename", _renamed, 0, "src"),
+        _OfOs(module, "replace", _renamed, 0, "src"),
         PatchedCall(module.path, "exists", question(lambda path: path.exists()), 0, "path"),
         PatchedCall(module.path, "isfile", question(lambda path: path.is_file()), 0, "path"),
         PatchedCall(module.path, "isdir", question(lambda path: path.is_dir()), 0, "s"),

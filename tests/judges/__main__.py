@@ -1,0 +1,193 @@
+"""`python -m tests.judges [--short] [NAME...]`: run the suites of other projects, and compare with `expected.toml`.
+
+The packages that suites come with are installed, pinned, into `.venv-judges`, which finds those of the tests, too. Each
+suite runs in a process of its own for each store. The exit status is 1 if a test fails that the list does not name, or
+passes that it names. A run of everything writes the tables of `docs/judges.md`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.judges.suites import SUITES, Suite
+from tests.parts import ROOT
+from tests.release.__main__ import call, environment
+from tests.servers import guard
+
+FOLDER = ROOT / ".venv-judges"
+EXPECTED = Path(__file__).with_name("expected.toml")
+PAGE = ROOT / "docs" / "judges.md"
+BEGIN, END = "<!-- judges: begin -->", "<!-- judges: end -->"
+PYTHON = (3, 11)
+"""The version whose own tests the list is about; those of another are run, and not compared."""
+LIMIT = 1800.0
+"""Seconds after which a suite counts as hung."""
+PACKAGES = sorted({name for suite in SUITES.values() for name in (suite.package, *suite.beside) if name})
+SDISTS = sorted(suite.package for suite in SUITES.values() if suite.sdist)
+
+
+class Run(NamedTuple):
+    """A suite on a store, and what came of it."""
+
+    name: str
+    place: str
+    outcomes: dict[str, str]
+    output: str
+    seconds: float
+
+    @property
+    def counts(self) -> Counter[str]:
+        """The number of tests by outcome."""
+        return Counter(self.outcomes.values())
+
+
+class Expected(NamedTuple):
+    """Tests of a suite that do not pass, and why. In a name `*` stands for any text."""
+
+    suite: str
+    reason: str
+    tests: list[str]
+    places: list[str] | None = None
+
+    def names(self, test: str) -> str | None:
+        """Return the line of the list that a test is named by."""
+        return next((line for line in self.tests if re.fullmatch(re.escape(line).replace(r"\*", ".*"), test)), None)
+
+
+def prepare() -> Path:
+    """Return the interpreter of the environment of the suites, made anew if its packages are others."""
+    python, stamp = FOLDER / "bin/python", FOLDER / "packages.txt"
+    if not stamp.exists() or stamp.read_text().split() != PACKAGES:
+        call("rm", "-rf", FOLDER)
+        environment(FOLDER, *PACKAGES, beside=Path(sys.prefix))
+        sources = FOLDER / "sources"
+        pip = (sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps")
+        for package in SDISTS:
+            call(*pip, "--no-binary", ":all:", "--dest", sources, package)
+        for archive in sources.glob("*.tar.gz"):
+            with tarfile.open(archive) as opened:
+                opened.extractall(sources, filter="data")
+        stamp.write_text("\n".join(PACKAGES))
+    return python
+
+
+def run(python: Path, name: str, place: str) -> Run:
+    """Run a suite on a store, in a folder of its own."""
+    suite, begin = SUITES[name], time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="fsabs-judges-") as folder:
+        outcomes = Path(folder, "outcomes.json")
+        foreign = ("AWS_", "S3_", "PYTEST_", "FSABS_")  # a user's settings, but not the mark of the guard
+        env = {key: value for key, value in os.environ.items() if key == guard.VARIABLE or not key.startswith(foreign)}
+        env |= {"FSABS_JUDGES_PLACE": place, "FSABS_JUDGES_OUTCOMES": str(outcomes), "HOME": folder, "TMPDIR": folder}
+        source = FOLDER / "sources" / suite.package.replace("==", "-") if suite.sdist else ROOT
+        env["PYTHONPATH"] = f"{ROOT}{os.pathsep}{source}"
+        command = [str(python), "-X", "faulthandler", "-m", *arguments(suite)]
+        with Path(folder, "output").open("w+", errors="replace") as output:
+            process = subprocess.Popen(
+                command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
+            try:
+                process.wait(LIMIT)
+            except subprocess.TimeoutExpired:
+                print(f"{name} on {place} takes longer than {LIMIT:.0f} s", flush=True)
+            finally:
+                process.kill()  # what it has started ends with it, or by the guard
+                process.wait()
+            output.seek(0)
+            found = json.loads(outcomes.read_text()) if outcomes.exists() else {"no outcomes were written": "failed"}
+            return Run(name, place, found, output.read(), time.monotonic() - begin)
+
+
+def arguments(suite: Suite) -> list[str]:
+    """Return the arguments of the interpreter that runs a suite."""
+    if suite.modules:
+        return ["tests.judges.unittests", *suite.modules]
+    plugins = ["tests.judges.recording", *suite.plugins]
+    files = ["--pyargs", *suite.targets]
+    if suite.targets:
+        plugins.append(f"tests.judges.shims.{suite.shim}")
+    else:
+        files = [str(Path(__file__).with_name("shims") / f"{suite.shim}.py")]
+    options = ["-c", os.devnull, f"--rootdir={ROOT}", "-q", "-p", "no:cacheprovider", "--timeout=300", "--tb=short"]
+    options += ["-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function"]
+    options += [f"-p{plugin}" for plugin in plugins]
+    return ["pytest", *options, *files]
+
+
+def load() -> list[Expected]:
+    """Return the list of what does not pass."""
+    tables: dict[str, list[dict[str, Any]]] = tomllib.loads(EXPECTED.read_text())
+    return [Expected(suite, **table) for suite, found in tables.items() for table in found]
+
+
+def compare(run: Run, expected: Iterable[Expected]) -> list[str]:
+    """Return what is not as the list says."""
+    mine = [one for one in expected if one.suite == run.name and run.place in (one.places or [run.place])]
+    unused = {line for one in mine for line in one.tests}
+    problems = []
+    for test, outcome in sorted(run.outcomes.items()):
+        lines = {line for one in mine if (line := one.names(test))}
+        unused -= lines
+        if outcome == "failed" and not lines:
+            problems.append(f"fails: {test}")
+        elif outcome != "failed" and lines:
+            problems.append(f"is {outcome}, and listed: {test}")
+    return problems + [f"is listed, and no test: {line}" for line in sorted(unused)]
+
+
+def document(runs: Iterable[Run], expected: Iterable[Expected]) -> None:
+    """Write the tables into the page."""
+    rows = ["| suite | version | store | passed | not passed | skipped by the suite |", "|---|---|---|---|---|---|"]
+    for one in runs:
+        suite, counts = SUITES[one.name], one.counts
+        version = suite.package.partition("==")[2] or "Python {}.{}".format(*sys.version_info)
+        numbers = " | ".join(str(counts[outcome]) for outcome in ("passed", "failed", "skipped"))
+        rows.append(f"| {suite.title} | {version} | {one.place} | {numbers} |")
+    rows += ["", "| suite | not passed | why |", "|---|---|---|"]
+    for listed in expected:
+        tests = ", ".join(f"`{line.partition('::')[2].replace('|', '¦')}`" for line in listed.tests)
+        where = f" ({', '.join(listed.places)})" if listed.places else ""
+        rows.append(f"| {SUITES[listed.suite].title} | {tests}{where} | {listed.reason} |")
+    part = "\n".join([BEGIN, "", *rows, "", END])
+    PAGE.write_text(re.sub(re.escape(BEGIN) + ".*" + re.escape(END), lambda _: part, PAGE.read_text(), flags=re.DOTALL))
+
+
+def main() -> int:
+    """Run the suites; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.judges")
+    parser.add_argument("names", nargs="*", metavar="NAME", choices=[*SUITES, []], help=f"of {', '.join(SUITES)}")
+    parser.add_argument("--short", action="store_true", help="run what takes some minutes")
+    parser.add_argument("--output", action="store_true", help="show what the suites print")
+    chosen = parser.parse_args()
+    guard.start()
+    python, expected, failed, runs = prepare(), load(), False, []
+    for name in chosen.names or SUITES:
+        for place in SUITES[name].short if chosen.short else SUITES[name].places:
+            runs.append(done := run(python, name, place))
+            counts = ", ".join(f"{number} {outcome}" for outcome, number in sorted(done.counts.items()))
+            print(f"{name} on {place}: {counts} in {done.seconds:.0f} s", flush=True)
+            listed = not SUITES[name].modules or sys.version_info[:2] == PYTHON
+            problems = compare(done, expected) if listed else []
+            if problems or chosen.output:
+                print(done.output, *problems, sep="\n", flush=True)
+            failed |= bool(problems)
+    if not (failed or chosen.names or chosen.short):
+        document(runs, expected)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
