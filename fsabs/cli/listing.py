@@ -178,12 +178,15 @@ class _Tree:
         """Write the tree, and how many directories and files are in it."""
         if not self._output.json:
             self._output.line(self._output.name(self._top.shown, directory=True))
-        self._enter("", 1)
+        levels = [self._level("", 1)]
+        while levels:
+            deeper = next(levels[-1], None)
+            levels.append(deeper) if deeper is not None else levels.pop()
         counts = {"directories": self._directories, "files": self._files}
         self._output.record(counts, f"\n{self._directories:,} directories, {self._files:,} files")
 
-    def _enter(self, lines: str, depth: int) -> None:
-        """Write what is in the directory that the walk enters next, and in those below; `lines` lead to those above."""
+    def _level(self, lines: str, depth: int) -> Iterator[Iterator[Any]]:
+        """Write what is in the directory that the walk enters next, below `lines`; yield the levels of those in it."""
         if self._ahead is None:
             return
         above, directories, files = self._ahead
@@ -202,10 +205,9 @@ class _Tree:
                 self._output.record({"url": self._top.fs.url(path), "type": kind, "depth": depth}, "")
             else:
                 self._output.line(lines + ("└── " if last else "├── ") + self._output.name(name, directory))
-            if (
-                directory and self._ahead is not None and self._ahead[0] == path
-            ):  # a link that leads back is not entered
-                self._enter(lines + ("    " if last else "│   "), depth + 1)
+            entered = self._ahead is not None and self._ahead[0] == path  # a link that leads back is not
+            if directory and entered:
+                yield self._level(lines + ("    " if last else "│   "), depth + 1)
 
 
 @command(_PLACES, _HUMAN)

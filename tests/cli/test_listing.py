@@ -65,6 +65,13 @@ def test_a_container_without_a_slash_is_no_tree(tmp_path: Path) -> None:
     assert "with a / at its end" in fsabs("tree", "a.zip", cwd=tmp_path, code=1).err
 
 
+def test_a_tree_may_be_deeper_than_python_recurses(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("d/" * 1500 + "x", "")
+    lines = fsabs("tree", "a.zip/", cwd=tmp_path).out.splitlines()
+    assert lines[-3:] == ["    " * 1500 + "└── x", "", "1,500 directories, 1 files"]
+
+
 def test_du_and_stat(store: Store) -> None:
     assert fsabs("du", store.url, f"{store.url}a.txt", env=store.env).out == (
         f"{2067:>15}  {4:>12} files  {store.url}\n{14:>15}  {1:>12} files  {store.url}a.txt\n"
