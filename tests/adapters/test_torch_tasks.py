@@ -152,7 +152,7 @@ def test_a_killed_worker_loses_and_doubles_no_record(job: TaskDispatcher) -> Non
     with pytest.raises(RuntimeError, match="DataLoader worker"):
         for batch in loader:
             consumed += batch.tolist()
-            if len(consumed) == 12:
+            if len(consumed) >= 10:  # a batch at the end of a worker's tasks may be a smaller one
                 for child in multiprocessing.active_children():
                     os.kill(child.pid or 0, signal.SIGKILL)
     rest = numbers(Loader(TaskDataset(job, Numbers()), 4))
