@@ -233,7 +233,8 @@ def gcs_subject(server: Any) -> CloudSubject:
         return CloudSubject("gs", BUCKET, StoreInMemory(server), options)
     bucket = _new_name()  # its listings take as long as there are objects in the bucket
     server.create_bucket(bucket)
-    return CloudSubject("gs", bucket, server, options)
+    # It has no uploads of parts.
+    return CloudSubject("gs", bucket, server, {**options, "mpu_chunksize": 64 << 20})
 
 
 def azure_subject(server: Any) -> CloudSubject:
