@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
 import socket
 import threading
@@ -140,6 +141,7 @@ def test_a_frozen_datanode_is_waited_for_once_and_not_for_each_file(pair: HdfsPa
         assert time.monotonic() - begun < 20, "60 s and more, if each of them waited"
         pid = os.fork()
         if pid == 0:
+            faulthandler.dump_traceback_later(60, exit=True)
             begun = time.monotonic()
             good = all(fs.read_bytes(name) == name.encode() * 10_000 for name in names[:10])
             os._exit(0 if good and time.monotonic() - begun < 6 else 1)

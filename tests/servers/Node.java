@@ -12,6 +12,7 @@ import java.util.List;
 import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.crypto.key.KeyProvider;
+import org.apache.hadoop.fs.BlockLocation;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
@@ -186,6 +187,19 @@ public class Node {
       OutputStream file = fs.create(path, true, 65536, replication, blockSize);
       copy(in, file, in.readLong());
       file.close();
+      // A DataNode reports its replica when it gets round to it; for a test that stops the other one, it is there.
+      for (int wait = 0; wait < 5000 && !isReplicated(path, replication); wait += 5) {
+        try {
+          Thread.sleep(5);
+        } catch (InterruptedException e) {
+          return;
+        }
+      }
+    }
+    private boolean isReplicated(Path path, short replication) throws IOException {
+      for (BlockLocation block : fs.getFileBlockLocations(path, 0, Long.MAX_VALUE))
+        if (block.getNames().length < replication) return false;
+      return true;
     }
     private void get(Path path, DataOutputStream out) throws IOException {
       FSDataInputStream file = fs.open(path);
