@@ -55,7 +55,11 @@ SUITES = {
         short=("memory",),
     ),
     "pyfilesystem": Suite(
-        "PyFilesystem2's `FSTestCases`", "pyfilesystem", package="fs==2.4.16", beside=("setuptools==80.9.0",)
+        "PyFilesystem2's `FSTestCases`",
+        "pyfilesystem",
+        package="fs==2.4.16",
+        beside=("setuptools==80.9.0",),
+        short=("local", "memory"),  # on S3 it takes minutes
     ),
     "h5py": Suite(
         "h5py's tests, with URLs of files",
