@@ -184,6 +184,16 @@ def missing(driver: str) -> str | None:
     return None if importlib.util.find_spec(name) else f"{name} is not installed: pip install -e '.[test]'"
 
 
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("kind", ["map", "sharded"])
+def test_lightning_resumes_after_the_last_batch_of_an_epoch(kind: str, sets: dict[int, Ranks], tmp_path: Path) -> None:
+    """Its counters then say of the next epoch that it has ended, and it does not load the state of the loader."""
+    require(lambda: missing("lightning"))
+    parts = [Part(6, 0, 2, 10), Part(5, 0, 2, 11), Part(4, 0, 2, None)]
+    job = Job("lightning", kind, [15, 17, 29, 22, 7, 30], "drop", 3, 1, parts)
+    assert run_job(job, sets, tmp_path) is None
+
+
 def may_refuse(job: Job, reason: str) -> bool:
     """Return whether a driver may refuse a job for this reason."""
     return job.driver == "stateful" and job.snapshots > 1 and "batches before the last one" in reason
