@@ -79,8 +79,8 @@ def test_a_cold_epoch_of_four_processes_costs_the_requests_of_one(
         time.sleep(0.05)
         os.kill(children[0].pid, signal.SIGSTOP)
     assert [child.result() for child in children[stopped:]] == [FILES] * (4 - stopped)
-    # One whose process is held up is fetched by another, too: far from the 4 * FILES of processes that share nothing.
-    assert sum(store.requested) <= 1.5 * FILES + 20
+    # What the stopped one had claimed is fetched by others, too: far from the 4 * FILES of those that share nothing.
+    assert sum(store.requested) <= (1.5 if stopped else 1.1) * FILES + 20
     children[0].kill()
 
 

@@ -69,7 +69,8 @@ class ResumedEpochs(Callback):  # type: ignore[misc]
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Take over the length of the epoch that begins or resumes."""
         loop = trainer.fit_loop
-        if loop._combined_loader is not None and loop._combined_loader_states_to_load:
+        ours = all(isinstance(one, Loader) for one in loop._combined_loader.flattened)
+        if ours and loop._combined_loader_states_to_load:
             # Lightning does not load the state where its counters say that the epoch had ended; after a checkpoint
             # of an epoch's last batch they say so in the middle of the next one, too.
             loop._combined_loader._load_state_dicts(loop._combined_loader_states_to_load)
