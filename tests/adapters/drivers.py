@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import multiprocessing
 import os
 import sys
 import tempfile
@@ -97,7 +98,12 @@ class _Consecutive(Numbers):
 
 
 def _workers(stage: Stage) -> dict[str, Any]:
-    return {"num_workers": stage.workers, "multiprocessing_context": "fork" if stage.workers else None}
+    """Return the options of a loader's workers, which are forked where no thread of gloo may be entering Python.
+
+    Before Python 3.12 a child that is forked at that instant hangs: it waits for the lock of the list of threads.
+    """
+    method = "forkserver" if torch.distributed.is_initialized() else "fork"
+    return {"num_workers": stage.workers, "multiprocessing_context": method if stage.workers else None}
 
 
 def loader_of(stage: Stage, **given: Any) -> Loader:
@@ -354,6 +360,7 @@ def serve() -> None:
         rank, ranks = place()
         store = f"file://{os.environ['FSABS_TEST_STORE']}"
         torch.distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=ranks)
+        multiprocessing.set_forkserver_preload(["fsabs.adapters.torch", "tests.adapters.workers"])
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print
     for line in sys.stdin:
