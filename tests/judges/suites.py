@@ -77,6 +77,14 @@ SUITES = {
         places=("local",),
         short=("local",),
     ),
+    "numpy": Suite(
+        "numpy's io, patched",
+        "numpy_patched",
+        targets=tuple(f"numpy.lib.tests.test_{name}" for name in ("io", "format", "_datasource", "_iotools")),
+        package="numpy==2.4.6",
+        places=("local",),
+        short=(),  # it takes minutes
+    ),
     "dask": Suite(
         "Dask's bytes, patched",
         "dask_patched",
