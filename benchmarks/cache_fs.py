@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import random
-from pathlib import Path
 from typing import Any
 
 from .dataloader import make_images
-from .frame import servers
+from .frame import data, servers
 from .frame.measure import at_least, at_most
 from .frame.race import Bench
 
@@ -54,7 +53,7 @@ def epochs(bench: Bench) -> None:
     bucket = bench.folder / "bucket"
     bucket.mkdir(exist_ok=True)
     names = make_images(bucket / "images")[:IMAGES]
-    bucket.with_suffix(servers.LISTING).write_text(listing(bucket, [f"images/{name}" for name in names]))
+    bucket.with_suffix(servers.LISTING).write_text(data.listing(bucket, [f"images/{name}" for name in names]))
     shared: dict[str, Any] = {"names": names, "batch": BATCH}
     with servers.store(bench.folder) as store, bench.race("a second epoch", "image", rounds=6) as race:
         local = race.ours("local files", "cached.epoch_local", IMAGES, path=str(bucket / "images"), **shared)
@@ -69,18 +68,3 @@ def epochs(bench: Bench) -> None:
         race.run()
         race.table("seconds", "us/image", 1e6)
         race.cheaper(cached, local, at_most(1.3), "seconds", "time")
-
-
-def listing(bucket: Path, keys: list[str]) -> str:
-    """The page of a listing of all keys, with the versions that nginx gives files."""
-    entries = []
-    for key in sorted(keys):
-        status = (bucket / key).stat()
-        etag = f"&quot;{int(status.st_mtime):x}-{status.st_size:x}&quot;"
-        written = "<LastModified>2020-01-01T00:00:00.000Z</LastModified>"
-        entries.append(
-            f"<Contents><Key>{key}</Key>{written}<ETag>{etag}</ETag><Size>{status.st_size}</Size></Contents>"
-        )
-    name = "http://s3.amazonaws.com/doc/2006-03-01/"
-    found = f"<IsTruncated>false</IsTruncated><KeyCount>{len(keys)}</KeyCount>{''.join(entries)}"
-    return f'<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="{name}">{found}</ListBucketResult>'

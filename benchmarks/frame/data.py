@@ -54,6 +54,21 @@ def listing_of(count: int, size: int) -> str:
     )
 
 
+def listing(bucket: Path, keys: list[str]) -> str:
+    """The page of a listing of all keys, with the versions that nginx gives files."""
+    entries = []
+    for key in sorted(keys):
+        status = (bucket / key).stat()
+        etag = f"&quot;{int(status.st_mtime):x}-{status.st_size:x}&quot;"
+        written = "<LastModified>2020-01-01T00:00:00.000Z</LastModified>"
+        entries.append(
+            f"<Contents><Key>{key}</Key>{written}<ETag>{etag}</ETag><Size>{status.st_size}</Size></Contents>"
+        )
+    name = "http://s3.amazonaws.com/doc/2006-03-01/"
+    found = f"<IsTruncated>false</IsTruncated><KeyCount>{len(keys)}</KeyCount>{''.join(entries)}"
+    return f'<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="{name}">{found}</ListBucketResult>'
+
+
 def index_size(path: Path) -> int:
     """Bytes from the start of a zip's central directory to the file's end."""
     with zipfile.ZipFile(path) as archive:

@@ -58,6 +58,14 @@ ENVIRONMENTS: dict[str, tuple[str, ...]] = {
         "python-snappy==0.7.3 xxhash==3.8.2 zstd==1.5.7.2 Brotli catalogue==2.0.10 transformers==4.57.6",
         "--no-deps mosaicml-streaming==0.13.0",
     ),
+    # MLPerf Storage's benchmark, without TensorFlow and DALI; ours runs there, too, so what it needs is named.
+    "dlio": (
+        "torch==2.13.0 numpy==2.4.6",
+        "s3torchconnector==1.5.0",
+        "mpi4py==4.1.2 mpich==5.0.2 hydra-core==1.3.8 omegaconf==2.3.1 pandas==3.1.1 psutil==7.2.2 pillow==13.0.0",
+        "boto3==1.43.117 fsspec==2026.9.0 google-crc32c h5py==3.16.0 pyarrow==26.0.1",
+        "--no-deps dlio-benchmark==2.0.0 pydftracer==1.0.2",
+    ),
     # What reads rows and tokens. litdata comes without its requirements here, too, and without obstore, by which it
     # reads from no store over plain HTTP.
     "rows": (

@@ -166,9 +166,20 @@ class Race:
 
     # ---- who takes part
 
-    def ours(self, name: str, contestant: str, each: int, /, **options: Any) -> Entrant:
-        """One of ours, in this interpreter. It must run: what it raises ends the benchmark."""
-        worker = Worker(sys.executable, contestant, options, self.environment)
+    def ours(
+        self, name: str, contestant: str, each: int, of: tuple[str, str] | None = None, /, **options: Any
+    ) -> Entrant:
+        """One of ours, in this interpreter. It must run: what it raises ends the benchmark.
+
+        Args:
+            name: in the tables.
+            contestant: `MODULE.FUNCTION` of `benchmarks.contestants`.
+            each: how many things a round does.
+            of: an environment of the peers and a package of it, to be run there.
+            options: of the contestant.
+        """
+        python = peers.interpreter(*of) if of else sys.executable
+        worker = Worker(python, contestant, options, self.environment)
         return self._entered(Entrant(name, each, True), worker)
 
     def beside(self, name: str, contestant: str, each: int, /, **options: Any) -> Entrant:
@@ -254,9 +265,16 @@ class Race:
         taken = self._taken.get(name, [])
         return bool(taken) and all(figure in each for each in taken)
 
-    def faster(self, mine: Entrant, theirs: Entrant, target: Target | None = None, figure: str = "seconds") -> None:
+    def faster(
+        self,
+        mine: Entrant,
+        theirs: Entrant,
+        target: Target | None = None,
+        figure: str = "seconds",
+        what: str = "speed",
+    ) -> None:
         """Claim how many times as fast one is as another: `target` is at least so many times."""
-        self._versus(f"{mine.name}: speed against {theirs.name}", theirs, mine, figure, target)
+        self._versus(f"{mine.name}: {what} against {theirs.name}", theirs, mine, figure, target)
 
     def cheaper(
         self, mine: Entrant, theirs: Entrant, target: Target | None, figure: str = "cpu", what: str = "CPU time"

@@ -41,7 +41,7 @@ http {{
     location /download/storage/v1/b/bucket/o/ {{ alias {files}/bucket/; {fields} }}
     location /bucket/ {{ {fields} }}
     location /account/ {{ proxy_pass http://{host}:{port}/; proxy_set_header Range $http_x_ms_range; }}
-    location ~ ^/[^/]+/?$ {{ default_type application/xml; try_files $uri{listing} @empty; }}
+    location ~ ^/[^/]+/?$ {{ default_type application/xml; try_files $uri{listing}$arg_prefix $uri{listing} @empty; }}
     location @empty {{ return 200; }} }}
 }}
 """
@@ -53,7 +53,10 @@ _OF_CLOUDS = (
 )
 """Header fields of objects on Google Cloud Storage and on Azure: no client minds those of the other."""
 LISTING = ".listing"
-"""Where it exists, the file of this name beside a bucket's folder is the response to every listing of the bucket."""
+"""Where it exists, the file of this name beside a bucket's folder is the response to every listing of the bucket.
+
+One whose name goes on with a prefix, as it is in a query (`.listingdata%2Ftrain%2F`), answers the listing of that.
+"""
 SENDING = "sendfile on; tcp_nodelay on;"
 """How nginx sends, unless a benchmark says otherwise."""
 

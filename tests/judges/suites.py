@@ -77,6 +77,28 @@ SUITES = {
         places=("local",),
         short=("local",),
     ),
+    "numpy": Suite(
+        "numpy's io, patched",
+        "numpy_patched",
+        targets=tuple(f"numpy.lib.tests.test_{name}" for name in ("io", "format", "_datasource", "_iotools")),
+        package="numpy==2.4.6",
+        places=("local",),
+        short=(),  # it takes minutes
+    ),
+    "dask": Suite(
+        "Dask's bytes, patched",
+        "dask_patched",
+        targets=("dask.bytes.tests.test_local", "dask.bytes.tests.test_bytes_utils"),
+        package="dask==2026.8.0",
+        places=("local",),
+        short=("local",),
+    ),
+    "pathlib": Suite(
+        "pathlib-abc's cases",
+        "pathlib_abc_cases",
+        package="pathlib_abc==0.5.2",
+        sdist=True,
+    ),
     "opened": Suite(
         "CPython's archives and files, opened by `FS.open`",
         modules=("opened", *FILES, "test_csv", "test_shelve", "test_pickle"),
