@@ -31,7 +31,6 @@ FLOORS = {
     "readers": 7,
     "manifest": 6,
     "paths": 5,
-    "purepaths": 5,
     "urls": 5,
     "cache": 4,
     "trace": 4,
