@@ -26,7 +26,7 @@ from .core import errors, keys, redaction, registry
 from .core.fs import FS
 from .core.stats import FileStat
 from .transfer.trees import TransferTotals, TreePlan, TreeTransfer
-from .urls import opening, roots
+from .urls import locations, roots
 
 if TYPE_CHECKING:
     from typing import Self
@@ -331,7 +331,7 @@ def _rebuilt(kind: type[P], base: Base, pure: str) -> P:
 
 
 def _from_url(url: str) -> tuple[Base, PurePosixPath]:
-    location = opening.parse(url)
+    location = locations.parse_without_query(url)
     path = PurePosixPath("/" + location.path.lstrip("/"))
     if location.scheme == "file":
         return LocalBase(), path
@@ -779,7 +779,7 @@ class Path(PurePath):
             url = self._base.fs.url(str(self._pure))
             fs = self._base.fs
             if fs.scheme == "file" and not hasattr(fs, "file_url"):
-                return opening.parse(url).path
+                return locations.parse_without_query(url).path
             raise TypeError(f"{url} has no path on the local disk; as_local() gives one")
         raise TypeError(f"{self._shown} has no path on the local disk; as_local() gives one")
 

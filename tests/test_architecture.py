@@ -124,7 +124,7 @@ def passed(walk: Walk) -> dict[str, str]:
     finally:
         sys.setprofile(None)
         gc.enable()
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
     return found
 
 

@@ -26,7 +26,7 @@ from cryptography.x509.oid import NameOID
 import fsabs
 from fsabs.core.errors import ConfigError, ConfigWarning
 from fsabs.readers import convert, paddle
-from fsabs.urls import config, roots, schemes
+from fsabs.urls import config, opening, roots
 from fsabs.urls.locations import parse
 from tests.servers.ceph import CephGateway
 from tests.servers.hdfs import HdfsCluster
@@ -301,7 +301,7 @@ def test_the_keys_of_the_first_datacenters(
     ):
         center = config.datacenter(name)
         assert center.options == {"endpoint": endpoint, "client_certificate": ", ".join(files)}
-        _, location, options, _ = schemes.backend(parse(f"/pfs/{name}/home/wuyi/x"), {}, strict=True)
+        _, location, options, _ = opening.find_backend(parse(f"/pfs/{name}/home/wuyi/x"), {}, strict=True)
         assert (location.authority, location.path) == (bucket, path)
         assert options["client_certificate"] == files
 
@@ -351,7 +351,7 @@ def test_certificates_of_a_custom_scheme(configure: Configure, tmp_path: Path) -
     certificate(tmp_path / "cert.pem", tmp_path / "key.pem")
     configure("corp", scheme="s3", endpoint="https://h", client_certificate="cert.pem, key.pem")
     configure("bad", scheme="s3", endpoint="https://h", client_certificate="cert.pem, nosuch.pem")
-    _, _, options, _ = schemes.backend(parse("corp://bucket/x"), {}, strict=True)
+    _, _, options, _ = opening.find_backend(parse("corp://bucket/x"), {}, strict=True)
     assert options["client_certificate"] == (f"{tmp_path}/cert.pem", f"{tmp_path}/key.pem")
     with pytest.raises(ConfigError, match=r"\[bad\]: client_certificate=nosuch.pem can't be read: No such file"):
         fsabs.from_url("bad://bucket/x").exists("y")

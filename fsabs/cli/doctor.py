@@ -16,7 +16,7 @@ from ..core import process, redaction
 from ..core.fs import FS
 from ..disk import mounts
 from ..disk.folders import cache_directory
-from ..urls import config, locations, opening, schemes
+from ..urls import config, locations, opening
 from .checking import (
     CheckFinding,
     address_of,
@@ -86,7 +86,7 @@ def _of_url(url: str) -> Iterator[CheckFinding]:
 
 def _outermost(url: str) -> FS:
     """Return the FS of the store that a URL is in, of which nothing is asked."""
-    opener, location, options, _ = schemes.backend(locations.parsed(url)._replace(path="/"), {}, strict=False)
+    opener, location, options, _ = opening.find_backend(locations.parse(url)._replace(path="/"), {}, strict=False)
     return opener(location.authority, location.path, options)
 
 

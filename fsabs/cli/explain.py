@@ -14,7 +14,7 @@ from ..containers.base import Container
 from ..core import redaction, registry
 from ..core.fs import FS
 from ..core.layers import LayerFS
-from ..urls import config, locations, opening, schemes
+from ..urls import config, locations, opening
 from .paths import path_argument
 from .program import FAILED, Invocation, command, flag
 
@@ -83,7 +83,7 @@ def _measure(invocation: Invocation, url: str) -> None:
 
 def _of_url(url: str) -> Iterator[Fact]:
     """Yield what is known of a URL before it is opened."""
-    location = locations.parsed(url)
+    location = locations.parse(url)
     yield Fact("url", location.text)
     path = config.config_path()
     yield Fact("configuration", path if os.path.exists(path) else f"{path} (not there)", _source_of_path())
@@ -92,12 +92,12 @@ def _of_url(url: str) -> Iterator[Fact]:
     custom = None if center or registry.backend(scheme) else config.resolve(scheme)
     if center is not None:
         yield Fact("section", f"[{location.authority}]", path)
-        yield Fact("datacenter", locations.parsed(center.url).text, f"only the home of {center.username} is written to")
+        yield Fact("datacenter", locations.parse(center.url).text, f"only the home of {center.username} is written to")
     if custom is not None:
         yield Fact("section", " -> ".join([*(f"[{name}]" for name in _chain(scheme)), custom.scheme]), path)
         if custom.prefix:
             yield Fact("prefix", custom.prefix)
-    opener, resolved, options, settings = schemes.backend(location, {}, strict=False)
+    opener, resolved, options, settings = opening.find_backend(location, {}, strict=False)
     yield Fact("backend", opener.name, f"scheme {custom.scheme if custom else scheme}")
     if resolved.authority:
         yield Fact("authority", resolved.authority.rpartition("@")[2])  # without user and password

@@ -123,7 +123,7 @@ class FS(abc.ABC):
         Written files (`w`, `x`) are visible, complete, once `close()` has returned, or never. `a` and `r+` work where
         `capabilities` say so.
         """
-        how = modes.parsed(mode)
+        how = modes.parse(mode)
         if type(buffering) is not int or not buffering or (encoding, errors, newline) != (None, None, None):
             modes.check(how, buffering, encoding, errors, newline)
         key = (self._read_key if how.action == "r" else self._file_key)(path, "open")

@@ -39,9 +39,9 @@ class Location(NamedTuple):
     """The path that the query is about, where it is not `path`."""
 
 
-def parse(url: str | os.PathLike[str]) -> Location:
+def parse_without_query(url: str | os.PathLike[str]) -> Location:
     """Take a URL without a query apart; a path without a scheme is a local one."""
-    location = parsed(url)
+    location = parse(url)
     if not location.query:
         return location
     verbatim = _verbatim(os.fspath(url))
@@ -62,7 +62,7 @@ def no_query(location: Location) -> ValueError:
     return ValueError(f"a '?' in a path is written as %3F: {location.text}")
 
 
-def parsed(url: str | os.PathLike[str]) -> Location:
+def parse(url: str | os.PathLike[str]) -> Location:
     """Take a URL apart, with its query; a path without a scheme is a local one, or a datacenter's."""
     text = os.fspath(url)
     if not isinstance(text, str):

@@ -155,10 +155,10 @@ def _fsspec_url(path: str) -> str:
     """Return the URL as fsspec takes it: with a protocol of this library's, and nothing percent-encoded."""
     import fsspec
 
-    from ...urls import opening
+    from ...urls import locations
     from ..fsspec import filesystem_class
 
-    location = opening.parse(path)
+    location = locations.parse_without_query(path)
     protocol = f"fsabs+{location.scheme}"
     fsspec.register_implementation(protocol, filesystem_class(location.scheme), clobber=True)
     return f"{protocol}://{location.authority}{location.path}"

@@ -207,8 +207,8 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
             digest = digest_of(tail)
             return Footer(blob.size, blob.version, tuple(rows), tuple(decoded), tuple(wanted), digest)
 
-    def _check_schema(self, url: str, parsed: Any) -> None:
-        schema = parsed.schema.to_arrow_schema().remove_metadata()
+    def _check_schema(self, url: str, metadata: Any) -> None:
+        schema = metadata.schema.to_arrow_schema().remove_metadata()
         names = schema.names if self._columns is None else self._columns
         absent = [name for name in names if name not in schema.names]
         if absent:
@@ -224,15 +224,15 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
                 raise ValueError(f"the column {name!r} of {url} is {there}, and in the first file {wanted}")
 
     def _metadata(self, name: str) -> Any:
-        """Return a file's parsed footer."""
+        """Return a file's metadata footer."""
         groups = self._shard(name)
-        if groups.parsed is None:
+        if groups.metadata is None:
             with self._open_listed(name) as blob:
                 tail = _footer(blob)
                 if digest_of(tail) != self._footers[name].digest:
                     raise errors.stale(blob.url, "the file changed since its rows were counted", "read_records")
-                groups.parsed = _parse(blob.url, tail)
-        return groups.parsed
+                groups.metadata = _parse(blob.url, tail)
+        return groups.metadata
 
     # ---- rows
 
@@ -331,7 +331,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         try:
             with contextlib.suppress(CorruptFileError), _decoding(opened.blob.url, None):
                 for group in groups:
-                    self._ranges(opened.blob, opened.parsed, group)
+                    self._ranges(opened.blob, opened.metadata, group)
                 for batch in opened.file.iter_batches(
                     size, row_groups=groups, columns=self._columns, use_threads=False
                 ):
@@ -359,7 +359,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         blob = opened.blob
         try:
             with _decoding(blob.url, chunk.group):
-                opened.source.fetch(self._ranges(blob, opened.parsed, chunk.group))
+                opened.source.fetch(self._ranges(blob, opened.metadata, chunk.group))
                 table = opened.file.read_row_group(chunk.group, columns=self._columns, use_threads=False)
                 opened.source.fetch(())
                 if table.num_rows != chunk.rows:
@@ -381,15 +381,15 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
             for number in reversed(range(len(self._idle))):
                 if self._idle[number].name == name:
                     return self._idle.pop(number)
-        parsed = self._metadata(name)
+        metadata = self._metadata(name)
         blob = self._open_listed(name)
         source = RangeFile(blob)
         with _decoding(blob.url, None):
-            return _OpenFile(name, blob, parsed, source, _parquet_file(source, parsed))
+            return _OpenFile(name, blob, metadata, source, _parquet_file(source, metadata))
 
-    def _ranges(self, blob: Blob, parsed: Any, group: int) -> list[tuple[int, int]]:
+    def _ranges(self, blob: Blob, metadata: Any, group: int) -> list[tuple[int, int]]:
         """Return where the wanted columns of a row group lie."""
-        row_group = parsed.row_group(group)
+        row_group = metadata.row_group(group)
         wanted = None if self._columns is None else set(self._columns)
         ranges = []
         for number in range(row_group.num_columns):
@@ -413,9 +413,9 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
             scan, self._scan = self._scan, None
         if scan is None or not scan.reaches(chunk):
             blob = self._open_listed(chunk.name)
-            parsed = self._metadata(chunk.name)
-            self._ranges(blob, parsed, chunk.group)
-            scan = _GroupScan(blob, parsed, chunk, self._columns)
+            metadata = self._metadata(chunk.name)
+            self._ranges(blob, metadata, chunk.group)
+            scan = _GroupScan(blob, metadata, chunk, self._columns)
         table = scan.take(chunk)
         with self._lock:
             self._scan = scan
@@ -473,7 +473,7 @@ class _Groups:
         self.chunks = chunks
         self.firsts = firsts
         """The number of the first row of each chunk."""
-        self.parsed: Any = None
+        self.metadata: Any = None
         """The footer, once it was asked for."""
 
     def close(self) -> None:
@@ -485,7 +485,7 @@ class _OpenFile(NamedTuple):
 
     name: str
     blob: Blob
-    parsed: Any
+    metadata: Any
     source: RangeFile
     file: Any
     """A `pyarrow.parquet.ParquetFile` of `source`."""
@@ -494,13 +494,13 @@ class _OpenFile(NamedTuple):
 class _GroupScan:
     """The rows of one row group from front to back, decoded in bounded memory."""
 
-    def __init__(self, blob: Blob, parsed: Any, chunk: Chunk, columns: list[str] | None) -> None:
+    def __init__(self, blob: Blob, metadata: Any, chunk: Chunk, columns: list[str] | None) -> None:
         self._blob = blob
         self._chunk = chunk
         self._row = 0
         self._rest: Any = None
         with _decoding(blob.url, chunk.group):
-            file = _parquet_file(RangeFile(blob), parsed, _STREAM)
+            file = _parquet_file(RangeFile(blob), metadata, _STREAM)
             self._batches = file.iter_batches(
                 min(chunk.rows, 1 << 16) or 1, row_groups=[chunk.group], columns=columns, use_threads=False
             )
@@ -550,11 +550,11 @@ def _first_line(exc: BaseException) -> str:
     return (str(exc).splitlines() or [type(exc).__name__])[0][:300]
 
 
-def _parquet_file(source: RangeFile, parsed: Any, buffer_size: int = 0) -> Any:
+def _parquet_file(source: RangeFile, metadata: Any, buffer_size: int = 0) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    return pq.ParquetFile(pa.PythonFile(source, "r"), metadata=parsed, pre_buffer=False, buffer_size=buffer_size)
+    return pq.ParquetFile(pa.PythonFile(source, "r"), metadata=metadata, pre_buffer=False, buffer_size=buffer_size)
 
 
 def _footer(blob: Blob) -> bytes:
