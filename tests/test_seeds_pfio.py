@@ -22,7 +22,7 @@ from PIL import Image
 import fsabs
 import fsabs.compat.pfio as pfio
 from fsabs.backends.hdfs.configuration import HadoopConfiguration
-from fsabs.testing import error_cases
+from fsabs.testing import checks_errors
 from fsabs.urls import config, opening, roots
 from fsabs.urls.locations import parse
 from tests.servers.hdfs import HdfsCluster
@@ -50,10 +50,10 @@ def test_an_abstraction_with_unified_errors(tmp_path: Path) -> None:
     """Filesystem API abstraction with unified error semantics: one mistake is one error, of the same errno."""
     for url in (str(tmp_path / "tree"), "memory://pfio-errors"):
         fs = fsabs.from_url(url, create=True)
-        for path, data in error_cases.FILES.items():
+        for path, data in checks_errors.FILES.items():
             fs.makedirs(os.path.dirname(path) or ".", exist_ok=True)
             fs.write_bytes(path, data)
-        for case in error_cases.cases_for(fs.capabilities):
+        for case in checks_errors.cases_for(fs.capabilities):
             with pytest.raises(case.kind) as caught:
                 case.call(fs)
             assert caught.value.errno == case.code

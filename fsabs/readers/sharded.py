@@ -26,8 +26,7 @@ from ..urls.opening import from_url
 from . import instances
 from .locate import check_one_run, find, publishing_mark
 from .recordio import RecordReader, RecordWriter, Skipped
-from .recordio.codecs import decompress
-from .recordio.format import HEADER, MAGIC, Chunk, Damage, count, crc32
+from .recordio.format import HEADER, MAGIC, Chunk, Damage, count, crc32, decompress
 
 if TYPE_CHECKING:
     from types import TracebackType
