@@ -510,10 +510,10 @@ class Path(PurePath):
             if exc.errno in (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP):
                 return 0
             raise
-        except (errors.ConfigError, errors.UnknownSchemeError):
+        except ValueError:
+            if "\0" in str(self._pure):  # which no file has
+                return 0
             raise
-        except ValueError:  # a NUL in the path
-            return 0
 
     def exists(self, *, follow_symlinks: bool = True) -> bool:
         """Return whether there is a file or a directory; a store that can't be reached is an error, not False."""

@@ -440,10 +440,17 @@ class BackendOpener:
         self._open_at = open_at
         self.known = options
         self.name = name
+        self.section = ""
+        """The section of `pfio.ini` that the options come from, or none."""
         self.limits: Limits | None = None
 
     def __call__(self, authority: str, path: str, options: dict[str, Any]) -> FS:
-        fs = self._open_at(authority, path, **options)
+        try:
+            fs = self._open_at(authority, path, **options)
+        except ValueError as exc:
+            if not self.section or isinstance(exc, OSError):
+                raise
+            raise ConfigError(f"[{self.section}]: {exc} ({config.config_path()})") from exc
         if self.limits is not None:
             fs.limits = self.limits
         return fs
@@ -480,6 +487,8 @@ def find_backend(
         opener = BackendOpener(backend.from_location, known_options(backend), backend.__name__)
     else:
         opener = _fsspec_opener(scheme, location)
+    if custom is not None:
+        opener.section = location.scheme
     if scheme in VERBATIM and location.scheme not in VERBATIM:
         location = location._replace(path=keys.to_url_path(location.path))
     if custom is None:
@@ -500,13 +509,21 @@ def _of_datacenter(
 
     name = location.authority
     datacenter = config.datacenter(name, report)
-    base = parse_without_query(datacenter.url)
+    where = f"the datacenter [{name}]"
+    try:
+        base = parse_without_query(datacenter.url)
+    except ValueError as exc:
+        raise ConfigError(f"{where}: {exc} ({config.config_path()})") from exc
     if base.scheme in (PFS, *VERBATIM):
-        raise ConfigError(f"the datacenter [{name}] can't be at {base.text} ({config.config_path()})")
+        raise ConfigError(f"{where} can't be at {base.text} ({config.config_path()})")
     key = _key(location, location.path)
     whole = f"{base.path}/{_key(location, location.object)}" if location.object else ""
     there = base._replace(path=f"{base.path}/{key}", object=whole, query=location.query, text=location.text)
-    opener, found, chosen, settings = find_backend(there, {}, strict, report)
+    try:
+        opener, found, chosen, settings = find_backend(there, {}, strict, report)
+    except UnknownSchemeError as exc:
+        raise ConfigError(f"{where} can't be at {datacenter.url}: {exc}") from exc
+    opener.section = opener.section or name
     full = keys.normalize(found.path)
     root = full[: len(full) - len(key)].rstrip("/")
     settings = {**settings, **{name: value for name, value in datacenter.options.items() if name in SETTINGS}}
@@ -516,6 +533,11 @@ def _of_datacenter(
         chosen.setdefault("links", "inside")
 
     def open_at(authority: str, path: str, **options: Any) -> FS:
+        there = f"/{root}"
+        if found.scheme == "file" and not (os.path.isdir(there) or (split(there)[1] and os.path.isfile(there))):
+            raise ConfigError(
+                f"{where}: its pfs={datacenter.url} is no directory, or not mounted ({config.config_path()})"
+            )
         return PfsFS.at(opener(authority, "/" + root, options), name, datacenter.username, path)
 
     return BackendOpener(open_at, opener.known, PfsFS.__name__), found._replace(scheme=PFS), chosen, settings
