@@ -172,11 +172,11 @@ def _problems() -> Iterator[tuple[str, str]]:
         warnings.simplefilter("ignore", ConfigWarning)
         for problem in configuration.problems():
             yield "", problem
-        told = set[str]()
+        reported = set[str]()
         for name in configuration.sections():
             for fault in _faults(name):
-                if str(fault) not in told:  # as one of the section that this one builds on
-                    told.add(str(fault))
+                if str(fault) not in reported:  # as one of the section that this one builds on
+                    reported.add(str(fault))
                     yield name, str(fault)
 
 

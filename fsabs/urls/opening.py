@@ -422,7 +422,7 @@ def _below(fs: FS, path: str) -> FS:
     if path == "/":
         return fs
     sub = fs.subfs(path)
-    sub._borrowed = False  # the container has no other owner, so that closing this closes it
+    sub._owns_resources = True  # the container has no other owner, so that closing this closes it
     return _existing(sub) if fs.capabilities.read else sub
 
 

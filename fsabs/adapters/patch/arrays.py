@@ -59,8 +59,8 @@ def _h5py(h5py: ModuleType) -> list[PatchedCall]:
                 calls.open_file(path) if driver in (None, "fileobj") else calls.copy_until_closed(args[0], path, "r")
             )
         there = mode in ("a", "r+", "w-", "x") and calls.exists(path)
-        how = "r+" if mode == "r+" or (there and mode == "a") else "x" if mode in ("w-", "x") else "w"
-        return call(calls.copy_until_closed(args[0], path, how))
+        opening_mode = "r+" if mode == "r+" or (there and mode == "a") else "x" if mode in ("w-", "x") else "w"
+        return call(calls.copy_until_closed(args[0], path, opening_mode))
 
     return [
         PatchedCall(h5py.File, "__init__", opened, 1, "name"),

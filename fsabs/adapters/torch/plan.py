@@ -505,8 +505,8 @@ def _joined(states: Sequence[Remainder]) -> list[Remainder]:
 
 
 def _places(states: Sequence[Remainder]) -> str:
-    def named(place: WorkerPlace) -> str:
+    def place_name(place: WorkerPlace) -> str:
         worker = f" (worker {place.worker} of {place.workers})" if place.workers else ""
         return f"rank {place.rank} of {place.ranks}{worker}"
 
-    return ", ".join(named(one.place) for one in states) or "none"
+    return ", ".join(place_name(one.place) for one in states) or "none"

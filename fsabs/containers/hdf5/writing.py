@@ -136,9 +136,9 @@ def _make_group(parent: h5py.Group, name: bytes) -> h5py.Group:
     """A new group that doesn't remember when it was made."""
     import h5py
 
-    how = h5py.h5p.create(h5py.h5p.GROUP_CREATE)
-    how.set_obj_track_times(False)
-    return h5py.Group(h5py.h5g.create(parent.id, name, gcpl=how))
+    properties = h5py.h5p.create(h5py.h5p.GROUP_CREATE)
+    properties.set_obj_track_times(False)
+    return h5py.Group(h5py.h5g.create(parent.id, name, gcpl=properties))
 
 
 def _hard_link() -> type:

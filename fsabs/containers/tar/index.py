@@ -539,14 +539,14 @@ def unpack(view: memoryview) -> tuple[TarIndex, Decoding | None]:
         if rest["decoding"] is None:
             return index, None
         name, size, spacing, rows = rest["decoding"]
-        points = [SeekPoint(out, src, bytes.fromhex(how)) for out, src, how in rows]
+        points = [SeekPoint(out, src, bytes.fromhex(state)) for out, src, state in rows]
         return index, Decoding(compression.codec_of_name(name), size, SeekPoints(points, spacing))
     except (struct.error, KeyError, TypeError, IndexError) as exc:
         raise ValueError(f"no index of a tar: {exc}") from exc
 
 
 def _rows(points: SeekPoints) -> list[tuple[int, int, str]]:
-    return [(point.out, point.src, point.how.hex()) for point in points.lasting()]
+    return [(point.out, point.src, point.resume_data.hex()) for point in points.lasting()]
 
 
 def _encoded(name: str) -> bytes:

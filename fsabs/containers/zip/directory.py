@@ -421,13 +421,13 @@ class DirectoryScan:
         dropped = []
         for at in sorted(suspects | set(unicode)):
             name = fresh.get(at, _name(piece, at)).decode()
-            settled, refusal = judge(name, piece.columns["host"][at] in records.HOSTS_WITH_BACKSLASH)
+            normal, refusal = judge(name, piece.columns["host"][at] in records.HOSTS_WITH_BACKSLASH)
             if refusal is not None:
                 self.refused[piece.first + at] = (name, refusal)
                 dropped.append(at)
-            elif settled != name:
-                self.changed[piece.first + at] = f"it is not normal: {name!r} is read as {settled!r}"
-                fresh[at] = settled.encode()
+            elif normal != name:
+                self.changed[piece.first + at] = f"it is not normal: {name!r} is read as {normal!r}"
+                fresh[at] = normal.encode()
         for at, raw in fresh.items():
             self._check_depth(raw)
             if raw != _name(piece, at):

@@ -509,8 +509,8 @@ class _Lzma:
     """LZMA with a zip file's header before it."""
 
     def __init__(self, level: int) -> None:
-        how: dict[str, Any] = {"id": lzma.FILTER_LZMA1, "preset": level, **_LZMA_PROPERTIES}
-        self._inner = lzma.LZMACompressor(lzma.FORMAT_RAW, filters=[how])
+        filter_: dict[str, Any] = {"id": lzma.FILTER_LZMA1, "preset": level, **_LZMA_PROPERTIES}
+        self._inner = lzma.LZMACompressor(lzma.FORMAT_RAW, filters=[filter_])
         self._start = _LZMA_HEADER
 
     def compress(self, data: bytes, /) -> bytes:

@@ -651,7 +651,9 @@ class Predicate:
             for name, _, _ in group:
                 if name not in columns:
                     raise ValueError(f"filters name the column {name!r}, and there are {sorted(columns)}")
-        return any(all(_may_hold(columns[name], how, value) for name, how, value in group) for group in self._any)
+        return any(
+            all(_may_hold(columns[name], operation, value) for name, operation, value in group) for group in self._any
+        )
 
 
 def _checked(condition: Any) -> Condition:
@@ -660,11 +662,11 @@ def _checked(condition: Any) -> Condition:
     return condition
 
 
-def _may_hold(statistics: Any, how: str, value: Any) -> bool:
+def _may_hold(statistics: Any, operation: str, value: Any) -> bool:
     if statistics is None or not statistics.has_min_max:
         return True
     try:
-        return _OPERATORS[how](statistics.min, statistics.max, value)
+        return _OPERATORS[operation](statistics.min, statistics.max, value)
     except TypeError:
         raise ValueError(f"{value!r} can't be compared with the values {statistics.min!r}") from None
 
