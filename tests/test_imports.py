@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -30,7 +31,6 @@ FLOORS = {
     "readers": 7,
     "manifest": 6,
     "paths": 5,
-    "purepaths": 5,
     "urls": 5,
     "cache": 4,
     "trace": 4,
@@ -41,8 +41,12 @@ FLOORS = {
     "disk": 1,
     "core": 0,
 }
-# Public methods whose work a room above does: each imported when it is called.
-UPWARDS = {"core/fs.py": {"disk", "transfer"}}
+UPWARDS = {
+    # Public methods whose work a room above does: each imported when it is called.
+    "core/fs.py": {"disk", "transfer"},
+    # The table of schemes, suffixes, layers and adapters: names, each imported when a URL or a method needs it.
+    "core/registry.py": {"backends", "containers", "trace", "urls", "manifest", "adapters"},
+}
 
 
 def test_importing_fsabs_loads_no_heavy_library() -> None:
@@ -68,7 +72,7 @@ def _tree(path: Path) -> ast.Module:
 
 @functools.cache
 def _imports(path: Path) -> set[str]:
-    """Return the modules of the package that a module imports, wherever in it, without the package's name."""
+    """Return the modules of the package that a module imports or names in a string, without the package's name."""
     return _named(path, ast.walk(_tree(path)))
 
 
@@ -83,8 +87,9 @@ def _named(path: Path, nodes: Iterable[ast.AST]) -> set[str]:
             names = [name if _file(name) else target for name in names]
         elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "importlib.import_module":
-            names = [one.value for one in node.args[:1] if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            text = re.fullmatch(r"(fsabs(?:\.\w+)+)(?::\w+)?", node.value)
+            names = [text[1]] if text and _file(".".join(text[1].split(".")[:2])) else []
         else:
             continue
         found |= {name.removeprefix("fsabs.") for name in names if name.startswith("fsabs.")}
@@ -110,6 +115,12 @@ def test_imports_point_down_the_map() -> None:
             if {room, other} == {"backends", "containers"}:
                 wrong.append(f"{path.relative_to(PACKAGE)} imports {other}")
     assert not wrong, wrong
+
+
+def test_names_in_strings_are_found() -> None:
+    text = """import importlib\nA = {"s3": "fsabs.backends.s3:S3"}\nimportlib.import_module("fsabs.trace.session")\n"""
+    found = _named(PACKAGE / "core" / "example.py", ast.walk(ast.parse(text)))
+    assert found == {"backends.s3", "trace.session"}
 
 
 def test_every_room_is_on_the_map() -> None:

@@ -26,7 +26,7 @@ from cryptography.x509.oid import NameOID
 import fsabs
 from fsabs.core.errors import ConfigError, ConfigWarning
 from fsabs.readers import convert, paddle
-from fsabs.urls import config, roots, schemes
+from fsabs.urls import config, opening, roots
 from fsabs.urls.locations import parse
 from tests.servers.ceph import CephGateway
 from tests.servers.hdfs import HdfsCluster
@@ -301,7 +301,7 @@ def test_the_keys_of_the_first_datacenters(
     ):
         center = config.datacenter(name)
         assert center.options == {"endpoint": endpoint, "client_certificate": ", ".join(files)}
-        _, location, options, _ = schemes.backend(parse(f"/pfs/{name}/home/wuyi/x"), {}, strict=True)
+        _, location, options, _ = opening.find_backend(parse(f"/pfs/{name}/home/wuyi/x"), {}, strict=True)
         assert (location.authority, location.path) == (bucket, path)
         assert options["client_certificate"] == files
 
@@ -343,6 +343,56 @@ WRONG_SECTIONS = {  # what is wrong: the section, and a part of the error
     "timeout that is no number": ("username=wuyi\nendpoint=h\nconnect_timeout=soon", "connect_timeout must be"),
     "a line that is none": ("username=wuyi\nendpoint", "neither a [section] nor key = value in line"),
     "twice": ("username=wuyi\nusername=bob\nendpoint=h", "username is there twice"),
+    "cut certificate": ("username=wuyi\nusercert=cut.pem\nuserkey=key.pem\nendpoint=h", "a file is cut or damaged"),
+    "cut key": ("username=wuyi\nusercert=cert.pem\nuserkey=cut-key.pem\nendpoint=h", "a file is cut or damaged"),
+    "key that is binary": ("username=wuyi\nusercert=cert.pem\nuserkey=cert.der\nendpoint=h", "cert.der is no PEM file"),
+    "certificate as its key": (
+        "username=wuyi\nusercert=cert.pem\nuserkey=cert.pem\nendpoint=h",
+        "cut or damaged, or has the other one's content",
+    ),
+    "certificate below a file": (
+        "username=wuyi\nusercert=cert.pem/x\nuserkey=key.pem\nendpoint=h",
+        "can't be read: Not a directory",
+    ),
+    "certificate with a NUL": (
+        "username=wuyi\nusercert=a\0b\nuserkey=key.pem\nendpoint=h",
+        "can't be read: embedded null byte",
+    ),
+    "certificate of a home": (
+        "username=wuyi\nusercert=~/nosuch.pem\nuserkey=key.pem\nendpoint=h",
+        "usercert=~/nosuch.pem can't be read",
+    ),
+    "certificate in quotes": (
+        'username=wuyi\nusercert="cert.pem"\nuserkey=key.pem\nendpoint=h',
+        "usercert= is written without quotes",
+    ),
+    "user in quotes": ('username="wuyi"\nendpoint=h', "username= is written without quotes"),
+    "endpoint in quotes": ("username=wuyi\nendpoint='h'", "endpoint= is written without quotes"),
+    "misspelt user": ("usrename=wuyi\nendpoint=h", "[bad] is without both"),
+    "nothing": ("", "[bad] is without both"),
+    "scheme and user": ("scheme=s3\nusername=wuyi\nendpoint=h", "[bad] is a custom scheme"),
+    "misspelt endpoint": ("username=wuyi\nendpint=h", "needs endpoint=, its host"),
+    "misspelt certificate": ("username=wuyi\nusercrt=cert.pem\nuserkey=key.pem\nendpoint=h", "no usercert="),
+    "variable of the user": ("username=$NOSUCH\nendpoint=h", "variable NOSUCH"),
+    "variable of the endpoint": ("username=wuyi\nendpoint=${NOSUCH}", "variable NOSUCH"),
+    "port that is no number": ("username=wuyi\nendpoint=h:port", "its endpoint is HOST"),
+    "port that is too large": ("username=wuyi\nendpoint=h:65536", "its endpoint is HOST"),
+    "password in the endpoint": ("username=wuyi\nendpoint=https://u:p@h", "its endpoint is HOST"),
+    "query in the endpoint": ("username=wuyi\nendpoint=h?x=1", "its endpoint is HOST"),
+    "endpoint with one slash": ("username=wuyi\nendpoint=https:/h", "its endpoint is HOST"),
+    "misspelt https": ("username=wuyi\nendpoint=htps://h", "its endpoint is HOST"),
+    "pfs that is relative": ("username=wuyi\npfs=some/dir", "a URL as pfs=, or a path from /, not 'some/dir'"),
+    "pfs of a home": ("username=wuyi\npfs=~/pfs", "a URL as pfs=, or a path from /"),
+    "pfs without slashes": ("username=wuyi\npfs=s3:bucket\nendpoint=h", "a URL as pfs="),
+    "pfs that isn't there": ("username=wuyi\npfs=/nosuch/dir", "pfs=/nosuch/dir is no directory, or not mounted"),
+    "pfs that is a file": ("username=wuyi\npfs={folder}/cert.pem", "is no directory, or not mounted"),
+    "pfs in no archive": ("username=wuyi\npfs={folder}/nosuch.zip", "is no directory, or not mounted"),
+    "pfs without a bucket": ("username=wuyi\npfs=s3://\nendpoint=h", "an S3 URL names a bucket"),
+    "pfs of itself": ("username=wuyi\npfs=/pfs/bad/home/wuyi", "can't be at /pfs/bad/home/wuyi"),
+    "pfs with a fragment": ("username=wuyi\npfs=s3://b/x#y\nendpoint=h", "'#' in a path"),
+    "a section above": ("username=wuyi\npfs=/\n[bad]\nusername=bob", "there is a section [bad] above"),
+    "a switch that is none": ("username=wuyi\nendpoint=h\npath_style=maybe", "path_style must be bool, not 'maybe'"),
+    "attempts that are no number": ("username=wuyi\nendpoint=h\nmax_attempts=many", "max_attempts must be int"),
 }
 
 
@@ -351,7 +401,7 @@ def test_certificates_of_a_custom_scheme(configure: Configure, tmp_path: Path) -
     certificate(tmp_path / "cert.pem", tmp_path / "key.pem")
     configure("corp", scheme="s3", endpoint="https://h", client_certificate="cert.pem, key.pem")
     configure("bad", scheme="s3", endpoint="https://h", client_certificate="cert.pem, nosuch.pem")
-    _, _, options, _ = schemes.backend(parse("corp://bucket/x"), {}, strict=True)
+    _, _, options, _ = opening.find_backend(parse("corp://bucket/x"), {}, strict=True)
     assert options["client_certificate"] == (f"{tmp_path}/cert.pem", f"{tmp_path}/key.pem")
     with pytest.raises(ConfigError, match=r"\[bad\]: client_certificate=nosuch.pem can't be read: No such file"):
         fsabs.from_url("bad://bucket/x").exists("y")
@@ -379,10 +429,12 @@ def test_a_section_that_is_wrong_is_named_in_a_line(tmp_path: Path, configure: C
     certificate(tmp_path / "cert.pem", tmp_path / "key.pem", tmp_path / "cert.der", tmp_path / "locked.pem")
     certificate(tmp_path / "cert2.pem", tmp_path / "key2.pem")
     (tmp_path / "empty.pem").touch()
+    for name, cut in (("cert.pem", "cut.pem"), ("key.pem", "cut-key.pem")):
+        (tmp_path / cut).write_bytes((tmp_path / name).read_bytes()[:120])
     text, reason = WRONG_SECTIONS[wrong]
     configure("dc", pfs=str(tmp_path), username="wuyi")
     with open(tmp_path / "pfio.ini", "a") as file:
-        file.write(f"\n[bad]\n{text}\n")
+        file.write(f"\n[bad]\n{text.replace('{folder}', str(tmp_path))}\n")
     for operation in OPERATIONS:
         with pytest.raises(ValueError) as caught:
             operation("/pfs/bad/home/wuyi/x") if "option" not in wrong else fsabs.from_url("/pfs/bad", strict=True)
@@ -400,6 +452,29 @@ def test_a_path_that_is_wrong_is_never_a_missing_file(tmp_path: Path, configure:
     for operation in OPERATIONS:
         with pytest.raises(ConfigError, match=WRONG_PATHS[path]) as caught:
             operation(path)
+        assert str(tmp_path / "pfio.ini") in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+WRONG_FILES = {  # what the file has, which no datacenter stands in beside it, and a part of the error
+    "[bad\nusername=wuyi\npfs=/": "neither a |stands before the first",
+    "username=wuyi\npfs=/": "line 1 stands before the first",
+    "[ bad ]\nusername=wuyi\npfs=/": "' bad ' can't be a datacenter",
+    "[b/d]\nusername=wuyi\npfs=/": "'b/d' can't be a datacenter",
+    "[bad]\nusrename=wuyi\npfz=/": r"\[bad\] is without both",
+    "[bad]\nscheme=s3": r"\[bad\] is a custom scheme",
+    "[Bad]\nusername=wuyi\npfs=/": "did you mean 'Bad'",
+}
+
+
+@pytest.mark.quick
+@pytest.mark.filterwarnings("ignore::fsabs.core.errors.ConfigWarning")
+@pytest.mark.parametrize("text", WRONG_FILES)
+def test_a_file_that_is_wrong_is_never_a_missing_one(tmp_path: Path, configure: Configure, text: str) -> None:
+    (tmp_path / "pfio.ini").write_text(text)
+    for operation in OPERATIONS:
+        with pytest.raises(ConfigError, match=WRONG_FILES[text]) as caught:
+            operation("/pfs/bad/home/wuyi/x")
         assert str(tmp_path / "pfio.ini") in str(caught.value)
         assert "\n" not in str(caught.value)
 

@@ -19,7 +19,7 @@ from fsabs.cache.http import HTTPConnector
 from fsabs.cache.httpfs import HTTPCachedFS
 from fsabs.core import errors, redaction, registry
 from fsabs.core.limits import Limits
-from fsabs.urls import schemes
+from fsabs.urls import opening
 
 pytestmark = pytest.mark.quick
 
@@ -193,12 +193,12 @@ SECRET_OPTIONS = {
 def test_each_option_of_ours_is_either_harmless_or_hidden() -> None:
     known = {name for kind in map(registry.backend, registry.BUILTIN_SCHEMES) for name in _options(kind)}
     known |= {name for kind in map(registry.container, ("zip", "tar", "hdf5")) for name in _options(kind)}
-    known |= {*_options(CachedFS), *_options(HTTPCachedFS), *schemes.SETTINGS, *Limits._fields}
+    known |= {*_options(CachedFS), *_options(HTTPCachedFS), *opening.SETTINGS, *Limits._fields}
     assert {name for name in known if not redaction.is_harmless(name)} == SECRET_OPTIONS
 
 
 def _options(kind: Any) -> set[str]:
-    return set(schemes.known_options(kind))
+    return set(opening.known_options(kind))
 
 
 def test_no_secret_of_an_option_is_in_the_repr_of_s3(monkeypatch: pytest.MonkeyPatch) -> None:

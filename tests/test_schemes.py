@@ -15,7 +15,7 @@ from fsabs.backends.fsspec import Fsspec
 from fsabs.core import registry
 from fsabs.core.redaction import is_harmless
 from fsabs.core.stats import StoreNotes
-from fsabs.urls import config, schemes
+from fsabs.urls import config, opening
 
 pytestmark = pytest.mark.quick
 ROOT = Path(__file__).parents[1]
@@ -35,7 +35,7 @@ def test_a_scheme_is_known_everywhere(scheme: str) -> None:
 
 @pytest.mark.parametrize("scheme", sorted(registry.BUILTIN_SCHEMES))
 def test_an_option_that_is_misspelt_is_corrected(scheme: str) -> None:
-    known = [*schemes.known_options(registry.backend(scheme) or fsabs.FS)]
+    known = [*opening.known_options(registry.backend(scheme) or fsabs.FS)]
     for option in known:
         wrong: dict[str, Any] = {option + "x": 1}
         (near,) = difflib.get_close_matches(option + "x", known, n=1)
@@ -55,4 +55,4 @@ def test_fsspecs_filesystem_serves_a_scheme_that_has_a_backend(monkeypatch: pyte
         assert fs.read_bytes("a.txt") == b"by fsspec"
     with fsabs.from_url("mine://tree/d", fsspec=False, create=True) as fs:
         assert isinstance(fs, fsabs.Memory)
-    assert is_harmless(schemes.FSSPEC)
+    assert is_harmless(opening.FSSPEC)

@@ -26,7 +26,7 @@ from fsabs.readers import paddle
 from fsabs.readers.data import RecordIODataReader
 from fsabs.readers.recordio import Index
 from fsabs.readers.sharded import convert
-from fsabs.urls import config, roots, schemes
+from fsabs.urls import config, opening, roots
 from fsabs.urls.locations import parse
 from tests.test_pfs import certificate
 
@@ -63,7 +63,7 @@ def center(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("url", ["file:///tmp", "hdfs://cluster/data", "s3://bucket/data"])
 def test_storage(url: str) -> None:
     """Training data lies in distributed storage: HDFS, Ceph, S3. Each has a backend (Ceph by S3 or its mount)."""
-    opener, location, _, _ = schemes.backend(parse(url), {}, strict=True)
+    opener, location, _, _ = opening.find_backend(parse(url), {}, strict=True)
     assert opener.name in ("Local", "Hdfs", "S3")
     assert location.scheme == url.partition(":")[0]
 
@@ -288,7 +288,7 @@ def test_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("PFIO_CONFIG_PATH", str(tmp_path / "pfio.ini"))
     for number in (1, 2):
         path = f"/pfs/datacenter_{number}/home/wuyi/folder/x"
-        _, location, options, _ = schemes.backend(parse(path), {}, strict=True)
+        _, location, options, _ = opening.find_backend(parse(path), {}, strict=True)
         assert (location.authority, location.path) == ("pfs", f"/datacenter_{number}/home/wuyi/folder/x")
         assert options["endpoint"] == f"https://datacenter{number}.paddlepaddle.org"
         assert options["client_certificate"] == (f"{tmp_path}/wuyi.pem", f"{tmp_path}/wuyi-key.pem")

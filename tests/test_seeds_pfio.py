@@ -22,8 +22,8 @@ from PIL import Image
 import fsabs
 import fsabs.compat.pfio as pfio
 from fsabs.backends.hdfs.configuration import HadoopConfiguration
-from fsabs.testing import error_cases
-from fsabs.urls import config, roots, schemes
+from fsabs.testing import checks_errors
+from fsabs.urls import config, opening, roots
 from fsabs.urls.locations import parse
 from tests.servers.hdfs import HdfsCluster
 
@@ -50,10 +50,10 @@ def test_an_abstraction_with_unified_errors(tmp_path: Path) -> None:
     """Filesystem API abstraction with unified error semantics: one mistake is one error, of the same errno."""
     for url in (str(tmp_path / "tree"), "memory://pfio-errors"):
         fs = fsabs.from_url(url, create=True)
-        for path, data in error_cases.FILES.items():
+        for path, data in checks_errors.FILES.items():
             fs.makedirs(os.path.dirname(path) or ".", exist_ok=True)
             fs.write_bytes(path, data)
-        for case in error_cases.cases_for(fs.capabilities):
+        for case in checks_errors.cases_for(fs.capabilities):
             with pytest.raises(case.kind) as caught:
                 case.call(fs)
             assert caught.value.errno == case.code
@@ -93,7 +93,7 @@ def test_container_utilities(tmp_path: Path) -> None:
 @pytest.mark.parametrize("url", ["s3://bucket/x", "hdfs:///x", "file:///x", "gs://bucket/x"])
 def test_cloud_storage_and_on_premise_systems(url: str) -> None:
     """Google Cloud Storage and Amazon S3, on-premise filesystems like HDFS: by one API."""
-    opener, _, _, _ = schemes.backend(parse(url), {}, strict=True)
+    opener, _, _, _ = opening.find_backend(parse(url), {}, strict=True)
     assert opener.name in ("S3", "Hdfs", "Local", "GCS")
 
 
@@ -252,7 +252,7 @@ def test_urls_are_the_standards() -> None:
 
 def test_a_custom_scheme(ini: Path) -> None:
     """The section [foobar]: scheme, endpoint, `aws access_key_id`, `aws_secret_access_key`, with $VARIABLES."""
-    _, location, options, _ = schemes.backend(parse("foobar://path/to/a"), {}, strict=True)
+    _, location, options, _ = opening.find_backend(parse("foobar://path/to/a"), {}, strict=True)
     assert (location.authority, location.path) == ("path", "/to/a")
     assert options == {
         "endpoint": "https://foobar.example.com/",
@@ -321,7 +321,7 @@ def test_writing_where_it_is_supported(dataset: Path) -> None:
 @pytest.mark.parametrize(("url", "name"), [("hdfs://host/x", "Hdfs"), ("file:///x", "Local")])
 def test_schemes(url: str, name: str) -> None:
     """`scheme` is the filesystem type: `hdfs` stands for HDFS, and `file` means local filesystem."""
-    assert schemes.backend(parse(url), {}, strict=True)[0].name == name
+    assert opening.find_backend(parse(url), {}, strict=True)[0].name == name
 
 
 @pytest.mark.parametrize("default", ["fs.defaultFS", "dfs.nameservices"])

@@ -231,7 +231,7 @@ def test_settings_name_every_variable_of_ours() -> None:
 
 def test_settings_name_every_option_of_the_stores() -> None:
     from fsabs.core import registry
-    from fsabs.urls.schemes import SETTINGS, known_options
+    from fsabs.urls.opening import SETTINGS, known_options
 
     text = (ROOT / "docs/settings.md").read_text()
     rows = re.findall(r"^\| ((?:`[a-z0-9]+`(?:, )?)+) \| (.*) \|$", text.partition("its options |")[2], re.MULTILINE)

@@ -19,7 +19,7 @@ import fsabs
 from fsabs.backends.local import Local
 from fsabs.backends.memory import Memory
 from fsabs.core import registry
-from fsabs.urls import config, opening
+from fsabs.urls import config, locations
 
 pytestmark = pytest.mark.quick
 
@@ -58,7 +58,7 @@ def nested(tmp_path: Path) -> Path:
     ],
 )
 def test_parsing(url: str, scheme: str, authority: str, path: str) -> None:
-    assert opening.parse(url)[:3] == (scheme, authority, path)
+    assert locations.parse_without_query(url)[:3] == (scheme, authority, path)
 
 
 def test_paths_of_pathlib(tmp_path: Path) -> None:
@@ -369,11 +369,11 @@ def test_a_password_is_refused_where_it_would_be_shown(scheme: str, monkeypatch:
 
 
 def test_what_is_shown_of_urls_and_of_names_with_at_signs() -> None:
-    assert opening.parse("gs://user:pass@word@host/a@b").text == "gs://***@host/a@b"
-    assert opening.parse("file:///a@b").text == "file:///a@b"
-    shown = opening.parse("https://h/a?page=2&X-Amz-Signature=c0ffee&sig=beef#x").text
+    assert locations.parse_without_query("gs://user:pass@word@host/a@b").text == "gs://***@host/a@b"
+    assert locations.parse_without_query("file:///a@b").text == "file:///a@b"
+    shown = locations.parse_without_query("https://h/a?page=2&X-Amz-Signature=c0ffee&sig=beef#x").text
     assert re.fullmatch(r"https://h/a\?page=2&X-Amz-Signature=\*\*\*\w+&sig=\*\*\*\w+#x", shown)
-    assert shown != opening.parse("https://h/a?page=2&X-Amz-Signature=decaf&sig=beef#x").text
+    assert shown != locations.parse_without_query("https://h/a?page=2&X-Amz-Signature=decaf&sig=beef#x").text
 
 
 def test_a_recipe_shows_no_arguments() -> None:

@@ -111,7 +111,7 @@ class Paths:
         """
         if not text:
             raise errors.error(errno.ENOENT, "resolve", "''", "an empty path names nothing")
-        location = locations.parsed(text)
+        location = locations.parse(text)
         contents = _names_contents(text, location)
         if location.scheme in locations.VERBATIM:
             folder, _, name = location.path.rpartition("/")

@@ -88,7 +88,7 @@ class _PfsTransfer(Transfer):
 
 
 def _is_pfs(text: str) -> bool:
-    return locations.parsed(text).scheme == locations.PFS
+    return locations.parse(text).scheme == locations.PFS
 
 
 def _check_pfs(paths: Sequence[str]) -> None:

@@ -220,7 +220,7 @@ def command(*arguments: Adder, json: bool = True) -> Callable[[Run], Command]:
 
 
 COMMANDS: dict[str, Command | CommandLine] = {
-    "bench": CommandLine("measuring", "Measure how fast a data set can be read, and what settings are best."),
+    "bench": CommandLine("explain", "Measure how fast a data set can be read, and what settings are best."),
     "cache": CommandLine("upkeep", "Show, fill, empty and check the cache."),
     "cat": CommandLine("content", "Write files to the standard output."),
     "completion": CommandLine("completion", "Write the script by which a shell completes fsabs."),

@@ -15,7 +15,7 @@ from ..core import redaction
 from ..core.errors import ConfigWarning
 from ..core.limits import Limits
 from ..urls import config as configuration
-from ..urls import locations, schemes
+from ..urls import locations, opening
 from ..urls.caching import cache_options
 from .output import confirmed, size_text
 from .paths import path_argument
@@ -172,11 +172,11 @@ def _problems() -> Iterator[tuple[str, str]]:
         warnings.simplefilter("ignore", ConfigWarning)
         for problem in configuration.problems():
             yield "", problem
-        told = set[str]()
+        reported = set[str]()
         for name in configuration.sections():
             for fault in _faults(name):
-                if str(fault) not in told:  # as one of the section that this one builds on
-                    told.add(str(fault))
+                if str(fault) not in reported:  # as one of the section that this one builds on
+                    reported.add(str(fault))
                     yield name, str(fault)
 
 
@@ -185,7 +185,7 @@ def _faults(name: str) -> list[Exception]:
     found: list[Exception] = []
     url = f"pfs://{name}/home" if configuration.is_datacenter(name) else f"{name}://authority/path"
     try:
-        settings = schemes.backend(locations.parsed(url), {}, strict=True, report=found.append)[3]
+        settings = opening.find_backend(locations.parse(url), {}, strict=True, report=found.append)[3]
     except (ValueError, ImportError, TypeError) as exc:
         return [*found, exc]
     for check in (

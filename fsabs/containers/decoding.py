@@ -242,7 +242,7 @@ class Codec(NamedTuple):
     starts: Callable[[bytes], bool] = starts_nothing
     """Whether `MAGIC_SIZE` bytes, or all that are left, are the start of one more frame."""
     resume: Callable[[bytes], Decoder] | None = None
-    """Makes the decoder that starts at a seek point inside of a frame, from the point's `how`."""
+    """Makes the decoder that starts at a seek point inside of a frame, from the point's `resume_data`."""
     marks_end: bool = True
     """Whether a frame says where it ends; the end of one that doesn't is that of the compressed bytes."""
     padded: bool = False
@@ -259,7 +259,7 @@ class SeekPoint(NamedTuple):
     """Its offset in the content."""
     src: int
     """The offset of the next compressed byte."""
-    how: bytes = b""
+    resume_data: bytes = b""
     """For a position inside of a frame that any process can start from: what `Codec.resume` takes."""
     state: Decoder | None = None
     """For another one inside of a frame: a decoder, of which copies start there."""
@@ -320,9 +320,9 @@ class SeekPoints:
         """Return the last point up to `out`, and a decoder that starts there, for the caller alone."""
         with self._lock:
             point = self.before(out)
-            if point.how:
+            if point.resume_data:
                 assert codec.resume is not None
-                return point, codec.resume(point.how)
+                return point, codec.resume(point.resume_data)
             if point.state is None:
                 return point, codec.decoder()
             # A child that is forked in the middle of this doesn't find the state: its lock would never be released.

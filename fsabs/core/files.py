@@ -290,14 +290,14 @@ class TextReader(io.TextIOWrapper):
             self.closed = True
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        how = (self.encoding, self.errors, self._newline, self.line_buffering)
-        return _reopened_text, (type(self), self.buffer, how, self.mode, self.tell())
+        settings = (self.encoding, self.errors, self._newline, self.line_buffering)
+        return _reopened_text, (type(self), self.buffer, settings, self.mode, self.tell())
 
 
 def _reopened_text(
-    kind: type[TextReader], buffer: io.BufferedReader, how: tuple[Any, ...], mode: str, position: int
+    kind: type[TextReader], buffer: io.BufferedReader, settings: tuple[Any, ...], mode: str, position: int
 ) -> TextReader:
-    text = kind(buffer, *how)
+    text = kind(buffer, *settings)
     text.mode = mode  # type: ignore[misc]
     text.seek(position)
     return text

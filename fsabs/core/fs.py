@@ -79,7 +79,7 @@ class FS(abc.ABC):
     _root: str = ""
     _cwd: str = ""
     _follows_all_links: bool = True  # so that there is nothing to be checked
-    _borrowed: bool = False  # made by subfs: what is open belongs to another FS object
+    _owns_resources: bool = True  # not made by subfs, whose open resources belong to another FS object
 
     # ---- files
 
@@ -123,15 +123,15 @@ class FS(abc.ABC):
         Written files (`w`, `x`) are visible, complete, once `close()` has returned, or never. `a` and `r+` work where
         `capabilities` say so.
         """
-        how = modes.parsed(mode)
+        open_mode = modes.parse(mode)
         if type(buffering) is not int or not buffering or (encoding, errors, newline) != (None, None, None):
-            modes.check(how, buffering, encoding, errors, newline)
-        key = (self._read_key if how.action == "r" else self._file_key)(path, "open")
-        if how.only_reads:
+            modes.check(open_mode, buffering, encoding, errors, newline)
+        key = (self._read_key if open_mode.action == "r" else self._file_key)(path, "open")
+        if open_mode.only_reads:
             binary: io.IOBase = self._open_reader(key, buffering)
         else:
-            binary = self._open_writer(key, how, buffering)
-        if not how.text:
+            binary = self._open_writer(key, open_mode, buffering)
+        if not open_mode.text:
             return cast(IO[Any], binary)
         encoding = encoding or io.text_encoding(None, 2)
         try:
@@ -466,7 +466,7 @@ class FS(abc.ABC):
         """Return the same FS with the directory `path` as its root and `cwd`: nothing outside of it can be reached."""
         sub = copy.copy(self)
         sub._root = sub._cwd = self._key(path, "subfs")
-        sub._borrowed = True
+        sub._owns_resources = False
         return sub
 
     def open_zip(self, path: Path, mode: str = "r", **options: Any) -> FS:
@@ -517,7 +517,7 @@ class FS(abc.ABC):
 
         Closing what `subfs` gave closes nothing: the FS that it came from goes on.
         """
-        if not self._borrowed:
+        if self._owns_resources:
             self._close()
 
     def __enter__(self) -> Self:
@@ -526,7 +526,7 @@ class FS(abc.ABC):
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._borrowed:
+        if not self._owns_resources:
             return
         if kind is None:
             self._close()
@@ -1072,22 +1072,24 @@ class FS(abc.ABC):
             raise errors.error(errno.EISDIR, "write_many", self._url(key))
         return key
 
-    def _open_writer(self, key: str, how: OpenMode, buffering: int) -> io.IOBase:
-        if how.update and how.action != "r":
+    def _open_writer(self, key: str, open_mode: OpenMode, buffering: int) -> io.IOBase:
+        if open_mode.update and open_mode.action != "r":
             raise errors.unsupported(
                 "open", self._url(key), "a file that is read and written at once is opened with r+, where it exists"
             )
-        self._require("update" if how.update else "append" if how.action == "a" else "write", "open for writing", key)
+        self._require(
+            "update" if open_mode.update else "append" if open_mode.action == "a" else "write", "open for writing", key
+        )
         if key in ("", self._root):
             raise errors.error(errno.EISDIR, "open", self._url(key))
         with self._naming("open", key):
-            if how.update:
+            if open_mode.update:
                 file = self._open_update(key)
                 return file.detach() if buffering == 0 else file
-            if how.action == "a":
+            if open_mode.action == "a":
                 return self._open_append(key, buffering)
-            writer = self._create(key, how.action == "x")
-        raw = WriterFile(writer, self._url(key), how.action + "b")
+            writer = self._create(key, open_mode.action == "x")
+        raw = WriterFile(writer, self._url(key), open_mode.action + "b")
         return WriteFile(raw, buffering if buffering > 1 else WRITE_BUFFER_SIZE) if buffering else raw
 
     def _open_append(self, key: str, buffering: int) -> WriteFile | WriterFile:

@@ -251,7 +251,7 @@ class _SubOf:
 
     def __call__(self) -> FS:
         sub = self._init_func().subfs(self._path)
-        sub._borrowed = False  # what init_func made has no other owner
+        sub._owns_resources = True  # what init_func made has no other owner
         return sub
 
     def __repr__(self) -> str:

@@ -56,7 +56,7 @@ class OpenMode:
 
 
 @functools.lru_cache(maxsize=64)
-def parsed(mode: str) -> OpenMode:
+def parse(mode: str) -> OpenMode:
     """Return the mode, taken apart; `ValueError`, `TypeError`."""
     return OpenMode(mode)
 

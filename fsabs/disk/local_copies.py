@@ -64,7 +64,7 @@ def _writing(fs: FS, key: str, mode: str, open_writer: OpenWriter) -> Iterator[s
     with _temporary_path(fs, key) as path:
         if mode == "r+":
             _download(fs, key, path)
-        how = modes.parsed("xb" if mode == "x" else "wb")
+        how = modes.parse("xb" if mode == "x" else "wb")
         with cast(WriteFile, open_writer(key, how, -1)) as target:  # now, so that a refusal comes before the work
             yield path
             if not process.inherited(made_in):

@@ -392,7 +392,7 @@ class TaskDispatcher(ClosesOnExit):
                 return True
             # Either the lease is over, or this very report was made before.
             keys = {name: values[name] for name in ("task_id", "job_id", "with_lease")}
-            return connection.execute(queries.settled, keys).scalar() in expected
+            return connection.execute(queries.current_state, keys).scalar() in expected
 
         with _recorded(f"dispatch.{operation}", self._database.url):
             with contextlib.suppress(Outage):

@@ -121,7 +121,7 @@ extend = (
     .returning(tasks.c.id)
 )
 """Extend a lease, and account for some records; a task of which all are accounted for is done."""
-settled = sa.select(tasks.c.state).where(
+current_state = sa.select(tasks.c.state).where(
     tasks.c.id == _value("task_id"), tasks.c.job == _value("job_id"), tasks.c.lease == _value("with_lease")
 )
 """The state of a task whose last dispatch had this lease."""

@@ -6,8 +6,7 @@ manifest has it, `check` finds what has changed since, and `merge` joins the man
 
 from __future__ import annotations
 
-from .checking import Drift, check
-from .creating import ManifestSummary, create, merge
+from .creating import Drift, ManifestSummary, check, create, merge
 from .entries import ManifestEntry
 from .formats import Manifest
 from .layer import ManifestFS, pinned

@@ -18,12 +18,12 @@ SUFFIXES = {".jsonl": "JSON lines", ".parquet": "Parquet", ".json": "Croissant"}
 
 def suffix_of(url: str | os.PathLike[str]) -> str:
     """Return the suffix of a manifest's name, which stands for its format; `ValueError` for any other."""
-    path = locations.parsed(url).path
+    path = locations.parse(url).path
     for suffix in SUFFIXES:
         if path.endswith(suffix):
             return suffix
     known = ", ".join(f"{suffix} ({name})" for suffix, name in SUFFIXES.items())
-    raise ValueError(f"a manifest's name ends in {known}, not as {locations.parsed(url).text}")
+    raise ValueError(f"a manifest's name ends in {known}, not as {locations.parse(url).text}")
 
 
 def write(file: BinaryIO, suffix: str, entries: Iterable[ManifestEntry], url: str) -> tuple[int, int]:
@@ -58,7 +58,7 @@ class Manifest:
             self.url: str = blob.url
             """The manifest's own URL."""
             self._version = blob.size, blob.version
-            self._table = _table(blob, suffix, dataset_url, locations.parsed(url).scheme != "file")
+            self._table = _table(blob, suffix, dataset_url, locations.parse(url).scheme != "file")
             self._open = stack.pop_all()
 
     def __len__(self) -> int:

@@ -16,7 +16,7 @@ from ..core import errors, keys
 from ..core.fs import FS
 from ..readers.data.files import Files
 from ..readers.locate import locate
-from ..urls import opening
+from ..urls import locations, opening
 
 
 class InputRoot(NamedTuple):
@@ -128,7 +128,7 @@ class InputRoots:
         found = self._open.get(number)
         if found is None:
             files = self._roots[number].open()
-            folder = opening.parse(files.fs.url()).path if isinstance(files.fs, Local) else None
+            folder = locations.parse_without_query(files.fs.url()).path if isinstance(files.fs, Local) else None
             found = self._open[number] = files, folder
         return found
 

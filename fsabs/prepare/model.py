@@ -22,7 +22,7 @@ from ..core.errors import without_secrets
 from ..readers import instances
 from ..readers.data.base import parameters_of
 from ..readers.definitions import module_from
-from ..urls import opening
+from ..urls import locations, opening
 
 FUNCTION = "prepare_data_for_a_single_file"
 COLUMNS = "feature_columns"
@@ -59,7 +59,7 @@ class ModelSource(NamedTuple):
         """Read a model file at a URL or path."""
         with opening.open_url(path, "rb") as file:
             data = file.read()
-        local = opening.parse(path)
+        local = locations.parse_without_query(path)
         where = local.path if local.scheme == "file" and os.path.isfile(local.path) else without_secrets(str(path))
         try:
             return cls(data.decode(), where)

@@ -26,7 +26,7 @@ from ..core.limits import parse_json
 from ..core.threads import Threads
 from ..disk.folders import Folder
 from ..readers.locate import PUBLISHING
-from ..urls import opening
+from ..urls import locations, opening
 from .plan import UnitResult
 
 REPORT = ".fsabs-prepare.json"
@@ -54,15 +54,15 @@ class OutputDirectory:
             raise ValueError("no output directory is given")
         if "://" not in text:
             text = os.path.realpath(text)
-        if opening.parse(text).scheme == "memory":
+        if locations.parse_without_query(text).scheme == "memory":
             raise errors.unsupported("prepare", text, "memory:// is in the memory of one process")
-        if any(registry.container_of(part) for part in opening.parse(text).path.split("/")):
+        if any(registry.container_of(part) for part in locations.parse_without_query(text).path.split("/")):
             raise errors.unsupported("prepare", text, "the output can't be in an archive")
         parent, _, name = text.rstrip("/").rpartition("/")
         self._url = text.rstrip("/") or text
         self._beside = False
         self.fs: FS
-        if name and opening.parse(parent + "/").path.strip("/") and not os.path.ismount(text):
+        if name and locations.parse_without_query(parent + "/").path.strip("/") and not os.path.ismount(text):
             self._beside = self._open_parent(parent)
         if self._beside:
             self._name = keys.from_url_path(name) if "://" in text else name
@@ -80,7 +80,7 @@ class OutputDirectory:
             fs = opening.from_url(parent, create=True)
         except PermissionError:  # or outside of the prefix of a custom scheme
             return False
-        local = isinstance(fs, Local) and not os.access(opening.parse(fs.url()).path, os.W_OK)
+        local = isinstance(fs, Local) and not os.access(locations.parse_without_query(fs.url()).path, os.W_OK)
         if fs.scheme not in _RENAMES or local:
             fs.close()
             return False

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from .. import __version__
 from ..core.errors import corrupt, without_secrets
 from ..core.fs import FS
-from ..readers.data.token_files import document_ends, layout_of
+from ..readers.data.tokens import document_ends, layout_of
 from ..readers.recordio import RecordReader
 from ..readers.recordio.format import COMPRESSORS
 from .inputs import InputListing, InputRoots, list_files

@@ -82,10 +82,10 @@ class Creator:
         for found in find(wanted, fs):
             with found:
                 check_one_run(found.paths, found.fs.url())
-        how = decode or (_decode_any if allow_pickle else instances.decode)
+        decoder = decode or (_decode_any if allow_pickle else instances.decode)
 
         def read() -> Iterator[Any]:
-            runs = read_ahead(lambda: _runs(wanted, fs, how, on_error), max(1, buf_size // _RUN))
+            runs = read_ahead(lambda: _runs(wanted, fs, decoder, on_error), max(1, buf_size // _RUN))
             return itertools.chain.from_iterable(runs)
 
         return read

@@ -26,8 +26,7 @@ from ..urls.opening import from_url
 from . import instances
 from .locate import check_one_run, find, publishing_mark
 from .recordio import RecordReader, RecordWriter, Skipped
-from .recordio.codecs import decompress
-from .recordio.format import HEADER, MAGIC, Chunk, Damage, count, crc32
+from .recordio.format import HEADER, MAGIC, Chunk, Damage, count, crc32, decompress
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -86,10 +85,10 @@ def convert(
             for name in names:
                 writers.append(RecordWriter(fs, name, compressor=compressor, max_chunk_bytes=limit))
             jobs = ((number % num_shards, instance) for number, instance in enumerate(reader()))
-            how = encode or _encoder(allow_pickle)
+            encoder = encode or _encoder(allow_pickle)
             workers = min(workers, num_shards, most_at_once())
             done = 0
-            for done in (_in_threads if workers > 1 else _one_by_one)(jobs, writers, how, workers):
+            for done in (_in_threads if workers > 1 else _one_by_one)(jobs, writers, encoder, workers):
                 if progress is not None and done % _BATCH == 0:
                     progress(done)
             if progress is not None:
@@ -129,7 +128,7 @@ def convert_lines(
     """
     if line_count < 1:
         raise ValueError(f"line_count must be at least 1, not {line_count}")
-    how = encode or _encoder(allow_pickle)
+    encoder = encode or _encoder(allow_pickle)
     names: list[str] = []
     done = 0
     items = iter(reader())
@@ -141,9 +140,9 @@ def convert_lines(
             names.append(f"{_prefix(name_prefix)}-{len(names):05}")
             with RecordWriter(fs, names[-1], compressor=compressor, max_chunk_bytes=max_chunk_bytes) as writer:
                 if len(names) > 1:
-                    writer.write(how(first))
+                    writer.write(encoder(first))
                 for item in items if writer.records < line_count else ():
-                    writer.write(how(item))
+                    writer.write(encoder(item))
                     if writer.records == line_count:
                         break
                 done += writer.records

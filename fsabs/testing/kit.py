@@ -24,15 +24,12 @@ except ImportError as exc:
 MODULES = (
     "checks_fs",
     "checks_files",
-    "checks_text",
     "checks_tree",
     "checks_paths",
     "checks_errors",
     "checks_write",
     "checks_whole",
     "checks_change",
-    "checks_copies",
-    "checks_threads",
     "checks_processes",
 )
 """The modules of this package that define checks."""

@@ -11,8 +11,8 @@ from typing import Any
 from ..core import errors
 from ..core.fs import FS
 from .asserts import Interruption, assert_named, assert_raises, assert_same, listed_stats
-from .reference import Reference, paths_of
 from .subjects import Subject
+from .trees import Reference, paths_of
 
 try:
     from hypothesis import HealthCheck, settings

@@ -281,7 +281,7 @@ class SubFSSubject(WrappedSubject):
 
     def _sub(self, fs: FS) -> FS:
         sub = fs.subfs(self._at)
-        sub._borrowed = False  # the FS has no other owner: closing this closes it
+        sub._owns_resources = True  # the FS has no other owner: closing this closes it
         return sub
 
     def stored(self, location: str) -> dict[str, bytes]:

@@ -15,13 +15,15 @@ and its content, all little-endian,
 The head has `names` (kind, name, error of each), `counts` (events of each), `texts` (how many), `bases` (pairs of the
 URLs of an FS's current directory and of its root, to which a text is a path; the first is for texts that are URLs), and
 where there are any, `process` (`schema.Header`), `tally` (`schema.TALLY_FIELDS`) and `end`. A process that is
-killed in the middle of a chunk leaves a torn one at the end.
+killed in the middle of a chunk leaves a torn one at the end. Credentials, queries and fragments of URLs are removed
+before they are written (`clean_url`).
 """
 
 from __future__ import annotations
 
 import collections
 import json
+import re
 import struct
 import zlib
 from array import array
@@ -30,7 +32,6 @@ from typing import Any, BinaryIO, NamedTuple
 
 from ..core.fs import FS
 from ..core.limits import parse_json
-from . import clean
 
 MAGIC = b"FST2"
 RESERVED = 16 * 1024
@@ -85,7 +86,7 @@ def content(groups: Groups, **more: Any) -> bytes:
                 known_base = bases[id(fs)] = len(urls) - 1
             base, text = known_base, path if type(path) is str else _path(path)
         of_base.append(base)
-        text = clean.url(text) if not base or urls[base][1].startswith("http") else text
+        text = clean_url(text) if not base or urls[base][1].startswith("http") else text
         written.append(text[:MAX_TEXT].replace("\0", "\ufffd"))
     head = {
         "names": [(kind, cleaned(name), failure[:MAX_NAME]) for kind, name, failure in groups],
@@ -109,12 +110,12 @@ def content(groups: Groups, **more: Any) -> bytes:
 
 def cleaned(name: str) -> str:
     """Return a name without secrets, and not too long."""
-    return (clean.url(name) if "://" in name else name)[:MAX_NAME]
+    return (clean_url(name) if "://" in name else name)[:MAX_NAME]
 
 
 def _urls(fs: FS) -> tuple[str, str]:
     try:
-        return clean.url(fs.url("")), clean.url(fs._url(""))
+        return clean_url(fs.url("")), clean_url(fs._url(""))
     except Exception:  # an FS that can't be made any more: its paths are kept
         return "", ""
 
@@ -219,3 +220,22 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError("no text")
     return value
+
+
+_USER = re.compile(r"(//|^)[^/]*@")
+
+
+def clean_url(where: str) -> str:
+    """`where` without what may be a secret: everything from `?` or `#` on, and what stands before an `@`.
+
+    In a URL these characters mean nothing else (in a path they are written as %3F, %23); in one of fsspec's chains,
+    `zip://a::https://...`, each of its parts is looked at.
+    """
+    if "?" not in where and "#" not in where and "@" not in where:
+        return where
+    return "::".join(_part(part) for part in where.split("::"))
+
+
+def _part(text: str) -> str:
+    text = re.split(r"[?#]", text, maxsplit=1)[0]
+    return _USER.sub(r"\1", text) if "@" in text else text

@@ -11,13 +11,13 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from multiprocessing import util
 from multiprocessing.reduction import ForkingPickler
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from ..core import hooks, process
-from . import fetches
 from .recorder import MAX_BYTES, Recorder
 from .schema import SCHEMA
 
@@ -131,7 +131,7 @@ def _begin(settings: TraceSettings, recorder: Recorder) -> None:
     _settings, _recorder = settings, recorder
     os.environ[FOLDER_VARIABLE] = settings.folder
     os.environ[DETAIL_VARIABLE] = settings.detail
-    fetches.watch()
+    record_fetches()
     hooks.install(recorder)
 
 
@@ -139,7 +139,7 @@ def _resume(settings: TraceSettings | None) -> None:
     """Trace as another process does; its files are made at the first event."""
     with _lock:
         if settings == _settings:
-            fetches.watch()
+            record_fetches()
             return
         stop()
         if settings is not None:
@@ -310,7 +310,7 @@ def step() -> None:
 
 def begin_steps() -> None:
     """Mark the beginning of the first step of an epoch, for those who call `step` before each further one."""
-    fetches.watch()
+    record_fetches()
     _mark.begin = 0
     step()
 
@@ -338,3 +338,32 @@ def steps(batches: Iterable[T]) -> Iterator[T]:
         yield item
         step()
         begin = time.monotonic_ns()
+
+
+# torch has no public hook where a batch is made. The two classes that make them are wrapped, by the names that they
+# have had since torch 1.2. In a torch without them there are no spans of the kind `fetch`, and a worker is taken to
+# work from its first event to its last.
+FETCHERS = ("_MapDatasetFetcher", "_IterableDatasetFetcher")
+
+
+def record_fetches() -> None:
+    """Record the fetches of this process from now on, where torch is loaded; twice is once."""
+    module = sys.modules.get("torch.utils.data._utils.fetch")
+    for name in FETCHERS:
+        fetcher = getattr(module, name, None)
+        fetch = getattr(fetcher, "fetch", None)
+        if fetch is not None and not hasattr(fetch, "__wrapped__"):
+            fetcher.fetch = _recorded(fetch)  # type: ignore[union-attr] # a class, since it has a method
+
+
+def _recorded(fetch: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(fetch)
+    def recorded(self: object, indices: object) -> Any:
+        begin = monotonic_ns()
+        try:
+            return fetch(self, indices)
+        finally:
+            if (instrument := hooks.active) is not None:
+                instrument.record_span("fetch", "loader.fetch", begin)
+
+    return recorded

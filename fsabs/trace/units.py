@@ -6,7 +6,7 @@ import datetime
 import math
 import unicodedata
 
-from . import clean
+from . import chunks
 
 NOTHING = "–"
 """What stands for a figure that isn't known."""
@@ -95,7 +95,7 @@ def visible(text: str) -> str:
 
 def address(where: str, most: int = 240) -> str:
     """A URL with no secret in it, that can be shown; the middle of one that is very long is left out."""
-    text = visible(clean.url(where))
+    text = visible(chunks.clean_url(where))
     return text if len(text) <= most else f"{text[: most // 3]}…{text[-(most - most // 3 - 1) :]}"
 
 

@@ -12,7 +12,7 @@ from ..cache.httpfs import HTTPCachedFS
 from ..core import errors
 from ..core.fs import FS
 from . import config
-from .schemes import known_options
+from .opening import known_options
 
 _SWITCHES = {**config.BOOLEANS, "none": False, "": False}
 _QUANTITY = re.compile(r"\d[\d.,_]*(e\d+)?[ \t]*[A-Za-z]*")

@@ -41,6 +41,7 @@ from ..core.limits import Limits
 Report = Callable[[ConfigError], None]
 """Receives what is wrong with a key of a section, which is then left out; or raises it."""
 _PFS = "pfs"
+_OF_DATACENTERS = {_PFS, "username", "usercert", "userkey", "endpoint"}
 BOOLEANS = {"1": True, "yes": True, "true": True, "on": True, "0": False, "no": False, "false": False, "off": False}
 _added: dict[str, dict[str, Any]] = {}
 _read: tuple[Any, _File] | None = None
@@ -159,19 +160,25 @@ def datacenter(name: str, report: Report = raise_fault) -> Datacenter:
     section = get_custom_scheme(name)
     if section is None or not _is_datacenter(section):
         known = list(filter(is_datacenter, sections()))
-        hint = errors.did_you_mean(name, known)
+        hint = "" if section is not None else errors.did_you_mean(name, known)
+        found = "a custom scheme, by its scheme=" if section and "scheme" in section else "without both"
+        here = "" if section is None else f", and [{name}] is {found}"
+        also = "".join(f"; {problem}" for problem in problems())
         raise ConfigError(
-            f"no datacenter {name!r}: it is a section with username= and endpoint=, or pfs=, in {config_path()}{hint}; "
-            f"known: {', '.join(known) or 'none'}"
+            f"no datacenter {name!r}: it is a section with username= and endpoint=, or pfs=, in {config_path()}"
+            f"{here}{hint}; known: {', '.join(known) or 'none'}{also}"
         )
     expanded = _expanded(section, name, report)
+    for key in _OF_DATACENTERS & expanded.keys():
+        if re.fullmatch(r"(['\"]).*\1", str(expanded[key])):
+            raise _error(f"the datacenter [{name}]: {key}= is written without quotes")
     url, username = expanded.pop(_PFS, None), expanded.pop("username", "")
     if not username or "/" in username or username in (".", ".."):
         raise _error(f"the datacenter [{name}] needs username=, a name without /")
     if url is None and not expanded.get("endpoint"):
         raise _error(f"the datacenter [{name}] needs endpoint=, its host, or pfs=, a URL")
-    if url == "":
-        raise _error(f"the datacenter [{name}] needs a URL as pfs=")
+    if url is not None and not (url.startswith("/") or re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", url)):
+        raise _error(f"the datacenter [{name}] needs a URL as pfs=, or a path from /, not {url!r}")
     files = [(key, expanded.pop(key)) for key in ("usercert", "userkey") if key in expanded]
     if files:
         expanded["client_certificate"] = ", ".join(_certificate(name, files))
@@ -188,9 +195,11 @@ def _origins(name: str, options: Iterable[str]) -> dict[str, str]:
 
 def _endpoint(name: str, text: str, secured: bool) -> str:
     """Return the URL of a datacenter's endpoint, https if it names no scheme."""
-    url = text if "://" in text else f"https://{text}"
+    url = text if ":/" in text else f"https://{text}"
     scheme, _, rest = url.partition("://")
-    if scheme not in ("http", "https") or not rest.strip("/") or re.search(r"\s", url):
+    host = rest.partition("/")[0]
+    port = re.fullmatch(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:@\[\]?#]+)(?::([0-9]+))?", host)
+    if scheme not in ("http", "https") or port is None or int(port[1] or 0) > 65535 or re.search(r"[\s?#]", url):
         shown = redaction.shown("endpoint", text)
         raise _error(f"the datacenter [{name}]: its endpoint is HOST, HOST:PORT or https://HOST, not {shown!r}")
     if secured and scheme == "http":
@@ -214,15 +223,18 @@ def _certificate(name: str, files: Sequence[tuple[str, str]]) -> list[str]:
             with open(path, "rb") as file:
                 if b"-----BEGIN" not in file.read(1 << 20):
                     raise _error(f"{where}: {key}={text}: {path} is no PEM file")
-        except OSError as exc:
-            raise _error(f"{where}: {key}={text} can't be read: {exc.strerror}: {path}") from exc
+        except (OSError, ValueError) as exc:
+            if isinstance(exc, ConfigError):
+                raise
+            reason = exc.strerror if isinstance(exc, OSError) else exc
+            raise _error(f"{where}: {key}={text} can't be read: {reason}: {path}") from exc
         paths.append(path)
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.load_cert_chain(paths[0], paths[-1], password="")  # not asked for at a terminal
     except ssl.SSLError as exc:
         both = " and ".join(f"{key}={text}" for key, text in files)
-        fault = exc.reason or str(exc)
+        fault = exc.reason or "a file is cut or damaged, or has the other one's content"  # OpenSSL says "PEM lib"
         needed = "" if len(files) > 1 else "; a certificate without its key in the file needs userkey="
         reason = f"{both} are no certificate and its unencrypted key ({fault.replace('_', ' ').lower()}){needed}"
         raise _error(f"{where}: {reason}") from exc

@@ -39,9 +39,9 @@ class Location(NamedTuple):
     """The path that the query is about, where it is not `path`."""
 
 
-def parse(url: str | os.PathLike[str]) -> Location:
+def parse_without_query(url: str | os.PathLike[str]) -> Location:
     """Take a URL without a query apart; a path without a scheme is a local one."""
-    location = parsed(url)
+    location = parse(url)
     if not location.query:
         return location
     verbatim = _verbatim(os.fspath(url))
@@ -62,7 +62,7 @@ def no_query(location: Location) -> ValueError:
     return ValueError(f"a '?' in a path is written as %3F: {location.text}")
 
 
-def parsed(url: str | os.PathLike[str]) -> Location:
+def parse(url: str | os.PathLike[str]) -> Location:
     """Take a URL apart, with its query; a path without a scheme is a local one, or a datacenter's."""
     text = os.fspath(url)
     if not isinstance(text, str):
@@ -112,15 +112,17 @@ def _verbatim(text: str) -> Location | None:
 def _in_datacenter(text: str) -> Location | None:
     """Return the location of a path `/pfs/<datacenter>/...`; None for another path, and below a mount at `/pfs`.
 
-    The configuration decides which datacenters there are; where it has some and nothing is mounted at `/pfs`, the name
-    of another one is a `ConfigError`. What climbs out of the datacenter is left in the path, and refused where the path
-    becomes a key.
+    The configuration decides which datacenters there are; where it has some, or what can't be read, and nothing is
+    mounted at `/pfs`, the name of another one is a `ConfigError`. What climbs out of the datacenter is left in the
+    path, and refused where the path becomes a key.
     """
     match = _PFS_PATH.fullmatch(text)
     if match is None:
         return None
     if not config.is_datacenter(match[1]):
-        if not os.path.lexists("/pfs") and any(map(config.is_datacenter, config.sections())):
+        found = config.sections()
+        meant = match[1] in found or config.problems() or any(map(config.is_datacenter, found))
+        if meant and not os.path.lexists("/pfs"):
             config.datacenter(match[1])  # raises, and names those that there are
         return None
     return Location(PFS, match[1], match[2] or "", text)

@@ -56,7 +56,7 @@ class PfsFS(LayerFS):
         if not keys.inside(key, fs._base):
             return fs
         sub = fs.subfs("/" + key)
-        sub._borrowed = False  # closing it closes the store's FS
+        sub._owns_resources = True  # closing it closes the store's FS
         return sub
 
     def _url(self, key: str) -> str:

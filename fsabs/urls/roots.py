@@ -23,7 +23,7 @@ from ..core import (
     process,
 )
 from ..core.fs import FS
-from . import opening
+from . import locations, opening
 from .locations import split
 
 T = TypeVar("T")
@@ -106,7 +106,7 @@ class Roots:
 
         A container on the path is read only: `io.UnsupportedOperation` for other modes.
         """
-        if modes.parsed(mode).only_reads:
+        if modes.parse(mode).only_reads:
             return self.call(url, lambda fs, path: fs.open(path, mode, buffering, encoding, errors, newline))
         fs, path = self._plain(url)
         return fs.open(path, mode, buffering, encoding, errors, newline)
@@ -209,7 +209,7 @@ def with_options(options: Mapping[str, Any]) -> Roots:
 
 def shown(url: str) -> str:
     """Return the URL without its secrets, for messages."""
-    return opening.parse(url).text
+    return locations.parse_without_query(url).text
 
 
 # ---- from a URL to a root
@@ -231,7 +231,7 @@ def _folder(url: str) -> _Folder:
 
 
 def _parsed(url: str, inside: bool) -> tuple[_Folder, str]:
-    location = opening.parse(url)
+    location = locations.parse_without_query(url)
     verbatim = location.scheme in ("http", "https")
     path, mark, query = location.path.partition("?") if verbatim else (location.path, "", "")
     parts, at = split(path)

@@ -172,20 +172,20 @@ def test_urls_lead_back_to_the_account() -> None:
 
 def test_addresses_of_the_web_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
     for host in ("mine.blob.core.windows.net", "mine.dfs.core.windows.net"):
-        found = locations.parsed(f"https://{host}/c/a%20b/x")
+        found = locations.parse(f"https://{host}/c/a%20b/x")
         assert (found.scheme, found.authority, found.path) == ("abfss", f"c@{host}", "/a b/x")
     signed = "https://mine.blob.core.windows.net/c/x?sv=1&sig=a%2Bb%3D"
     fs = fsabs.from_url(signed.replace("/x?", "/?"))
     assert isinstance(fs, Azure)
     assert fs.dialect.account.sas == "sv=1&sig=a%2Bb%3D"
-    assert "a%2Bb" not in repr(fs) + fs.url() + str(locations.parsed(signed))
+    assert "a%2Bb" not in repr(fs) + fs.url() + str(locations.parse(signed))
     assert locations.parse(signed).scheme == "https"  # where only an address is known, it is one of the web
     for other in (
         "http://mine.blob.core.windows.net/c",
         "https://mine.blob.core.windows.net/",
         "https://example.org/c",
     ):
-        assert locations.parsed(other).scheme == other.partition(":")[0]
+        assert locations.parse(other).scheme == other.partition(":")[0]
 
 
 def test_a_container_in_an_address_is_no_user() -> None:

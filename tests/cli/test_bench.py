@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from fsabs import Local
-from fsabs.cli import measuring
-from fsabs.cli.measuring import Sample, ThroughputStep
+from fsabs.cli import explain
+from fsabs.cli.explain import Sample, ThroughputStep
 from tests.cli.commands import FILES, fsabs, make_tree
 from tests.cli.stores import Store
 from tests.cli.stores import store as store
@@ -60,19 +60,19 @@ def step(
 def test_conclusions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3}, raising=False)
     latency = [step(1, 1, 10, 0.01), step(1, 16, 159, 0.1), step(1, 32, 315, 0.2), step(2, 32, 629, 0.2)]
-    assert measuring.bottleneck(latency).startswith("latency: more in flight is still faster")
-    assert measuring.best(latency) == latency[3]
+    assert explain.bottleneck(latency).startswith("latency: more in flight is still faster")
+    assert explain.best(latency) == latency[3]
     store = [step(1, 1, 10, 0.01), step(1, 16, 100, 0.1), step(1, 32, 102, 0.1), step(2, 16, 101, 0.1)]
-    assert measuring.bottleneck(store).startswith("latency: of the store")
-    assert measuring.best(store) == store[1]
+    assert explain.bottleneck(store).startswith("latency: of the store")
+    assert explain.best(store) == store[1]
     wire = [one._replace(transfer=0.9) for one in store]
-    assert measuring.bottleneck(wire).startswith("bandwidth")
-    assert measuring.bottleneck([*store, step(2, 32, 90, 0.1, 0.3)]).startswith("throttling: the store refuses 30%")
-    assert measuring.bottleneck([step(1, 8, 100, 0.95), step(4, 8, 300, 0.9)]).startswith("CPU")
-    sample = measuring.sample_of(Local(make_tree(tmp_path / "data")), 1000, 2)
+    assert explain.bottleneck(wire).startswith("bandwidth")
+    assert explain.bottleneck([*store, step(2, 32, 90, 0.1, 0.3)]).startswith("throttling: the store refuses 30%")
+    assert explain.bottleneck([step(1, 8, 100, 0.95), step(4, 8, 300, 0.9)]).startswith("CPU")
+    sample = explain.sample_of(Local(make_tree(tmp_path / "data")), 1000, 2)
     assert (len(sample.names), sample[1:]) == (2, (4, SIZE, True))
-    assert sample == measuring.sample_of(Local(tmp_path / "data"), 1000, 2)
-    assert measuring.cache_advice(Local(tmp_path), Sample([], 0, 0, True)) == "none: the files are local"
+    assert sample == explain.sample_of(Local(tmp_path / "data"), 1000, 2)
+    assert explain.cache_advice(Local(tmp_path), Sample([], 0, 0, True)) == "none: the files are local"
 
 
 @pytest.mark.quick
@@ -84,17 +84,17 @@ def test_it_goes_on_until_more_does_not_help(monkeypatch: pytest.MonkeyPatch, mo
     def run(workers: int, concurrency: int) -> ThroughputStep:
         return step(workers, concurrency, min(bound, 500.0 * min(workers, most) * min(concurrency, 4) / 4), 0.1)
 
-    steps = list(measuring.explore(run, None))
+    steps = list(explain.explore(run, None))
     assert [one.concurrency for one in steps if one.workers == 1] == [1, 2, 4, 8, 16]
-    assert measuring.best(steps).files_per_second >= 0.93 * min(bound, 500.0 * most)
+    assert explain.best(steps).files_per_second >= 0.93 * min(bound, 500.0 * most)
     assert max(one.workers for one in steps) == {8: 16, 3: 16, 1: 4}[most]
-    assert max(one.workers for one in measuring.explore(run, 2)) == 2
+    assert max(one.workers for one in explain.explore(run, 2)) == 2
 
 
 @pytest.mark.quick
 def test_a_file_that_can_not_be_read_is_the_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as caught:
-        measuring.measure(Local(tmp_path), ["none"], 2, 1, 0.05)
+        explain.measure(Local(tmp_path), ["none"], 2, 1, 0.05)
     assert caught.value.filename == f"file://{tmp_path}/none"
 
 

@@ -20,8 +20,8 @@ import pytest
 
 import fsabs as fsabs_package
 from fsabs import Local
-from fsabs.cli import checking, doctor, main
-from fsabs.cli.checking import Address, CheckFinding
+from fsabs.cli import doctor, main
+from fsabs.cli.doctor import Address, CheckFinding
 from tests.cli.commands import FILES, fsabs, make_tree
 from tests.cli.stores import Store
 from tests.cli.stores import store as store
@@ -67,7 +67,7 @@ def test_the_speed_of_a_store_is_measured(plan: Plan, unusual: set[str], monkeyp
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     with serving(plan) as served:
         fs = fsabs_package.from_url("s3://bucket/", endpoint=served.endpoint, region="us-east-1")
-        findings = {one.check: one.status for one in checking.speed(fs)}
+        findings = {one.check: one.status for one in doctor.speed(fs)}
     assert {check for check, status in findings.items() if status != "ok"} == unusual
     assert findings.keys() >= {"refusals", "round trip", "keep-alive"}
 
@@ -104,8 +104,8 @@ def test_an_endpoint_that_is_no_s3_is_named_so(monkeypatch: pytest.MonkeyPatch) 
         try:
             endpoint = f"http://127.0.0.1:{server.server_port}"
             fs = fsabs_package.from_url("s3://bucket/", endpoint=endpoint, region="us-east-1")
-            findings = {one.check: one for one in checking.permissions(fs, fs)}
-            assert list(checking.speed(fs)) == []
+            findings = {one.check: one for one in doctor.permissions(fs, fs)}
+            assert list(doctor.speed(fs)) == []
         finally:
             server.shutdown()
     assert "is no S3" in findings["list"].advice
@@ -190,7 +190,7 @@ def server(tmp_path: Path) -> Iterator[tuple[http.server.HTTPServer, Path]]:
 
 def _network(port: int, tls: bool, verify: bool | str = True) -> dict[str, CheckFinding]:
     url = f"{'https' if tls else 'http'}://127.0.0.1:{port}/"
-    return {one.check: one for one in checking.network(Address("127.0.0.1", port, tls, verify, url))}
+    return {one.check: one for one in doctor.network(Address("127.0.0.1", port, tls, verify, url))}
 
 
 @pytest.mark.quick
@@ -228,8 +228,8 @@ def test_a_server_that_speaks_no_tls(server: tuple[http.server.HTTPServer, Path]
 def test_a_store_that_stays_silent(
     url: str, scheme: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(checking, "_SECONDS", 0.5)
-    monkeypatch.setattr(checking, "_DEADLINE", 1.0, raising=False)
+    monkeypatch.setattr(doctor, "_SECONDS", 0.5)
+    monkeypatch.setattr(doctor, "_DEADLINE", 1.0, raising=False)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen(50)  # the system accepts
@@ -288,7 +288,7 @@ def test_a_directory_that_can_not_be_written(tmp_path: Path) -> None:
             raise PermissionError(13, "Permission denied")
 
     fs = ReadOnly(tmp_path)
-    findings = {one.check: one for one in checking.permissions(fs, fs)}
+    findings = {one.check: one for one in doctor.permissions(fs, fs)}
     assert findings["list"] == CheckFinding("list", "ok", "there are no files")
     assert findings["write"].status == "warning"
     assert "jobs that only read need no such permission" in findings["write"].advice

@@ -47,7 +47,7 @@ class TestGCSEmulator(WithoutProcesses):
     """A part of the kit: the emulator takes long for each request."""
 
     capabilities = GCS.capabilities
-    modules = ("checks_fs", "checks_files", "checks_write", "checks_whole", "checks_errors", "checks_copies")
+    modules = ("checks_fs", "checks_files", "checks_write", "checks_whole", "checks_errors", "checks_change")
 
     @pytest.fixture
     def subject(self, gcs: Any) -> Iterator[Subject]:

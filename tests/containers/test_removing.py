@@ -15,7 +15,7 @@ import pytest
 
 import fsabs
 from fsabs.cli import main
-from fsabs.testing import error_cases
+from fsabs.testing import checks_errors
 
 pytestmark = pytest.mark.quick
 
@@ -82,9 +82,9 @@ def test_errors_are_those_of_every_fs(archive: str) -> None:
 def test_the_table_of_errors_holds_for_what_is_added_to(tmp_path: Path) -> None:
     for suffix in SUFFIXES:
         with fsabs.from_url(tmp_path / f"b.{suffix}", mode="w") as fs:
-            fs.write_many(error_cases.FILES)
+            fs.write_many(checks_errors.FILES)
         with fsabs.from_url(tmp_path / f"b.{suffix}", mode="a") as fs:
-            cases = error_cases.cases_for(fs.capabilities)
+            cases = checks_errors.cases_for(fs.capabilities)
             assert len(cases) >= 22
             for case in cases:
                 with pytest.raises(case.kind) as caught:

@@ -6,7 +6,7 @@ import zlib
 
 import pytest
 
-from fsabs.containers.tar import loading
+from fsabs.containers.tar import index
 from fsabs.containers.tar.index import Member, TarIndex
 from fsabs.containers.tree import NameTree
 
@@ -17,8 +17,8 @@ SAME = ("plumless", "buckeroo")
 
 def found(*names: str) -> NameTree[Member]:
     entries = {name: Member(512 * at, at, 0.0, 0o644) for at, name in enumerate(names)}
-    parts = loading.pack(TarIndex(NameTree(entries), False, {}, (), 0), None)
-    tree = loading.unpack(memoryview(b"".join(parts)))[0].tree
+    parts = index.pack(TarIndex(NameTree(entries), False, {}, (), 0), None)
+    tree = index.unpack(memoryview(b"".join(parts)))[0].tree
     assert dict(tree.entries) == entries
     return tree
 

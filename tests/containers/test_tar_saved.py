@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 import fsabs
 from fsabs.containers.base import Problem
 from fsabs.containers.decoding import SeekPoint, SeekPoints
-from fsabs.containers.tar import Tar, loading
+from fsabs.containers.tar import Tar
+from fsabs.containers.tar import index as tar_index
 from fsabs.containers.tar.compression import codec_of_name
 from fsabs.containers.tar.index import Member, TarIndex
 from fsabs.containers.tree import NameTree
@@ -137,8 +138,8 @@ MEMBER = st.builds(
 def test_an_index_comes_back_as_it_was(entries: dict[str, Member], links: bool) -> None:
     index = TarIndex(NameTree(entries), links, {"a": "../a"}, (Problem("p", "duplicate", "twice"),), 1234)
     points = (SeekPoint(0, 0), SeekPoint(5, 7), SeekPoint(9, 11, b"a block"))
-    decoding = loading.Decoding(codec_of_name("xz"), 99, SeekPoints(points, 4))
-    found, how = loading.unpack(memoryview(b"".join(loading.pack(index, decoding))))
+    decoding = tar_index.Decoding(codec_of_name("xz"), 99, SeekPoints(points, 4))
+    found, how = tar_index.unpack(memoryview(b"".join(tar_index.pack(index, decoding))))
     assert dict(found.tree.entries) == entries
     assert found[1:] == index[1:]
     assert how is not None
@@ -153,7 +154,7 @@ def test_an_index_comes_back_as_it_was(entries: dict[str, Member], links: bool) 
 
 @given(st.integers(0, 400), st.binary(max_size=30))
 def test_any_other_bytes_are_refused(at: int, data: bytes) -> None:
-    good = b"".join(loading.pack(TarIndex(NameTree({"a": Member(1, 2, 3.0, 4)}), False, {}, (), 5), None))
+    good = b"".join(tar_index.pack(TarIndex(NameTree({"a": Member(1, 2, 3.0, 4)}), False, {}, (), 5), None))
     for bad in (data, good[:at] if at < len(good) else good + b"x"):
         with pytest.raises(ValueError):
-            loading.unpack(memoryview(bad))
+            tar_index.unpack(memoryview(bad))

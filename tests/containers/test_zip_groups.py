@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fsabs import Memory
-from fsabs.containers.zip import Zip, compressors, records, writing
+from fsabs.containers.zip import Zip, records, writing
 
 pytestmark = pytest.mark.quick
 
@@ -59,7 +59,7 @@ def test_ordinary_members_are_written_together(monkeypatch: pytest.MonkeyPatch) 
     singles: list[str] = []
     add = writing.Archive.add_compressed
 
-    def counting(self: writing.Archive, key: str, member: compressors.CompressedMember) -> None:
+    def counting(self: writing.Archive, key: str, member: writing.CompressedMember) -> None:
         singles.append(key)
         add(self, key, member)
 

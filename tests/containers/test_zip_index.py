@@ -50,9 +50,7 @@ def test_a_large_directory_takes_two_reads() -> None:
 
 
 def test_a_huge_directory_is_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fsabs.containers.zip import ends
-
-    monkeypatch.setattr(ends, "PIECE", 100_000)
+    monkeypatch.setattr(directory, "PIECE", 100_000)
     store = counting(zipped({f"{n:0200}": b"" for n in range(3000)}))
     archive = Zip(store, "a.zip")
     first, *parts = store.taken()

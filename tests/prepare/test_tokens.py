@@ -15,7 +15,7 @@ from fsabs.adapters.torch import TokenDataset
 from fsabs.cli import main
 from fsabs.prepare import PrepareError
 from fsabs.readers.data import TokenWriter
-from fsabs.readers.data.token_files import document_ends, layout_of
+from fsabs.readers.data.tokens import document_ends, layout_of
 from tests.prepare.data import raw_files, visible, write_tree
 from tests.servers import spark
 from tests.servers.fixtures import require

@@ -21,8 +21,7 @@ import fsabs
 from fsabs.core.blobs import BytesBlob
 from fsabs.core.errors import CorruptFileError
 from fsabs.readers.recordio import Index, RecordReader, RecordWriter, Scanner
-from fsabs.readers.recordio.codecs import decompress
-from fsabs.readers.recordio.format import Damage
+from fsabs.readers.recordio.format import Damage, decompress
 
 from . import minimal
 

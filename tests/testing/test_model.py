@@ -14,7 +14,7 @@ from fsabs.backends.memory import Memory
 from fsabs.core.fs import FS
 from fsabs.core.layers import LayerFS
 from fsabs.testing import MemorySubject, Subject, WrappedSubject, model_test
-from fsabs.testing.reference import Reference
+from fsabs.testing.trees import Reference
 
 from .broken_writes import AddsToWhatIsThere, PublishesOnException, RenameCopies, RenameLoses
 from .implied import implied

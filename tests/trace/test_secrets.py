@@ -10,7 +10,7 @@ import pytest
 
 from fsabs import trace
 from fsabs.core import hooks
-from fsabs.trace import chunks, clean
+from fsabs.trace import chunks
 
 
 @pytest.mark.quick
@@ -29,7 +29,7 @@ from fsabs.trace import chunks, clean
     ],
 )
 def test_a_url_is_shown_without_secrets(where: str, shown: str) -> None:
-    assert clean.url(where) == shown
+    assert chunks.clean_url(where) == shown
 
 
 def test_no_file_of_a_trace_has_a_secret(tmp_path: Path) -> None:

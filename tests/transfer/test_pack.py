@@ -22,7 +22,7 @@ from fsabs import (
     Memory,
     TreeCounts,
 )
-from fsabs.containers.zip import compressors
+from fsabs.containers.zip import writing
 from fsabs.core import process
 from fsabs.transfer import pack as module
 from fsabs.transfer.pack import pack
@@ -236,7 +236,7 @@ def test_deflated_members_keep_their_order_and_content(isal: bool, monkeypatch: 
     """Members are compressed by threads, and the groups that they take end at a number or at a size."""
     monkeypatch.setattr(process, "cpu_count", lambda: 3)
     if not isal:
-        monkeypatch.setattr(compressors, "fastest_zlib", lambda: zlib)
+        monkeypatch.setattr(writing, "fastest_zlib", lambda: zlib)
     memory, rng = Memory(), random.Random(3)
     files = {f"d{n % 7}/{n:03}": rng.randbytes(rng.choice([0, 1, 300, 90_000])) + bytes(n) for n in range(400)}
     for number in range(7):
@@ -261,7 +261,7 @@ def test_threads_that_compress_run_ahead_by_a_bounded_number() -> None:
         for taken in range(1, 5001):
             yield str(taken), b"x" * 1000
 
-    compression = compressors.Compression("deflated", 1)
+    compression = writing.Compression("deflated", 1)
     for number, member in enumerate(itertools.chain.from_iterable(compression.compressed_many(members(), 2))):
         assert member.path == str(number + 1)
         assert taken - number <= 5 * 64
@@ -270,14 +270,14 @@ def test_threads_that_compress_run_ahead_by_a_bounded_number() -> None:
 def test_a_compressor_that_fails_leaves_no_archive(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = Memory()
     memory.write_many((f"{n:03}", bytes(n)) for n in range(300))
-    compressed = compressors.Compression.compressed
+    compressed = writing.Compression.compressed
 
-    def failing(self: compressors.Compression, path: str, data: bytes) -> compressors.CompressedMember:
+    def failing(self: writing.Compression, path: str, data: bytes) -> writing.CompressedMember:
         if path == "250":
             raise MemoryError("no more")
         return compressed(self, path, data)
 
-    monkeypatch.setattr(compressors.Compression, "compressed", failing)
+    monkeypatch.setattr(writing.Compression, "compressed", failing)
     with pytest.raises(MemoryError):
         pack(memory, memory, "a.zip", options={"compression": "deflated"})
     assert not memory.exists("a.zip")

@@ -59,8 +59,8 @@ def _h5py(h5py: ModuleType) -> list[PatchedCall]:
                 calls.open_file(path) if driver in (None, "fileobj") else calls.copy_until_closed(args[0], path, "r")
             )
         there = mode in ("a", "r+", "w-", "x") and calls.exists(path)
-        how = "r+" if mode == "r+" or (there and mode == "a") else "x" if mode in ("w-", "x") else "w"
-        return call(calls.copy_until_closed(args[0], path, how))
+        opening_mode = "r+" if mode == "r+" or (there and mode == "a") else "x" if mode in ("w-", "x") else "w"
+        return call(calls.copy_until_closed(args[0], path, opening_mode))
 
     return [
         PatchedCall(h5py.File, "__init__", opened, 1, "name"),
@@ -155,10 +155,10 @@ def _fsspec_url(path: str) -> str:
     """Return the URL as fsspec takes it: with a protocol of this library's, and nothing percent-encoded."""
     import fsspec
 
-    from ...urls import opening
+    from ...urls import locations
     from ..fsspec import filesystem_class
 
-    location = opening.parse(path)
+    location = locations.parse_without_query(path)
     protocol = f"fsabs+{location.scheme}"
     fsspec.register_implementation(protocol, filesystem_class(location.scheme), clobber=True)
     return f"{protocol}://{location.authority}{location.path}"

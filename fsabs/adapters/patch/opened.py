@@ -10,7 +10,7 @@ from ...core import registry
 from ...core.fs import FS
 from ...core.writing import keep_if_dropped
 from ...paths import Path
-from ...urls import config, opening, roots
+from ...urls import config, locations, roots
 from ...urls.locations import PFS
 
 
@@ -18,7 +18,7 @@ def is_ours(path: str) -> bool:
     """Return whether a path is the URL of a scheme that this library opens."""
     scheme, separator, _ = path.partition("://")
     if path.startswith("/pfs/"):
-        return opening.parse(path).scheme != "file"
+        return locations.parse_without_query(path).scheme != "file"
     plain = scheme.replace("+", "").replace("-", "").replace(".", "")
     is_scheme = bool(separator) and scheme[:1].isalpha() and plain.isalnum() and scheme.isascii()
     return is_scheme and (is_own_scheme(scheme.lower()) or fsspec.knows(scheme.lower()))

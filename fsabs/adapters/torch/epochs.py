@@ -14,8 +14,21 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from ...readers.data.order import Interval, drop, length
-from .plan import UNEVEN, EpochPlan, Pass, Sharing, WorkerPlace
-from .states import Content, Remainder, StateDict, first_of, plan_of_all, plan_of_rank, remainders, state_of
+from .plan import (
+    UNEVEN,
+    Content,
+    EpochPlan,
+    Pass,
+    Remainder,
+    Sharing,
+    StateDict,
+    WorkerPlace,
+    first_of,
+    plan_of_all,
+    plan_of_rank,
+    remainders,
+    state_of,
+)
 
 
 class RankOf:

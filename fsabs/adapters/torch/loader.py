@@ -18,9 +18,9 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler, default_co
 
 from ...core import hooks
 from ...trace import session
+from .plan import state_of_ranks
 from .resumable import EpochDataset, SamplePlace
 from .sampler import EpochSampler
-from .states import state_of_ranks
 from .tags import Collate, Samples, Tag, Tagged
 
 if TYPE_CHECKING:

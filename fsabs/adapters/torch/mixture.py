@@ -23,10 +23,9 @@ from ...readers.data.order import Interval, RandomOrder, between, drop, length, 
 from ...readers.prefetch import SharedThreads
 from .map_style import Transform
 from .packing import Packing
-from .plan import EpochPlan, EpochShape, Uneven
+from .plan import Content, EpochPlan, EpochShape, StateDict, Uneven
 from .resumable import EpochDataset, SamplePlace
 from .sharded import ShardedDataset
-from .states import Content, StateDict
 
 if TYPE_CHECKING:
     import numpy as np

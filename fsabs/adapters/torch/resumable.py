@@ -23,8 +23,22 @@ from ...readers.prefetch import SharedThreads
 from .epochs import Epochs, RankOf
 from .map_style import Transform
 from .packing import UNIT, PackedPass, Packing
-from .plan import EpochPlan, EpochShape, Intervals, Pass, Sharing, Uneven, WorkerPlace
-from .states import Content, Remainder, StateDict, first_of, plan_of_worker, remainders, state_of
+from .plan import (
+    Content,
+    EpochPlan,
+    EpochShape,
+    Intervals,
+    Pass,
+    Remainder,
+    Sharing,
+    StateDict,
+    Uneven,
+    WorkerPlace,
+    first_of,
+    plan_of_worker,
+    remainders,
+    state_of,
+)
 from .tags import Counted, EpochNotice, Samples, Tag, Tagged, WorkerCounts
 
 

@@ -17,8 +17,7 @@ from ...readers.data import Shard
 from ...readers.data.base import ShardContent
 from ...readers.data.order import EpochOrder, Interval
 from .epochs import Epochs, RankOf
-from .plan import EpochPlan, EpochShape, Pass, Sharing, Uneven, WorkerPlace
-from .states import Content
+from .plan import Content, EpochPlan, EpochShape, Pass, Sharing, Uneven, WorkerPlace
 from .tags import Tag
 
 if TYPE_CHECKING:

@@ -11,14 +11,12 @@ from ...readers.data.factory import reader_of
 from ...readers.data.files import Location
 from ...readers.data.order import Epoch, EpochOrder, Interval, JoinedEpoch, RandomOrder, between, union
 from ...readers.data.parquet import ParquetDataReader
-from ...readers.data.token_files import Format
-from ...readers.data.tokens import TokenDataReader, WindowLayout
+from ...readers.data.tokens import Format, TokenDataReader, WindowLayout
 from .map_style import Transform
 from .packing import Packing
-from .plan import EpochPlan, EpochShape, Uneven
+from .plan import Content, EpochPlan, EpochShape, StateDict, Uneven
 from .reading import EpochRecords, EpochRows, EpochWindows
 from .resumable import EpochDataset, Records, SamplePlace
-from .states import Content, StateDict
 
 MAX_BYTES = 64 << 20
 WINDOW = 16

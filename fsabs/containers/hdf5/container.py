@@ -23,7 +23,7 @@ from ...core.fs import (
 from ...core.limits import Limits, LinkedEntries
 from ...core.writing import Writer
 from ..base import READ_ONLY, Container, Problem, SpooledWriter, locked
-from . import nodes
+from . import content
 from .content import blob_of, size_of
 from .library import BlobFile, check_installed, made, translated
 from .writing import Draft
@@ -142,11 +142,11 @@ class Hdf5(Container):
     def _node(self, key: str) -> h5py.Group | h5py.Dataset:
         file = self.h5py_file()
         with self._translated(key, "open"):
-            return nodes.find(file, key, self.limits)
+            return content.find(file, key, self.limits)
 
     def _dataset(self, key: str) -> h5py.Dataset:
         node = self._node(key)
-        if nodes.is_group(node):
+        if content.is_group(node):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         return node
 
@@ -158,14 +158,14 @@ class Hdf5(Container):
     def _to_stat(self, name: str, node: h5py.Group | h5py.Dataset | None) -> FileStat:
         if node is None:
             return FileStat(name, 0, mode=_LINK_MODE)
-        if nodes.is_group(node):
+        if content.is_group(node):
             return FileStat.of_directory(name)
         version = None if self._blob is None or self._draft is not None else self._blob.version
         return FileStat(name, size_of(node), version=version)
 
     def _group(self, key: str) -> h5py.Group:
         node = self._node(key)
-        if not nodes.is_group(node):
+        if not content.is_group(node):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         return node
 
@@ -174,8 +174,8 @@ class Hdf5(Container):
         file = self.h5py_file()
         with self._translated(key, "list"):
             found = [
-                (self._to_stat(name, child), child if child is not None and nodes.is_group(child) else None)
-                for name, child in nodes.children(file, group, self.limits)
+                (self._to_stat(name, child), child if child is not None and content.is_group(child) else None)
+                for name, child in content.children(file, group, self.limits)
             ]
         found.sort(key=lambda item: item[0].filename + "/" if item[0].directory else item[0].filename)
         return found
@@ -215,7 +215,7 @@ class Hdf5(Container):
     def _identity(self, key: str, group: h5py.Group) -> tuple[int, int]:
         self.h5py_file()  # a ValueError once the container is closed
         with self._translated(key, "list"):
-            return nodes.identity(group)
+            return content.identity(group)
 
     def _open_blob(self, key: str) -> Blob:
         if self._draft is not None:
@@ -343,6 +343,8 @@ def _of_file(fs: FS, key: str) -> list[Problem]:
 
 def _unsafe_names(fs: FS, file: h5py.File, key: str) -> list[Problem]:
     with translated(fs._url(key), "verify"):
-        group = nodes.find(file, key, fs.limits)
+        group = content.find(file, key, fs.limits)
         names = [raw.decode("utf-8", "surrogateescape") for raw in group.id]
-    return [Problem(keys.join(key, name), "unsafe name", "no path leads to it") for name in names if nodes.unsafe(name)]
+    return [
+        Problem(keys.join(key, name), "unsafe name", "no path leads to it") for name in names if content.unsafe(name)
+    ]

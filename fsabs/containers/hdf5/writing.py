@@ -15,7 +15,7 @@ from ...core.limits import Limits
 from ...core.writing import partial_name
 from ...disk import files, temporary
 from ...disk.descriptors import allocate, write_all
-from . import nodes
+from . import content
 from .library import translated
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Draft:
     def check(self, key: str, exclusive: bool) -> None:
         """Raise the errors of opening, unless a file may be written at `key`."""
         found = self._find(key)
-        if nodes.is_group(found) or not key:
+        if content.is_group(found) or not key:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if found is not None and exclusive:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
@@ -46,7 +46,7 @@ class Draft:
     def add(self, key: str, exclusive: bool, file: IO[bytes], size: int) -> None:
         """Write the file `key`, `size` bytes of `file` from its position on, in place of what was there."""
         with self._lock:
-            group, name = self._group(keys.parent(key)), nodes.raw(keys.name(key))
+            group, name = self._group(keys.parent(key)), content.raw(keys.name(key))
             replaced = not key or group.id.links.exists(name)
             if replaced:
                 self.check(key, exclusive)
@@ -88,13 +88,13 @@ class Draft:
     def remove(self, key: str) -> None:
         """Remove a dataset, a link or an empty group; `FileNotFoundError`, ENOTEMPTY."""
         with self._lock:
-            parent, name = nodes.find(self.file, keys.parent(key), self._limits), nodes.raw(keys.name(key))
-            if not nodes.is_group(parent):
+            parent, name = content.find(self.file, keys.parent(key), self._limits), content.raw(keys.name(key))
+            if not content.is_group(parent):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
             if not parent.id.links.exists(name):
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
             linked: Any = parent.get(name, getlink=True)
-            if isinstance(linked, _hard_link()) and nodes.is_group(group := self._find(key)) and len(group):
+            if isinstance(linked, _hard_link()) and content.is_group(group := self._find(key)) and len(group):
                 raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
             with self._scratch.writing("remove"):
                 del parent[name]
@@ -114,7 +114,7 @@ class Draft:
     def _find(self, key: str) -> Any:
         """The group or dataset at `key`; None if there is none."""
         try:
-            return nodes.find(self.file, key, self._limits)
+            return content.find(self.file, key, self._limits)
         except FileNotFoundError:
             return None
 
@@ -124,11 +124,11 @@ class Draft:
         while (found := self._find(key)) is None:
             missing.append(keys.name(key))
             key = keys.parent(key)
-        if not nodes.is_group(found):
+        if not content.is_group(found):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         with self._scratch.writing("mkdir"):
             for name in reversed(missing):
-                found = _make_group(found, nodes.raw(name))
+                found = _make_group(found, content.raw(name))
         return found
 
 
@@ -136,9 +136,9 @@ def _make_group(parent: h5py.Group, name: bytes) -> h5py.Group:
     """A new group that doesn't remember when it was made."""
     import h5py
 
-    how = h5py.h5p.create(h5py.h5p.GROUP_CREATE)
-    how.set_obj_track_times(False)
-    return h5py.Group(h5py.h5g.create(parent.id, name, gcpl=how))
+    properties = h5py.h5p.create(h5py.h5p.GROUP_CREATE)
+    properties.set_obj_track_times(False)
+    return h5py.Group(h5py.h5g.create(parent.id, name, gcpl=properties))
 
 
 def _hard_link() -> type:

@@ -169,7 +169,7 @@ class GzipIndex:
 
 _XZ_HEADER = 12  # bytes of a stream's header, and of its footer
 _XZ_MAX_INDEX = 4 * 1024 * 1024  # bytes; a block takes 4 to 10
-_XZ_HOW = struct.Struct(f"<QQ{_XZ_HEADER}s")
+_XZ_STATE = struct.Struct(f"<QQ{_XZ_HEADER}s")
 """Of a seek point: the bytes to the stream's index, and from there to the stream's end; the stream's header."""
 
 
@@ -185,7 +185,7 @@ def xz_blocks(blob: Blob) -> Iterator[SeekPoint]:
     records = _xz_numbers(blob.pread(behind - _XZ_HEADER, index)[1:-4])
     out, src, found = 0, _XZ_HEADER, []
     for stored, size in list(pairwise(records[1:]))[::2][: records[0] if records else 0]:
-        found.append(SeekPoint(out, src, _XZ_HOW.pack(index - src, behind, header)))
+        found.append(SeekPoint(out, src, _XZ_STATE.pack(index - src, behind, header)))
         out, src = out + size, src + stored + -stored % 4
     if src == index:  # or it is the index of the last of several streams
         yield from found[1:]
@@ -213,8 +213,8 @@ def _xz_numbers(data: bytes) -> list[int]:
 class _XzBlocks(Native):
     """The rest of an xz stream, from a block on; each block's checksum is checked. The index is passed over."""
 
-    def __init__(self, how: bytes) -> None:
-        self._left, self._behind, header = _XZ_HOW.unpack(how)
+    def __init__(self, state: bytes) -> None:
+        self._left, self._behind, header = _XZ_STATE.unpack(state)
         super().__init__(lzma.LZMADecompressor(lzma.FORMAT_XZ), lzma.LZMAError)
         self._state.decompress(header)
         self._rest = b""  # what was fed behind the blocks

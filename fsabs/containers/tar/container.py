@@ -26,9 +26,8 @@ from ..decoding import DecodedBlob
 from . import links, writing
 from .compression import TarCodec, codec_of_filename, codec_of_name
 from .headers import Segments
-from .index import Member, TarIndex, trailing_data
+from .index import Member, Members, TarIndex, load, trailing_data
 from .links import LinkTarget
-from .loading import Members, load
 
 _COPY_SIZE = 8 * 1024 * 1024
 _BATCH_FILES, _BATCH_BYTES = 256, 64 * 1024 * 1024

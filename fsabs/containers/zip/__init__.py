@@ -26,7 +26,7 @@ from ...core.stats import TreeCounts
 from ...core.writing import WriteFile, Writer
 from ..base import ADDING, READING, WRITING, Container, Problem
 from ..decoding import DecodedBlob
-from . import compressors, index, members, records, verify, writing
+from . import index, members, records, verify, writing
 from .index import ZipIndex
 from .records import SmallRead
 from .table import ZipTable
@@ -83,7 +83,7 @@ class Zip(Container):
         timestamp: float = writing.TIMESTAMP,
         limits: Limits | None = None,
     ) -> None:
-        method = compressors.Compression(compression, compresslevel)
+        method = writing.Compression(compression, compresslevel)
         dos = records.dos_time(timestamp)
         super().__init__(parent, path, mode, limits)
         self.capabilities = {"r": READING, "a": ADDING}.get(mode, WRITING)
@@ -123,7 +123,7 @@ class Zip(Container):
             return super().info()
         return {**super().info(), "entries": self._index().layout.entries}
 
-    def _start(self, out: WriteFile, method: compressors.Compression, dos: int) -> writing.Archive:
+    def _start(self, out: WriteFile, method: writing.Compression, dos: int) -> writing.Archive:
         """The archive that is written, with what is in the old one."""
         if self._blob is None:
             old = index.empty() if self._mode == "a" else None
@@ -288,7 +288,7 @@ class Zip(Container):
         """
         archive = self._writing()
         for group in archive.compressed(members):
-            files: builtins.list[compressors.CompressedMember] = []
+            files: builtins.list[writing.CompressedMember] = []
             for member in group:
                 if member.content is None:
                     self._add_files(archive, files)
@@ -299,7 +299,7 @@ class Zip(Container):
             self._add_files(archive, files)
             yield from [member.size for member in group]
 
-    def _add_files(self, archive: writing.Archive, files: builtins.list[compressors.CompressedMember]) -> None:
+    def _add_files(self, archive: writing.Archive, files: builtins.list[writing.CompressedMember]) -> None:
         found = [self._file_key(member.path, "add_members") for member in files]
         done = 0
         try:

@@ -22,7 +22,7 @@ from ...core.identity import Identity
 from ...core.limits import DEFAULT, Limits
 from ...core.stats import TreeCounts
 from ...disk import indexes
-from . import ends
+from . import directory
 from .directory import DirectoryScan
 from .records import SmallRead, ZipEntry
 from .table import KIND, DamagedTableError, ZipTable
@@ -336,7 +336,7 @@ def load(blob: Blob, url: str, limits: Limits, kept_from: int = KEPT_FROM) -> Zi
     identity, settled = blob.identity, blob.settled  # asked before anything is read
     table = _cached(identity)
     if table is None:
-        tail = ends.find(blob, url)
+        tail = directory.find(blob, url)
         worthwhile = settled and tail.layout.size >= kept_from
         if worthwhile and indexes.save(KIND, identity, DirectoryScan(tail, limits).parts()):
             table = _cached(identity)
@@ -346,7 +346,7 @@ def load(blob: Blob, url: str, limits: Limits, kept_from: int = KEPT_FROM) -> Zi
 
 def empty() -> ZipIndex:
     """The index of an archive that is not there yet."""
-    return ZipIndex(in_memory(DirectoryScan(ends.nothing(), DEFAULT)), None, "", DEFAULT)
+    return ZipIndex(in_memory(DirectoryScan(directory.nothing(), DEFAULT)), None, "", DEFAULT)
 
 
 def _cached(identity: Identity | None) -> ZipTable | None:
@@ -360,7 +360,7 @@ def _cached(identity: Identity | None) -> ZipTable | None:
 
 
 def _fresh(blob: Blob, url: str, limits: Limits) -> ZipTable:
-    return in_memory(DirectoryScan(ends.find(blob, url), limits))
+    return in_memory(DirectoryScan(directory.find(blob, url), limits))
 
 
 def in_memory(scan: DirectoryScan) -> ZipTable:

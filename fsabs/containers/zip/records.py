@@ -179,6 +179,24 @@ is made for each member that is read: a named tuple takes three times as long to
 """
 
 
+class ArchiveLayout(NamedTuple):
+    """The offsets and sizes of an archive's parts in its file, in bytes."""
+
+    start: int
+    """The offset of the central directory."""
+    size: int
+    """The directory's size."""
+    entries: int
+    """The number of entries; as in the end record, until the directory has been read."""
+    zip64: bool
+    """Whether there is a zip64 end record."""
+    shift: int
+    """What has to be added to the offsets in the directory: the prefix's size, where they don't count it."""
+    comment: bytes
+    junk: int
+    """Bytes behind the archive's end that belong to nothing."""
+
+
 class ZipEntry(NamedTuple):
     """An entry of the central directory; offsets count from the start of the file, sizes are in bytes."""
 

@@ -41,8 +41,7 @@ from zlib import crc32
 from ...core.limits import parse_json
 from ...disk.indexes import BLOCK_BITS, CachedIndex
 from . import records
-from .ends import ArchiveLayout
-from .records import READABLE, SLACK, UNREADABLE, SmallRead, ZipEntry
+from .records import READABLE, SLACK, UNREADABLE, ArchiveLayout, SmallRead, ZipEntry
 
 KIND = "zip-1"
 """Of the cached index; another number is another layout of the parts."""

@@ -11,7 +11,7 @@ from ...core.blobs import Blob
 from ...core.errors import CorruptFileError
 from ...core.limits import Limits
 from ..base import Problem
-from . import ends, index, members
+from . import directory, index, members
 from .directory import DirectoryScan
 from .records import ZipEntry
 from .table import ZipTable
@@ -40,7 +40,7 @@ class _Anonymous:
 
 def problems(archive: Blob, url: str, limits: Limits) -> Iterator[Problem]:
     """The problems of an archive: its layout's, then its names', then its members' in their order."""
-    scan = DirectoryScan(ends.find(archive, url), limits)
+    scan = DirectoryScan(directory.find(archive, url), limits)
     table = index.in_memory(scan)
     layout = table.layout
     if layout.junk:
@@ -61,7 +61,7 @@ def problems(archive: Blob, url: str, limits: Limits) -> Iterator[Problem]:
 
 def refused(archive: Blob, url: str, limits: Limits) -> Iterator[Problem]:
     """Yield the entries of an archive whose names are refused."""
-    scan = DirectoryScan(ends.find(archive, url), limits)
+    scan = DirectoryScan(directory.find(archive, url), limits)
     index.in_memory(scan)
     for _, (name, reason) in sorted(scan.refused.items()):
         yield Problem(name, "unsafe name", f"{reason}: it can't be opened")

@@ -16,8 +16,7 @@ from .odps import ODPSDataReader
 from .parquet import ParquetDataReader
 from .recordio import RecordIODataReader
 from .text import TextDataReader
-from .token_files import TokenWriter
-from .tokens import TokenDataReader
+from .tokens import TokenDataReader, TokenWriter
 
 __all__ = [
     "AbstractDataReader",

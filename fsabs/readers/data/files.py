@@ -18,7 +18,7 @@ from ...core.files import ReadFile
 from ...core.fs import FS, FileStat
 from ...core.threads import in_threads
 from ...disk import indexes
-from ...urls import opening
+from ...urls import locations, opening
 from ..locate import base_of, check_published, is_pattern, is_url, locate, publishing_marks
 from ..prefetch import hand_over, is_immediate
 from .base import AbstractDataReader, Task, numbers_of, shard_name_of
@@ -237,7 +237,9 @@ def derived(kind: str, blob: Blob, parts: Callable[[], Iterable[Buffer]]) -> mem
 
 
 def _directory(text: str, files: tuple[str, ...]) -> FS:
-    fs = opening.from_url(text, force_type=opening.parse(text).scheme if text.lower().endswith(files) else None)
+    fs = opening.from_url(
+        text, force_type=locations.parse_without_query(text).scheme if text.lower().endswith(files) else None
+    )
     try:
         if not fs.stat("").directory:
             raise errors.error(errno.ENOTDIR, "list", fs.url())

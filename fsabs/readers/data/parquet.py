@@ -2,16 +2,18 @@
 
 The format is Apache Parquet's (github.com/apache/parquet-format); pyarrow decodes it. A footer is read once, by one
 request, and kept by the file's version; a row group is fetched as the ranges of its column chunks and decoded whole, or
-in parts of some rows where it is large.
+in parts of some rows where it is large. A row group that can't hold wanted rows, by its statistics, is skipped
+(`Predicate`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import operator
 import os
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core import errors
@@ -21,7 +23,6 @@ from ...core.fs import FileStat
 from .base import LOST, Metadata, Mode, OnError, Shard, ShardContent, check_on_error, check_range, digest_of
 from .files import FileShardsReader, Location, derived
 from .order import WindowOrder
-from .predicates import Predicate
 from .ranges import RangeFile
 
 if TYPE_CHECKING:
@@ -207,8 +208,8 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
             digest = digest_of(tail)
             return Footer(blob.size, blob.version, tuple(rows), tuple(decoded), tuple(wanted), digest)
 
-    def _check_schema(self, url: str, parsed: Any) -> None:
-        schema = parsed.schema.to_arrow_schema().remove_metadata()
+    def _check_schema(self, url: str, metadata: Any) -> None:
+        schema = metadata.schema.to_arrow_schema().remove_metadata()
         names = schema.names if self._columns is None else self._columns
         absent = [name for name in names if name not in schema.names]
         if absent:
@@ -224,15 +225,15 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
                 raise ValueError(f"the column {name!r} of {url} is {there}, and in the first file {wanted}")
 
     def _metadata(self, name: str) -> Any:
-        """Return a file's parsed footer."""
+        """Return a file's metadata footer."""
         groups = self._shard(name)
-        if groups.parsed is None:
+        if groups.metadata is None:
             with self._open_listed(name) as blob:
                 tail = _footer(blob)
                 if digest_of(tail) != self._footers[name].digest:
                     raise errors.stale(blob.url, "the file changed since its rows were counted", "read_records")
-                groups.parsed = _parse(blob.url, tail)
-        return groups.parsed
+                groups.metadata = _parse(blob.url, tail)
+        return groups.metadata
 
     # ---- rows
 
@@ -331,7 +332,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         try:
             with contextlib.suppress(CorruptFileError), _decoding(opened.blob.url, None):
                 for group in groups:
-                    self._ranges(opened.blob, opened.parsed, group)
+                    self._ranges(opened.blob, opened.metadata, group)
                 for batch in opened.file.iter_batches(
                     size, row_groups=groups, columns=self._columns, use_threads=False
                 ):
@@ -359,7 +360,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         blob = opened.blob
         try:
             with _decoding(blob.url, chunk.group):
-                opened.source.fetch(self._ranges(blob, opened.parsed, chunk.group))
+                opened.source.fetch(self._ranges(blob, opened.metadata, chunk.group))
                 table = opened.file.read_row_group(chunk.group, columns=self._columns, use_threads=False)
                 opened.source.fetch(())
                 if table.num_rows != chunk.rows:
@@ -381,15 +382,15 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
             for number in reversed(range(len(self._idle))):
                 if self._idle[number].name == name:
                     return self._idle.pop(number)
-        parsed = self._metadata(name)
+        metadata = self._metadata(name)
         blob = self._open_listed(name)
         source = RangeFile(blob)
         with _decoding(blob.url, None):
-            return _OpenFile(name, blob, parsed, source, _parquet_file(source, parsed))
+            return _OpenFile(name, blob, metadata, source, _parquet_file(source, metadata))
 
-    def _ranges(self, blob: Blob, parsed: Any, group: int) -> list[tuple[int, int]]:
+    def _ranges(self, blob: Blob, metadata: Any, group: int) -> list[tuple[int, int]]:
         """Return where the wanted columns of a row group lie."""
-        row_group = parsed.row_group(group)
+        row_group = metadata.row_group(group)
         wanted = None if self._columns is None else set(self._columns)
         ranges = []
         for number in range(row_group.num_columns):
@@ -413,9 +414,9 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
             scan, self._scan = self._scan, None
         if scan is None or not scan.reaches(chunk):
             blob = self._open_listed(chunk.name)
-            parsed = self._metadata(chunk.name)
-            self._ranges(blob, parsed, chunk.group)
-            scan = _GroupScan(blob, parsed, chunk, self._columns)
+            metadata = self._metadata(chunk.name)
+            self._ranges(blob, metadata, chunk.group)
+            scan = _GroupScan(blob, metadata, chunk, self._columns)
         table = scan.take(chunk)
         with self._lock:
             self._scan = scan
@@ -473,7 +474,7 @@ class _Groups:
         self.chunks = chunks
         self.firsts = firsts
         """The number of the first row of each chunk."""
-        self.parsed: Any = None
+        self.metadata: Any = None
         """The footer, once it was asked for."""
 
     def close(self) -> None:
@@ -485,7 +486,7 @@ class _OpenFile(NamedTuple):
 
     name: str
     blob: Blob
-    parsed: Any
+    metadata: Any
     source: RangeFile
     file: Any
     """A `pyarrow.parquet.ParquetFile` of `source`."""
@@ -494,13 +495,13 @@ class _OpenFile(NamedTuple):
 class _GroupScan:
     """The rows of one row group from front to back, decoded in bounded memory."""
 
-    def __init__(self, blob: Blob, parsed: Any, chunk: Chunk, columns: list[str] | None) -> None:
+    def __init__(self, blob: Blob, metadata: Any, chunk: Chunk, columns: list[str] | None) -> None:
         self._blob = blob
         self._chunk = chunk
         self._row = 0
         self._rest: Any = None
         with _decoding(blob.url, chunk.group):
-            file = _parquet_file(RangeFile(blob), parsed, _STREAM)
+            file = _parquet_file(RangeFile(blob), metadata, _STREAM)
             self._batches = file.iter_batches(
                 min(chunk.rows, 1 << 16) or 1, row_groups=[chunk.group], columns=columns, use_threads=False
             )
@@ -550,11 +551,11 @@ def _first_line(exc: BaseException) -> str:
     return (str(exc).splitlines() or [type(exc).__name__])[0][:300]
 
 
-def _parquet_file(source: RangeFile, parsed: Any, buffer_size: int = 0) -> Any:
+def _parquet_file(source: RangeFile, metadata: Any, buffer_size: int = 0) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    return pq.ParquetFile(pa.PythonFile(source, "r"), metadata=parsed, pre_buffer=False, buffer_size=buffer_size)
+    return pq.ParquetFile(pa.PythonFile(source, "r"), metadata=metadata, pre_buffer=False, buffer_size=buffer_size)
 
 
 def _footer(blob: Blob) -> bytes:
@@ -623,3 +624,65 @@ def rows_of(table: pa.Table | None, places: Numbers) -> Iterator[Any]:
 def is_parquet(location: Any) -> bool:
     """Return whether a location is called as a Parquet file, or a pattern of them."""
     return isinstance(location, str | os.PathLike) and os.fspath(location).lower().endswith(SUFFIXES)
+
+
+Condition = tuple[str, str, Any]
+
+
+class Predicate:
+    """Filters in pyarrow's form: conditions `(column, operator, value)` that all hold, or a list of lists of them.
+
+    Of several lists, one has to hold. Operators: `=`, `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`. `ValueError`
+    for anything else.
+    """
+
+    def __init__(self, filters: Sequence[Any]) -> None:
+        nested = bool(filters) and all(isinstance(one, list) for one in filters)
+        groups = filters if nested else [filters]
+        self._any: list[list[Condition]] = [[_checked(one) for one in group] for group in groups]
+
+    def admits(self, row_group: Any) -> bool:
+        """Return False if the statistics (pyarrow's `RowGroupMetaData`) rule out that any row fits."""
+        columns = {}
+        for number in range(row_group.num_columns):
+            column = row_group.column(number)
+            columns[column.path_in_schema] = column.statistics
+        for group in self._any:
+            for name, _, _ in group:
+                if name not in columns:
+                    raise ValueError(f"filters name the column {name!r}, and there are {sorted(columns)}")
+        return any(
+            all(_may_hold(columns[name], operation, value) for name, operation, value in group) for group in self._any
+        )
+
+
+def _checked(condition: Any) -> Condition:
+    if not (isinstance(condition, tuple) and len(condition) == 3 and condition[1] in _OPERATORS):
+        raise ValueError(f"no condition (column, operator, value): {condition!r}; operators: {', '.join(_OPERATORS)}")
+    return condition
+
+
+def _may_hold(statistics: Any, operation: str, value: Any) -> bool:
+    if statistics is None or not statistics.has_min_max:
+        return True
+    try:
+        return _OPERATORS[operation](statistics.min, statistics.max, value)
+    except TypeError:
+        raise ValueError(f"{value!r} can't be compared with the values {statistics.min!r}") from None
+
+
+def _not_equal(least: Any, largest: Any, value: Any) -> bool:
+    return not least == largest == value
+
+
+_OPERATORS: dict[str, Callable[[Any, Any, Any], bool]] = {
+    "=": lambda least, largest, value: least <= value <= largest,
+    "==": lambda least, largest, value: least <= value <= largest,
+    "!=": _not_equal,
+    "<": lambda least, largest, value: operator.lt(least, value),
+    "<=": lambda least, largest, value: operator.le(least, value),
+    ">": lambda least, largest, value: operator.gt(largest, value),
+    ">=": lambda least, largest, value: operator.ge(largest, value),
+    "in": lambda least, largest, values: any(least <= value <= largest for value in values),
+    "not in": lambda least, largest, values: not (least == largest and least in values),
+}

@@ -19,7 +19,6 @@ from ...core import errors
 from ...core.blobs import Blob
 from ...disk import indexes
 from ...urls import opening
-from .codecs import decompress
 from .format import (
     HEADER,
     LENGTH,
@@ -29,6 +28,7 @@ from .format import (
     Damage,
     Skipped,
     crc32,
+    decompress,
     foreign,
     name_chunks,
     parse,

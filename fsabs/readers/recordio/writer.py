@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...core import process
 from ...core.writing import AbortsOnError
-from .codecs import compress
-from .format import COMPRESSORS, HEADER, LENGTH, MAGIC, MAX_PAYLOAD, MAX_RECORD, NONE, crc32
+from .format import COMPRESSORS, HEADER, LENGTH, MAGIC, MAX_PAYLOAD, MAX_RECORD, NONE, compress, crc32
 
 if TYPE_CHECKING:
     from typing import Self

@@ -55,8 +55,8 @@ def metrics(provider: MeterProvider) -> None:
     """
     _api()
     meter = provider.get_meter(SCOPE)
-    for name, unit, said, value in _COUNTERS:
-        meter.create_observable_counter(name, [_observer(value)], unit, said)
+    for name, unit, description, value in _COUNTERS:
+        meter.create_observable_counter(name, [_observer(value)], unit, description)
 
 
 _COUNTERS: Sequence[tuple[str, str, str, Callable[[Tally], float]]] = (

@@ -91,7 +91,7 @@ def of(analysis: Analysis) -> str:
         ("read_amplification_ratio", "Bytes fetched for each byte asked for", analysis.amplification.ratio),
         ("cache_hit_ratio", "Hits of all questions to caches", analysis.cache.hit_rate),
     )  # fmt: skip
-    parts = [_single(name, "gauge", said, value) for name, said, value in gauges if value is not None]
+    parts = [_single(name, "gauge", description, value) for name, description, value in gauges if value is not None]
     dropped = _single("events_dropped", "counter", "Events that were lost", analysis.dropped)
     return "".join([*_families(_merged(found)), dropped, *parts])
 
@@ -114,13 +114,13 @@ def _families(series: Sequence[_Series]) -> list[str]:
     ]  # fmt: skip
 
 
-def _counter(name: str, said: str, values: Sequence[tuple[str, float]]) -> str:
+def _counter(name: str, description: str, values: Sequence[tuple[str, float]]) -> str:
     lines = "".join(f"fsabs_{name}_total{{{labels}}} {_number(value)}\n" for labels, value in values)
-    return _head(f"{name}_total", "counter", said) + lines if lines else ""
+    return _head(f"{name}_total", "counter", description) + lines if lines else ""
 
 
 def _histogram(
-    name: str, said: str, values: Sequence[tuple[str, Sequence[int], float]], buckets: range, unit: float
+    name: str, description: str, values: Sequence[tuple[str, Sequence[int], float]], buckets: range, unit: float
 ) -> str:
     lines = []
     for labels, counts, total in values:
@@ -130,16 +130,16 @@ def _histogram(
         every = sum(counts)
         lines.append(f'fsabs_{name}_bucket{{{labels},le="+Inf"}} {every}\n')
         lines.append(f"fsabs_{name}_sum{{{labels}}} {_number(total)}\nfsabs_{name}_count{{{labels}}} {every}\n")
-    return _head(name, "histogram", said) + "".join(lines) if lines else ""
+    return _head(name, "histogram", description) + "".join(lines) if lines else ""
 
 
-def _single(name: str, kind: str, said: str, value: float) -> str:
+def _single(name: str, kind: str, description: str, value: float) -> str:
     name += "_total" if kind == "counter" else ""
-    return f"{_head(name, kind, said)}fsabs_{name} {_number(value)}\n"
+    return f"{_head(name, kind, description)}fsabs_{name} {_number(value)}\n"
 
 
-def _head(name: str, kind: str, said: str) -> str:
-    return f"# HELP fsabs_{name} {said}.\n# TYPE fsabs_{name} {kind}\n"
+def _head(name: str, kind: str, description: str) -> str:
+    return f"# HELP fsabs_{name} {description}.\n# TYPE fsabs_{name} {kind}\n"
 
 
 def _merged(series: Iterable[_Series]) -> list[_Series]:

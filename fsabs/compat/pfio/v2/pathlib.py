@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
-from ....purepaths import compile_glob
+from ....paths import compile_glob
 from .fs import FileStat
 from .purepath import PurePath as PurePath
 from .purepath import Segment

@@ -11,7 +11,7 @@ from posixpath import join
 from typing import TYPE_CHECKING, Any
 from urllib.parse import ParseResult, urlunparse
 
-from ....purepaths import PathParts
+from ....paths import PathParts
 from .fs import FS
 from .hdfs import Hdfs
 from .s3 import S3
