@@ -1077,9 +1077,10 @@ class FS(abc.ABC):
             raise errors.unsupported(
                 "open", self._url(key), "a file that is read and written at once is opened with r+, where it exists"
             )
-        self._require(
-            "update" if open_mode.update else "append" if open_mode.action == "a" else "write", "open for writing", key
-        )
+        needed, purpose = ("update", "updating") if open_mode.update else ("write", "writing")
+        if open_mode.action == "a":
+            needed, purpose = "append", "appending"
+        self._require(needed, f"open for {purpose}", key)
         if key in ("", self._root):
             raise errors.error(errno.EISDIR, "open", self._url(key))
         with self._naming("open", key):

@@ -185,6 +185,8 @@ class LazyFS(LayerFS):
     """The layer of `lazify`: its inner FS is what `init_func()` gives, asked for on first use and after `close()`."""
 
     def __init__(self, init_func: Callable[[], FS], lazy_init: bool = True, recreate_on_fork: bool = True) -> None:
+        if not callable(init_func):
+            raise TypeError(f"lazify takes a function that makes an FS, not {type(init_func).__name__}")
         self._init_func = init_func
         self._recreate_on_fork = recreate_on_fork
         self._made = process.PerProcess(init_func, FS.close)

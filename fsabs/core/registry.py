@@ -9,6 +9,7 @@ leading dot.
 from __future__ import annotations
 
 import importlib
+import re
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -70,7 +71,9 @@ _plugins_loaded = False
 
 
 def register_backend(scheme: str, backend: type[FS]) -> None:
-    """Serve URLs of `scheme` by `backend`; a scheme that is taken is a `ValueError`."""
+    """Serve URLs of `scheme` by `backend`; a scheme that is taken, or that no URL can have, is a `ValueError`."""
+    if not re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme):
+        raise ValueError(f"{scheme!r} can't be a scheme: small letters, digits and + - . make one")
     if _BACKENDS.get(scheme, backend) is not backend:
         raise ValueError(f"the scheme {scheme!r} is already served by {_BACKENDS[scheme]}")
     _BACKENDS[scheme] = backend

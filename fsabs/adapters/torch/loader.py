@@ -108,6 +108,8 @@ class Loader(DataLoader[Any]):
             self._source = dataset
         else:
             self._source = EpochSampler(dataset, seed=seed, rank=rank, ranks=ranks, uneven=uneven)
+        if batch_size is not None and batch_size < 1:
+            raise ValueError(f"batch_size is at least 1, or None for single samples, not {batch_size}")
         if batch_size is None and drop_last:
             raise ValueError("drop_last=True needs a batch_size")
         if batch_size is not None and getattr(dataset, "batch_size", None) is not None:

@@ -37,10 +37,22 @@ class ConnectionOptions(NamedTuple):
         proxies: Mapping[str, str] | None,
     ) -> ConnectionOptions:
         """Return the options of an FS. Raises `ValueError`."""
-        if max_attempts is not None and max_attempts < 1:
-            raise ValueError(f"max_attempts is at least 1, not {max_attempts}")
+        check_settings(connect_timeout, read_timeout, max_attempts)
         urls = tuple(sorted(proxies.items())) if proxies is not None else None
         return cls(connect_timeout, read_timeout, max_attempts, verify, urls)
+
+
+def check_settings(connect_timeout: float | None, read_timeout: float | None, max_attempts: int | None) -> None:
+    """Raise `TypeError` or `ValueError` for a number of seconds or attempts that can't be; None is a default."""
+    for name, value in (("connect_timeout", connect_timeout), ("read_timeout", read_timeout)):
+        if value is not None and not isinstance(value, int | float):
+            raise TypeError(f"{name} is a number of seconds, not {type(value).__name__}")
+        if value is not None and not value > 0:
+            raise ValueError(f"{name} is a number of seconds above 0, not {value}")
+    if max_attempts is not None and not isinstance(max_attempts, int):
+        raise TypeError(f"max_attempts is an int, not {type(max_attempts).__name__}")
+    if max_attempts is not None and max_attempts < 1:
+        raise ValueError(f"max_attempts is at least 1, not {max_attempts}")
 
 
 def checked_url(url: str) -> str:

@@ -104,7 +104,8 @@ def make_client(options: Options) -> Any:
         client = create("s3", endpoint_url=url, region_name=region, config=config, verify=options.verify)
     except (ProfileNotFound, ValueError) as exc:  # a ValueError is about the endpoint
         cause = redaction.as_cause(exc.with_traceback(None))  # in its frames are keys
-        raise errors.ConfigError(redaction.without_secrets(f"S3: {exc}")) from cause
+        hint = "; it is http://HOST:PORT or https://HOST" if "Invalid endpoint" in str(exc) else ""
+        raise errors.ConfigError(redaction.without_secrets(f"S3: {exc}{hint}")) from cause
     client.meta.events.register_last("before-sign.s3", _catch)
     return client
 
@@ -395,7 +396,8 @@ _ERRORS: tuple[tuple[str, type[OSError], int], ...] = (
 
 def transport_error(exc: Exception) -> OSError:
     """The error for a request that got no whole answer, or was never sent."""
-    text, names = redaction.without_secrets(f"{exc}"), {one.__name__ for one in type(exc).__mro__}
+    text = " ".join(redaction.without_secrets(f"{exc}").split())  # botocore's have several lines
+    names = {one.__name__ for one in type(exc).__mro__}
     for known, kind, number in _ERRORS:
         if not names.isdisjoint(known.split()):
             return kind(number, text)

@@ -264,8 +264,7 @@ def parse(options: S3Options) -> tuple[Options, ObjectHeaders, dict[str, str]]:
         given["proxies"] = tuple(sorted(given["proxies"].items()))
     if isinstance(given.get("client_certificate"), list):
         given["client_certificate"] = tuple(given["client_certificate"])
-    if given.get("max_attempts", 1) < 1:
-        raise ValueError(f"max_attempts is at least 1, not {given['max_attempts']}")
+    endpoints.check_settings(given.get("connect_timeout"), given.get("read_timeout"), given.get("max_attempts"))
     versions = {keys.normalize(key): version_query(version) for key, version in given.get("versions", {}).items()}
     client = {name: given[name] for name in Options._fields if name in given}
     return Options(**client), ObjectHeaders.of(given), versions
