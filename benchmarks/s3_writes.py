@@ -32,6 +32,7 @@ def run(bench: Bench) -> None:
     packed(bench)
     bench.note("The server takes what comes and keeps nothing.")
     bench.note("Over plain HTTP both sign the SHA-256 of each body, which is most of what an object costs.")
+    bench.note("fsabs sends a CRC32C, too, which the store keeps, and by which the object is checked when it is read.")
 
 
 def small(race: Race, endpoint: str) -> None:
@@ -57,13 +58,15 @@ def large(race: Race, endpoint: str) -> None:
     options: dict[str, Any] = {"endpoint": endpoint, "size": LARGE}
     each = LARGE >> 20
     whole = race.ours("fs.write_bytes", "uploading.fsabs_upload", each, **options)
-    race.ours("fs.open, write by 1 MiB", "uploading.fsabs_upload_file", each, step=1 << 20, **options)
+    stream = race.ours("fs.open, write by 1 MiB", "uploading.fsabs_upload_file", each, step=1 << 20, **options)
     obstore = race.peer("obstore", "obstore", "uploading.obstore_upload", each, **options)
     race.peer("boto3, upload_fileobj", "boto3", "uploading.boto3_upload", each, **options)
     race.run()
     race.table("seconds", "us/MiB", 1e6)
     race.table("cpu", "us/MiB", 1e6, f"{race.title}: CPU time of the client")
     race.faster(whole, obstore, at_least(1.0))
+    race.faster(stream, obstore, at_least(1.0))
+    race.cheaper(stream, obstore, at_most(1.0))
 
 
 def packed(bench: Bench) -> None:
@@ -82,10 +85,10 @@ def packed(bench: Bench) -> None:
         options: dict[str, Any] = {"source": store.endpoint, "endpoint": endpoint, "count": OBJECTS}
         both = race.ours("pack to zip", "uploading.fsabs_pack", OBJECTS, name="a.zip", **options)
         reading: dict[str, Any] = {"endpoint": store.endpoint, "names": names, "size": SIZE}
-        alone = race.ours("fs.read_many alone", "objects.fsabs_read_many", OBJECTS, **reading)
+        race.ours("fs.read_many alone", "objects.fsabs_read_many", OBJECTS, **reading)
         writing: dict[str, Any] = {"endpoint": endpoint, "size": OBJECTS * SIZE, "step": 1 << 20}
-        race.ours("fs.open, write alone", "uploading.fsabs_upload_file", OBJECTS, **writing)
+        alone = race.ours("fs.open, write alone", "uploading.fsabs_upload_file", OBJECTS, **writing)
         race.run()
         race.table("seconds", "us/object", 1e6)
         race.table("cpu", "us/object", 1e6, f"{race.title}: CPU time of the client")
-        race.faster(both, alone, at_least(0.7))
+        race.faster(both, alone, at_least(0.85))

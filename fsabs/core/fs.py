@@ -36,6 +36,7 @@ from .threads import in_threads as in_threads
 from .writing import (
     APPEND_BUFFER_SIZE,
     WRITE_BUFFER_SIZE,
+    KeptWriteFile,
     TextUpdate,
     TextWriter,
     WriteFile,
@@ -1091,7 +1092,8 @@ class FS(abc.ABC):
                 return self._open_append(key, buffering)
             writer = self._create(key, open_mode.action == "x")
         raw = WriterFile(writer, self._url(key), open_mode.action + "b")
-        return WriteFile(raw, buffering if buffering > 1 else WRITE_BUFFER_SIZE) if buffering else raw
+        kind = KeptWriteFile if writer.keeps_bytes else WriteFile
+        return kind(raw, buffering if buffering > 1 else WRITE_BUFFER_SIZE) if buffering else raw
 
     def _open_append(self, key: str, buffering: int) -> WriteFile | WriterFile:
         writer = self._append(key)

@@ -7,6 +7,7 @@ write that failed, not by an exception in its `with` block, not when it is dropp
 
 from __future__ import annotations
 
+import _thread
 import abc
 import atexit
 import contextlib
@@ -57,6 +58,8 @@ class Writer(abc.ABC):
 
     takes_views: bool = False
     """`write` may be given a memoryview, of memory that the caller uses again; else it is given `bytes`."""
+    keeps_bytes: bool = False
+    """A large `bytes` object is kept, and not copied: it is given as it is, where it can be."""
     checks: bool = False
     """It has compared what it has written with what it was given."""
 
@@ -98,6 +101,7 @@ class LayerWriter(Writer):
         self.inner: Writer = inner
         """The writer that this one is around."""
         self.takes_views = inner.takes_views
+        self.keeps_bytes = inner.keeps_bytes
         self.checks = inner.checks
 
     def keep(self, stat: FileStat, *, moved: bool = False) -> None:
@@ -202,6 +206,8 @@ class WriterFile(AbortsOnError, io.RawIOBase):
         self._position = position
         self._failure: BaseException | None = None
         self.seeks_for_a_moment = False
+        self.whole: dict[int, bytes] = {}
+        """The object that a thread is writing, by the thread's identifier, where a view of it is going to be given."""
         process.register(self, writer)  # so that a child neither flushes nor frees what the writer holds
         _track(self)
 
@@ -220,6 +226,8 @@ class WriterFile(AbortsOnError, io.RawIOBase):
         writer = self._writer
         assert writer is not None
         view: Any = data if isinstance(data, bytes) else memoryview(data).cast("B")
+        if self.whole and (whole := self.whole.get(_thread.get_ident())) is not None and len(whole) == len(view):
+            view = whole
         try:
             writer.write(view if writer.takes_views else bytes(view))
         except BaseException as exc:
@@ -395,6 +403,23 @@ class WriteFile(AbortsOnError, io.BufferedWriter):
         self.raw.__reduce_ex__(protocol)
 
 
+class KeptWriteFile(WriteFile):
+    """A `WriteFile` that gives its writer large `bytes` objects as they are."""
+
+    def write(self, data: Buffer, /) -> int:
+        """Take all of `data`; return the number of its bytes."""
+        if type(data) is not bytes or len(data) <= self._buffer_size:
+            return super().write(data)
+        # The base class gives the raw file a view of all of `data`, and before that of what is in the buffer, which is
+        # shorter; its lock is held meanwhile.
+        whole, thread = self.raw.whole, _thread.get_ident()
+        whole[thread] = data
+        try:
+            return super().write(data)
+        finally:
+            whole.pop(thread, None)
+
+
 class TextWriter(AbortsOnError, io.TextIOWrapper):
     """A text file over a `WriteFile`: whole or not at all."""
 
@@ -500,7 +525,7 @@ def _track(file: WriterFile | WriteFile | TextWriter) -> None:
 
 def _tracked(*kinds: type) -> list[Any]:
     files = [file for reference in list(_open) if (file := reference()) is not None]
-    return [file for kind in kinds for file in files if type(file) is kind]
+    return [file for kind in kinds for file in files if isinstance(file, kind)]
 
 
 def _in_child() -> None:

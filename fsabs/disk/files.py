@@ -37,7 +37,8 @@ LEFTOVER_SECONDS = 24 * 3600.0
 """A hidden partial file that was not touched for so long is a leftover."""
 _MOST_SECONDS = 0.1  # that one writer looks for leftovers: a folder may have millions of files
 _MOST_FOLDERS = 10_000
-_PIECE = 1 << 20
+_PIECE = 256 * 1024
+"""Bytes that are written, or read, at once: small enough to be in the CPU's cache when they are compared."""
 _NO_NAME = (errno.EACCES, errno.EPERM, errno.EROFS)
 """Why a directory takes no new name; the file that is there may still be writable."""
 _NO_MOVE = (*_NO_NAME, errno.EBUSY, errno.EXDEV)
@@ -383,7 +384,7 @@ class ResumedReplacement(Replacement):
         """Write all of `data`, and compare it with what is read then."""
         with memoryview(data) as view:
             for at in range(0, len(view), _PIECE):
-                piece = view[at : at + _PIECE]
+                piece = view[at : at + _PIECE].tobytes()  # a view would be compared item by item
                 write_all(self._fd, piece)
                 if os.pread(self._fd, len(piece), self.offset) != piece:
                     raise errors.corrupt(

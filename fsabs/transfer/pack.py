@@ -84,9 +84,11 @@ class _Archive(NamedTuple):
     size: int
     """Bytes; -1 if there is none."""
 
-    def is_at(self, fs: FS, key: str, stat: FileStat) -> bool:
+    def is_at(self, fs: FS, stat: FileStat) -> bool:
         """Return whether an entry of a listing is that file, whatever its name."""
-        return stat.size == self.size and identity.same(fs, key, self.fs, self.key) is not False
+        if stat.size != self.size or stat.directory:
+            return False
+        return identity.same(fs, fs._key(stat.filename, "pack"), self.fs, self.key) is not False
 
 
 def _archive(source: FS, target: FS, path: Path) -> _Archive:
@@ -99,8 +101,7 @@ def _archive(source: FS, target: FS, path: Path) -> _Archive:
 def _chosen(source: FS, archive: _Archive, select: Callable[[FileStat], bool] | None) -> Iterator[FileStat]:
     found: Iterable[FileStat] = source.list(recursive=True, detail=True)
     for stat in found if source.capabilities.ordered else sorted(found):
-        is_it = not stat.directory and archive.is_at(source, source._key(stat.filename, "pack"), stat)
-        if not is_it and (select is None or select(stat)):
+        if not archive.is_at(source, stat) and (select is None or select(stat)):
             yield stat
 
 
@@ -145,7 +146,7 @@ class _Packing:
         contents = self._source.read_many(files, concurrency=self._concurrency)
         for stat in batch:
             content = None if stat.directory else next(contents)
-            if content is not None:
+            if content is not None and len(content) < stat.size:
                 check_size(self._source, self._source._key(stat.filename, "pack"), stat, len(content))
             yield stat.filename, content
 

@@ -1,10 +1,12 @@
-"""`write_many` to S3: all contents arrive, the caller's iterable stays in its thread, and a failure ends the call."""
+"""Files written to S3: all contents arrive, the caller's iterable stays in its thread, and a failure ends the call."""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
 
 import pytest
 
@@ -100,3 +102,31 @@ def test_a_version_that_can_not_be_written_is_refused_by_name(fs: S3, store: Ref
     with pytest.raises(OSError, match="version") as caught:
         pinned.write_many({f"{number}": bytes(SIZE) for number in range(20)})
     assert "s3://bucket/7" in str(caught.value.filename)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("buffering", [-1, 0])
+def test_parts_are_what_was_written_in_any_pieces(buffering: int, seed: int, fs: S3, store: RefusingStore) -> None:
+    """Of bytes, which may be sent as they are, and of memory that is used again, which may not; around all limits."""
+    random, part = Random(seed), 5 << 20
+    sizes = (0, 1, 1000, writing.SMALL_PIECE, writing.LARGE_PIECE, 1 << 20, part, 2 * part + 3)
+    fs.part_size, expected = part, bytearray()
+    with fs.open("key", "wb", buffering=buffering) as file:
+        while len(expected) < seed * (4 << 20):
+            data = random.randbytes(max(0, random.choice(sizes) + random.randrange(-1, 2)))
+            expected += data
+            memory = data if random.random() < 0.5 else bytearray(data)
+            assert file.write(memory if random.random() < 0.7 else memoryview(memory)) == len(data)
+            if isinstance(memory, bytearray):
+                memory[:] = bytes(len(memory))
+    assert fs.read_bytes("key") == expected
+
+
+def test_threads_that_write_one_file_lose_nothing(fs: S3, store: RefusingStore) -> None:
+    """Each call is one piece of the file, as of any buffered file; those of equal size are told from one another."""
+    size, count = 300_000, 25
+    with fs.open("key", "wb") as file, ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda number: file.write(bytes([number]) * size), range(4 * count)))
+    content = fs.read_bytes("key")
+    pieces = [content[at : at + size] for at in range(0, len(content), size)]
+    assert sorted(pieces) == [bytes([number]) * size for number in range(4 * count)]

@@ -587,3 +587,25 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+@pytest.mark.parametrize("at", [0, 300_000, 999_999])
+def test_a_large_copy_that_reads_back_as_something_else_is_not_published(
+    at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One bit that the file system gets wrong, in the first, a middle and the last piece that is compared."""
+    content, pread = os.urandom(1_000_000), os.pread
+
+    def wrong(fd: int, size: int, offset: int) -> bytes:
+        data = bytearray(pread(fd, size, offset))
+        if offset <= at < offset + size:
+            data[at - offset] ^= 1
+        return bytes(data)
+
+    out = ResumedReplacement.of(str(tmp_path / "big"), "identity", len(content))
+    assert out is not None
+    monkeypatch.setattr(os, "pread", wrong)
+    with pytest.raises(fsabs.errors.CorruptFileError, match="is not what was written"):
+        out.write(content)
+    out.abort()
+    assert list(tmp_path.iterdir()) == []

@@ -21,7 +21,7 @@ from ..objects.dialect import Access, Dialect, Endpoint, PartOf
 from ..objects.endpoints import endpoint_at
 from ..objects.failures import GONE, Expired, Throttled, mismatched, refused, retry_after, with_status
 from ..objects.http1 import ResponseHead
-from ..objects.messages import Body, Found, ObjectPage, Request, Response, StoredPart
+from ..objects.messages import Body, Found, ObjectPage, Pieces, Request, Response, StoredPart, parts_of
 from ..objects.xml import query_of, text_of, unreadable
 from .credentials import GCSAccess
 from .options import GCSOptions, environment, url_of
@@ -119,7 +119,7 @@ class GCSDialect(Dialect):
             found = _object_of(body)
             if found is None or found.get("name") != request.key:
                 return mismatched(f"a response about {'nothing' if found is None else found.get('name')!r}")
-            sent = _sent_checksum(bytes(request.body[:4096])) if not request.about else None
+            sent = _sent_checksum(bytes(parts_of(request.body)[0])) if not request.about else None
             if sent is not None and found.get("crc32c") != sent[1].decode():
                 return mismatched(
                     f"the store has an object with the CRC32C {found.get('crc32c')} for {sent[1].decode()}"
@@ -226,14 +226,11 @@ class GCSDialect(Dialect):
             uploadType="multipart",
         )
         boundary = secrets.token_hex(16)
-        parts = (
-            f"--{boundary}\r\nContent-Type: application/json\r\n\r\n{json.dumps(resource)}\r\n".encode(),
-            f"--{boundary}\r\nContent-Type: {kind}\r\n\r\n".encode(),
-            body,
-            f"\r\n--{boundary}--\r\n".encode(),
-        )
+        described = f"--{boundary}\r\nContent-Type: application/json\r\n\r\n{json.dumps(resource)}\r\n"
+        start = f"{described}--{boundary}\r\nContent-Type: {kind}\r\n\r\n".encode()
+        whole = Pieces((start, *parts_of(body), f"\r\n--{boundary}--\r\n".encode()))
         headers = (f"content-type:multipart/related; boundary={boundary}",)
-        return Request("POST", key, query, headers, b"".join(parts), path=self._upload_path)
+        return Request("POST", key, query, headers, whole, path=self._upload_path)
 
     def mark_of(self, response: Response) -> str | None:
         """Return the mark in an object's metadata."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from ...core import errors
 from ...core.blobs import Blob
-from .messages import Body
+from .messages import Body, parts_of
 
 Crc = Callable[[bytes, int], int]
 """Goes on from the checksum of what came before, 0 at the start."""
@@ -120,12 +120,15 @@ def digest(algorithm: str, content: Iterable[bytes]) -> bytes:
     return found.digest()
 
 
-def pieces(body: Body) -> Iterable[bytes]:
-    """Return a body in pieces of `bytes`: some libraries take no others."""
-    if type(body) is bytes:
-        return (body,)
-    view = memoryview(body)
-    return (view[start : start + _PIECE].tobytes() for start in range(0, len(view), _PIECE))
+def pieces(body: Body) -> Iterator[bytes]:
+    """Yield a body in pieces of `bytes`: some libraries take no others."""
+    for part in parts_of(body):
+        if type(part) is bytes:
+            yield part
+            continue
+        view = memoryview(part)
+        for start in range(0, len(view), _PIECE):
+            yield view[start : start + _PIECE].tobytes()
 
 
 def pieces_of(blob: Blob, start: int, size: int) -> Iterator[bytes]:

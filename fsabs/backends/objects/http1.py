@@ -38,14 +38,14 @@ import os
 import select
 import socket
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...core import errors
 from ...core.buffers import BytesBuffer
 from .connections import WOULD_BLOCK, Connection
 from .failures import LargeObject, ProtocolError, cut_short, hung_up, mismatched
-from .messages import Body, Request, Response
+from .messages import Request, Response, parts_of
 
 if TYPE_CHECKING:
     from .dialect import Dialect
@@ -339,6 +339,8 @@ def check_body(
 
 JOINED_SIZE = 128 * 1024
 """A body of at most so many bytes is sent in one piece with its head."""
+MAX_VECTOR = 256
+"""Pieces of a body that are sent by one call; a system takes 1,024 or fewer."""
 REFUSAL_SECONDS = 2.0
 """How long the body of a refusal is waited for: its status has said what matters."""
 MIN_RATE = 64 * 1024
@@ -426,15 +428,15 @@ class Exchange:
         self.deadline = now + self.silence_limit + len(body) / MIN_RATE
         """When the attempt is given up, on the monotonic clock."""
         self._flags = connection.dontwait if pipelined or connection.tls else WAITALL
-        self._withheld: Body = b""
-        self._unsent: list[Body] = [data]
+        self._withheld: Sequence[bytes | bytearray | memoryview] = ()
+        self._unsent: list[bytes | bytearray | memoryview] = [data]
         self._asks = asks
         if asks:
-            self._withheld, self.asks_until = body, now + min(ASKS_SECONDS, read_timeout / 4)
+            self._withheld, self.asks_until = parts_of(body), now + min(ASKS_SECONDS, read_timeout / 4)
         elif body and connection.tls and len(body) <= JOINED_SIZE:
-            self._unsent = [data + body]
+            self._unsent = [b"".join((data, *parts_of(body)))]
         elif body:
-            self._unsent.append(body)
+            self._unsent += parts_of(body)
         self._pieces: list[bytes] = []
 
     # ---- the request
@@ -453,13 +455,13 @@ class Exchange:
                     self._blocked, self.events = True, _IN
                     raise BlockingIOError
                 self.asked_in_vain, self.asks_until = not self._continued, 0.0
-                unsent.append(self._withheld)
-                self._withheld = b""
+                unsent += self._withheld
+                self._withheld = ()
             try:
                 if len(unsent) == 1 or connection.tls:
                     sent = connection.socket.send(unsent[0], waits)
                 else:
-                    sent = connection.socket.sendmsg(unsent, (), waits)
+                    sent = connection.socket.sendmsg(unsent[:MAX_VECTOR], (), waits)
             except WOULD_BLOCK:
                 self._blocked, self.events = True, _OUT if self.head is not None else _IN | _OUT
                 raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,7 +11,27 @@ from ...core.ranges import Range
 if TYPE_CHECKING:
     from .http1 import ResponseHead
 
-Body = bytes | bytearray | memoryview
+
+class Pieces:
+    """A body that is sent piece by piece, and never joined; its length is that of all of them."""
+
+    __slots__ = ("_size", "parts")
+
+    def __init__(self, parts: Iterable[bytes | bytearray | memoryview]) -> None:
+        self.parts = [part for part in parts if len(part)]
+        """None of them empty."""
+        self._size = sum(map(len, self.parts))
+
+    def __len__(self) -> int:
+        return self._size
+
+
+Body = bytes | bytearray | memoryview | Pieces
+
+
+def parts_of(body: Body) -> Sequence[bytes | bytearray | memoryview]:
+    """Return the pieces of a body, one after the other."""
+    return body.parts if isinstance(body, Pieces) else (body,)
 
 
 class Request(NamedTuple):

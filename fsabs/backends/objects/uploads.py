@@ -79,8 +79,7 @@ class Upload:
         self._fs = fs
         self._record = record
         self._receipts = list(receipts)
-        self._in_flight: deque[tuple[Callable[[], str], Body]] = deque()
-        self._free: list[bytearray] = []
+        self._in_flight: deque[Callable[[], str]] = deque()
         self.count = len(receipts)
         """Parts so far."""
         self._threads = Threads[str](PARTS_IN_FLIGHT, wait=True)
@@ -107,28 +106,21 @@ class Upload:
             raise
         return cls(fs, record)
 
-    def free_buffer(self, size: int) -> bytearray:
-        """Return a buffer of `size` bytes: one of a part that was sent, if there is one."""
-        while self._free:
-            if len(found := self._free.pop()) == size:
-                return found
-        return bytearray()
-
     def send_part(self, body: Body) -> None:
         """Send the next part, when there is room for it among those in flight; raises what became of an earlier one."""
-        self._begin(lambda part: self._fs.dialect.part(part, body), body)
+        self._begin(lambda part: self._fs.dialect.part(part, body))
 
     def copy_part(self, source: ObjectStore, src: str, version: str | None, range_: Range) -> None:
         """Have the store copy a range of an object as the next part."""
         self._begin(lambda part: self._fs.dialect.copied_part(source.dialect, src, version, range_, part))
 
-    def _begin(self, request: Callable[[PartOf], Request], body: Body = b"") -> None:
+    def _begin(self, request: Callable[[PartOf], Request]) -> None:
         if self.count >= self._fs.dialect.max_parts:
             raise OSError(errno.EFBIG, f"more than {self.count} parts; larger parts reach further")
         while len(self._in_flight) >= PARTS_IN_FLIGHT:
             self._wait()
         self.count += 1
-        self._in_flight.append((self._threads.start(partial(self._sent, self.count, request)), body))
+        self._in_flight.append(self._threads.start(partial(self._sent, self.count, request)))
 
     def _sent(self, number: int, make: Callable[[PartOf], Request]) -> str:
         """Send the request of a part, and return its receipt."""
@@ -138,10 +130,7 @@ class Upload:
         return self._fs.dialect.receipt(number, request, response)
 
     def _wait(self) -> None:
-        sent, body = self._in_flight.popleft()
-        self._receipts.append(sent())
-        if isinstance(body, bytearray):
-            self._free.append(body)
+        self._receipts.append(self._in_flight.popleft()())
 
     def complete(self, exclusive: bool) -> None:
         """Wait for the parts in flight, and make the object of all parts."""

@@ -18,15 +18,17 @@ from typing import TYPE_CHECKING
 
 from ...core import errors, writemany
 from ...core.writing import Writer
-from .messages import Body, Request, Response
+from .messages import Body, Pieces, Request, Response
 from .pipeline import send_many
 from .uploads import Upload, is_marked, part_size
 
 if TYPE_CHECKING:
     from .store import ObjectStore
 
-LARGE_COPY = 2 * 1024**2
-"""A `bytes` object of more bytes is sent as it is, and not copied into a buffer."""
+SMALL_PIECE = 64 * 1024
+"""What is written in pieces of fewer bytes is collected in larger ones."""
+LARGE_PIECE = 256 * 1024
+"""Bytes of these, about."""
 MAX_PIPELINED = 2 * 1024**2
 """Contents of up to so many bytes are sent by a pipeline; larger ones take a thread each."""
 
@@ -52,13 +54,14 @@ def put_new(fs: ObjectStore, key: str, body: Body) -> None:
 
 
 class StoreWriter(Writer):
-    """Collects parts in memory: one PUT if there is only one, else a multipart upload, completed at `commit`.
+    """Collects a part in memory: one PUT if there is only one, else a multipart upload, completed at `commit`.
 
-    The memory of a part that was sent is used again; parts of a large `bytes` object are sent as they are. An upload
-    that is `kept` is continued by the next copy of the same content if this process is killed.
+    Large `bytes` objects are neither copied nor joined. An upload that is `kept` is continued by the next copy of the
+    same content if this process is killed.
     """
 
     takes_views = True
+    keeps_bytes = True
 
     def __init__(
         self, fs: ObjectStore, key: str, exclusive: bool, chunk: int, upload: Upload | None = None, kept: bool = False
@@ -68,54 +71,47 @@ class StoreWriter(Writer):
         self._key = key
         self._exclusive = exclusive
         self._chunk = chunk
-        self._whole: memoryview | None = None  # of a `bytes` object, in place of the buffer
-        self._buffer = bytearray()
-        self._filled = 0  # of the buffer, which has the size of a part once the upload has begun
+        self._pieces: list[bytes | bytearray | memoryview] = []  # of the part; only a bytearray may become longer
+        self._size = 0  # of all of them
         self._upload = upload
         self._kept = kept
 
     def write(self, data: bytes) -> None:
-        """Buffer `data`; send the parts that are full."""
-        rest = memoryview(data)
-        earlier, self._whole = self._whole, None
-        if earlier is not None:
-            self._fill(earlier)
-        fixed = type(data) is bytes and not self._filled
-        while fixed and len(rest) > (room := self._part_size()):
-            self._send(rest[:room])
-            rest = rest[room:]
-        if fixed and len(rest) > LARGE_COPY:
-            self._whole = rest
-        else:
-            self._fill(rest)
+        """Collect `data`; send the parts that are full, when there is more."""
+        rest: bytes | memoryview = data
+        while len(rest) > (room := self._part_size() - self._size):
+            view = memoryview(rest)
+            self._collect(view[:room], type(data) is bytes)
+            self._send()
+            rest = view[room:]
+        self._collect(rest, type(data) is bytes)
 
     def _part_size(self) -> int:
         return part_size(self._upload.count + 1 if self._upload else 1, self._chunk)
 
-    def _fill(self, rest: memoryview) -> None:
-        """Copy into the buffer; send it when it is full and there is more."""
-        while len(rest):
-            size = self._part_size()
-            if self._filled == size:
-                self._send_buffer()
-                continue
-            piece, rest = rest[: size - self._filled], rest[size - self._filled :]
-            end = self._filled + len(piece)
-            if end > len(self._buffer):
-                del self._buffer[self._filled :]
-                self._buffer += piece
-            else:
-                self._buffer[self._filled : end] = piece
-            self._filled = end
+    def _collect(self, piece: bytes | memoryview, fixed: bool) -> None:
+        """Add a piece to the part; it is copied if it is small, or its memory not `fixed`."""
+        pieces, size = self._pieces, len(piece)
+        self._size += size
+        if size < SMALL_PIECE:
+            if not (pieces and isinstance(pieces[-1], bytearray) and len(pieces[-1]) < LARGE_PIECE):
+                pieces.append(bytearray())
+            pieces[-1] += piece  # type: ignore[operator]
+        else:
+            pieces.append(piece if fixed else bytes(piece))
+
+    def _body(self) -> Body:
+        """Return the part, and begin the next one."""
+        pieces, self._pieces, self._size = self._pieces, [], 0
+        return pieces[0] if len(pieces) == 1 else Pieces(pieces)
 
     def commit(self) -> None:
         """Make the object visible."""
-        body = self._whole if self._whole is not None else memoryview(self._buffer)[: self._filled]
         if self._upload is None:
-            (put_new if self._exclusive else put)(self._fs, self._key, body)
+            (put_new if self._exclusive else put)(self._fs, self._key, self._body())
             return
-        if len(body):
-            self._send(body)
+        if self._size:
+            self._send()
         if self._exclusive and self._fs._is(self._key, directory=False):  # for stores that ignore the condition below
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
         self._upload.complete(self._exclusive)
@@ -133,16 +129,10 @@ class StoreWriter(Writer):
         upload, self._upload = self._upload, None
         if upload is not None:
             upload.abort()
-        self._buffer, self._filled, self._whole = bytearray(), 0, None
+        self._pieces, self._size = [], 0
 
-    def _send_buffer(self) -> None:
-        body = self._buffer
-        self._buffer, self._filled = bytearray(), 0
-        self._send(body)
-        assert self._upload is not None
-        self._buffer = self._upload.free_buffer(self._part_size())
-
-    def _send(self, body: Body) -> None:
+    def _send(self) -> None:
+        body = self._body()
         if self._upload is None:
             self._upload = Upload.create(self._fs, self._key, self._kept)
         self._upload.send_part(body)

@@ -11,11 +11,10 @@ import urllib.parse
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..objects.dialect import header_lines
+from ..objects.messages import Body, parts_of
 
 if TYPE_CHECKING:
     from _hashlib import HASH
-
-    from typing_extensions import Buffer
 
     from .endpoint import Place
 
@@ -74,7 +73,7 @@ class Signer:
         self._second: _Second | None = None
         self._day_key: tuple[tuple[str, str], bytes] | None = None
 
-    def lines(self, method: str, path: str, query: str = "", headers: Headers = (), body: Buffer = b"") -> str:
+    def lines(self, method: str, path: str, query: str = "", headers: Headers = (), body: Body = b"") -> str:
         """Return the header lines that sign a request, `headers` among them.
 
         Args:
@@ -120,10 +119,15 @@ class Signer:
         outer.update(inner.digest())
         return f"{query}&X-Amz-Signature={outer.hexdigest()}"
 
-    def _payload(self, headers: Headers, body: Buffer) -> str:
+    def _payload(self, headers: Headers, body: Body) -> str:
         protected = self._tls and any(header.startswith("x-amz-checksum-") for header in headers)
         sign = not protected if self._sign_payload is None else self._sign_payload
-        return hashlib.sha256(body).hexdigest() if sign else _UNSIGNED
+        if not sign:
+            return _UNSIGNED
+        found = hashlib.sha256()
+        for part in parts_of(body):
+            found.update(part)
+        return found.hexdigest()
 
     def _begin(self, number: int) -> _Second:
         frozen = self._credentials.get_frozen_credentials()
