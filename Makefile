@@ -4,10 +4,14 @@
 PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?=
+PROCESSES ?= 3
 JUDGES_ARGS ?=
 NAME ?=
 
 RUN := $(VENV)/bin/python
+# Tests wait, too: three processes keep two cores busy. One that has no tests left takes some of another's.
+PYTEST = $(RUN) -m pytest -q -n $(PROCESSES) --dist worksteal
+unexport PYTHONDONTWRITEBYTECODE # thousands of processes start, and each would compile what it imports
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -20,14 +24,14 @@ help: ## list the commands
 demo: $(VENV)/.demo ## train on handwritten digits, from zips in a zip on local disk and on S3, cached and traced
 	$(RUN) examples/digits/train.py
 
-test: servers ## all tests; PYTEST_ARGS="-k zip" chooses
-	$(RUN) -m tests $(PYTEST_ARGS)
+test: servers ## all tests, PROCESSES (3) at once; PYTEST_ARGS="-k zip" chooses
+	$(PYTEST) $(PYTEST_ARGS)
 
 quick: $(VENV)/.test ## the tests that need no server
-	$(RUN) -m tests -m quick $(PYTEST_ARGS)
+	$(PYTEST) -m quick $(PYTEST_ARGS)
 
 portable: $(VENV)/.test ## the quick tests once more, without the names that only Linux has
-	FSABS_TESTS_HIDE=1 $(RUN) -m tests -m quick $(PYTEST_ARGS)
+	FSABS_TESTS_HIDE=1 $(PYTEST) -m quick $(PYTEST_ARGS)
 
 pythons: $(VENV)/.test ## the quick tests on every other Python from 3.11 on that this machine has
 	$(RUN) -m tests.pythons $(PYTEST_ARGS)

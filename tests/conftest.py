@@ -6,6 +6,7 @@ import itertools
 import multiprocessing
 import os
 import sys
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -57,12 +58,18 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()
 
 
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
     """Give back what earlier tests took: a fork takes as long as the process is large, and thousands of tests fork.
 
-    Custom schemes go with the test that added them.
+    Custom schemes go with the test that added them. What is left at the end of a file stays, and is kept away from the
+    garbage collector, too: after thousands of tests it would look at millions of objects.
     """
+    yield
     config._added.clear()
     module_ends = nextitem is not None and nextitem.path != item.path
+    if module_ends:
+        gc.collect()
+        gc.freeze()
     if _trim is not None and (module_ends or next(_ended) % 50 == 0):
         _trim(0)

@@ -39,8 +39,9 @@ def use() -> Path:
 
     pytest's own, `tmp_path`, stay where they are, since it keeps those of the last runs.
     """
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
-    made = tempfile.TemporaryDirectory(prefix="fsabs-tests-", ignore_cleanup_errors=True)
+    root = os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    # Not in that of the parent: the paths of sockets are short.
+    made = tempfile.TemporaryDirectory(prefix="fsabs-tests-", dir=root, ignore_cleanup_errors=True)
     _kept.append(made)
     atexit.register(made.cleanup)
     folder = Path(made.name)

@@ -1,4 +1,4 @@
-"""No writer publishes but by a close that nothing went wrong before: 200 rounds of failed, interrupted, dropped and
+"""No writer publishes but by a close that nothing went wrong before: rounds of failed, interrupted, dropped and
 inherited writers on local files, S3, HDFS and in zips, after each of which the store has what it had.
 """
 
@@ -10,7 +10,7 @@ import gc
 import os
 import random
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,11 +20,12 @@ import fsabs
 from fsabs import FS
 from fsabs.containers.zip import Zip
 from fsabs.testing.faulty import Fault, FaultyFS, Raise
+from tests import soak
 from tests.servers.hdfs import HdfsCluster
 from tests.servers.moto import MotoServer
 from tests.test_process import in_child
 
-ROUNDS = 200
+ROUNDS = 60
 MODES = ("wb", "xb", "w", "x")
 BIG = 1 << 20
 
@@ -118,50 +119,49 @@ def is_inherited(fs: FS, name: str, mode: str, chance: random.Random) -> None:
 
 
 # An interrupt may leave a file or a socket to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [pytest.mark.soak, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 ENDINGS = (fails_in_its_block, fails_to_write, is_interrupted, is_dropped, is_aborted, is_inherited)
 
 
-def _rounds(fs: FS, endings: tuple[Callable[..., None], ...], rounds: int) -> None:
-    seed = random.randrange(2**32)
-    chance = random.Random(seed)
+def _rounds(fs: FS) -> None:
+    chance, rounds = random.Random(soak.seed(1)), soak.rounds(ROUNDS)
     for number in range(rounds):
-        ending, mode = chance.choice(endings), chance.choice(MODES)
+        ending, mode = chance.choice(ENDINGS), chance.choice(MODES)
         name = f"f{number}"
         if mode[0] == "w" and chance.random() < 0.7:
             fs.write_bytes(name, b"old")
         before = {name: fs.read_bytes(name) for name in fs.list("")}
         ending(fs, name, mode, chance)
         found = {name: fs.read_bytes(name) for name in fs.list("")}
-        assert found == before, (seed, number, ending.__name__, mode)
+        assert found == before, (number, ending.__name__, mode)
         for done in found:
             fs.remove(done)
+    soak.count("writers that end badly", rounds)
 
 
 @pytest.mark.quick
 def test_on_local_files(tmp_path: Path) -> None:
-    _rounds(fsabs.from_url(tmp_path), ENDINGS, ROUNDS)
+    _rounds(fsabs.from_url(tmp_path))
     assert not os.listdir(tmp_path)
 
 
 def test_on_s3(moto: MotoServer) -> None:
     moto.create_bucket("publishing")
     options: dict[str, Any] = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region": "us-east-1"}
-    _rounds(fsabs.from_url("s3://publishing/", endpoint=moto.endpoint, **options), ENDINGS, ROUNDS)
+    _rounds(fsabs.from_url("s3://publishing/", endpoint=moto.endpoint, **options))
 
 
 @pytest.mark.timeout(180)
 def test_on_hdfs(hdfs: HdfsCluster) -> None:
-    _rounds(fsabs.from_url(f"{hdfs.url}/publishing", create=True), ENDINGS, ROUNDS)
+    _rounds(fsabs.from_url(f"{hdfs.url}/publishing", create=True))
 
 
 @pytest.mark.quick
 def test_in_a_zip(tmp_path: Path) -> None:
     """A member that is not whole is in no archive; an archive whose member was lost is not stored."""
     fs = fsabs.from_url(tmp_path)
-    seed = random.randrange(2**32)
-    chance = random.Random(seed)
-    for number in range(ROUNDS):
+    chance, rounds = random.Random(soak.seed(1)), soak.rounds(ROUNDS)
+    for number in range(rounds):
         ending, mode = chance.choice(ENDINGS), chance.choice(MODES)
         archive = Zip(fs, "a.zip", "w")
         archive.write_bytes("whole", b"1")
@@ -171,9 +171,10 @@ def test_in_a_zip(tmp_path: Path) -> None:
             archive.close()
         except OSError as exc:
             busy = exc.errno == errno.EBUSY
-        assert busy or ending is not is_dropped, (seed, number)
-        assert not busy or ending in (is_dropped, is_interrupted), (seed, number, ending.__name__)
+        assert busy or ending is not is_dropped, number
+        assert not busy or ending in (is_dropped, is_interrupted), (number, ending.__name__)
         found = list(Zip(fs, "a.zip").list()) if fs.exists("a.zip") else None
-        assert found == (None if busy else ["whole"]), (seed, number, ending.__name__, mode)
+        assert found == (None if busy else ["whole"]), (number, ending.__name__, mode)
         if found:
             fs.remove("a.zip")
+    soak.count("writers that end badly", rounds)

@@ -140,7 +140,7 @@ def test_another_content_does_not_go_on(source: fsabs.Local, tmp_path: Path) -> 
 
 def test_a_file_that_another_process_writes_is_left_to_it(source: fsabs.Local, tmp_path: Path) -> None:
     target = fsabs.Local(str(tmp_path / "to"), create=True)
-    with source._open_blob(source._key("large", "open")) as blob:
+    with source.open_blob("large") as blob:
         identity = blob.settled_identity
     assert identity is not None
     code = (

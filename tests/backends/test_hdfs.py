@@ -16,6 +16,7 @@ import pytest
 import fsabs
 from fsabs.backends.hdfs import Hdfs
 from fsabs.core.writing import PARTIAL_SUFFIX
+from tests.backends.hdfs_paths import path_of
 from tests.servers.hdfs import HdfsCluster
 from tests.servers.network import Blackhole, Refused
 
@@ -42,7 +43,7 @@ def own_cluster() -> Iterator[HdfsCluster]:
 
 
 def hidden(hdfs: HdfsCluster, fs: Hdfs) -> list[str]:
-    return [path for path, _, _ in hdfs.ls("/" + fs._root, recursive=True) if path.endswith(PARTIAL_SUFFIX)]
+    return [path for path, _, _ in hdfs.ls(path_of(fs), recursive=True) if path.endswith(PARTIAL_SUFFIX)]
 
 
 # ---- processes
@@ -51,7 +52,7 @@ def hidden(hdfs: HdfsCluster, fs: Hdfs) -> list[str]:
 def test_forked_children_read_what_they_ask_for_while_the_parent_reads(hdfs: HdfsCluster, fs: Hdfs) -> None:
     """hdfs-native keeps connections for a whole process: without a copy of it, parent and child swap bytes."""
     data = os.urandom(4 * MIB)
-    hdfs.put(f"/{fs._root}/x", data)
+    hdfs.put(path_of(fs, "x"), data)
     stop = threading.Event()
     wrong: list[int] = []
 
@@ -105,7 +106,7 @@ def wait_for(pid: int, seconds: float) -> int:
 def test_a_child_that_only_exits_does_not_hang(hdfs: HdfsCluster, fs: Hdfs) -> None:
     code = (
         "import fsabs, os, sys\n"
-        f"fs = fsabs.from_url({hdfs.url + '/' + fs._root!r}); fs.write_bytes('x', b'1' * 100000)\n"
+        f"fs = fsabs.from_url({fs.url()!r}); fs.write_bytes('x', b'1' * 100000)\n"
         "file = fs.open('x', 'rb'); file.read(5); names = fs.list(); next(names)\n"
         "if os.fork() == 0:\n"
         "    sys.exit(0)\n"
@@ -121,7 +122,7 @@ def test_an_exit_in_the_middle_of_reads_is_no_crash(hdfs: HdfsCluster, fs: Hdfs)
     """A thread that comes back from the library into an interpreter that ends would have the process aborted."""
     code = (
         "import fsabs, os, sys, threading, time\n"
-        f"fs = fsabs.from_url({hdfs.url + '/' + fs._root!r}); fs.write_bytes('x', bytes(4 << 20))\n"
+        f"fs = fsabs.from_url({fs.url()!r}); fs.write_bytes('x', bytes(4 << 20))\n"
         "def read_on():\n"
         "    while True: fs.read_bytes('x')\n"
         "threading.Thread(target=read_on, daemon=True).start()\n"
@@ -140,7 +141,7 @@ def test_a_process_that_ends_leaves_no_file(hdfs: HdfsCluster, fs: Hdfs, end: st
     fs.write_bytes("x", b"old")
     code = (
         "import fsabs, os, signal\n"
-        f"fs = fsabs.from_url({hdfs.url + '/' + fs._root!r})\n"
+        f"fs = fsabs.from_url({fs.url()!r})\n"
         "file = fs.open('x', 'wb'); file.write(bytes(5 << 20)); file.flush()\n"
         f"{'os.kill(os.getpid(), signal.SIGKILL)' if end == 'kill' else ''}\n"
     )
@@ -155,15 +156,15 @@ def test_a_process_that_ends_leaves_no_file(hdfs: HdfsCluster, fs: Hdfs, end: st
 
 
 def test_permission_denied(hdfs: HdfsCluster, fs: Hdfs, monkeypatch: pytest.MonkeyPatch) -> None:
-    hdfs.put(f"/{fs._root}/x", b"mine")
-    hdfs.chmod(f"/{fs._root}/x", 0o600)
-    hdfs.chmod(f"/{fs._root}", 0o755)
+    hdfs.put(path_of(fs, "x"), b"mine")
+    hdfs.chmod(path_of(fs, "x"), 0o600)
+    hdfs.chmod(path_of(fs), 0o755)
     monkeypatch.setenv("HADOOP_USER_NAME", "alice")
-    alice = fsabs.from_url(f"{hdfs.url}/{fs._root}")
+    alice = fsabs.from_url(fs.url())
     for ask in (lambda: alice.read_bytes("x"), lambda: alice.write_bytes("y", b"1"), lambda: alice.remove("x")):
         with pytest.raises(PermissionError) as caught:
             ask()
-        assert str(caught.value.filename).startswith(f"{hdfs.url}/{fs._root}")
+        assert str(caught.value.filename).startswith(fs.url())
     assert alice.exists("x")
 
 
@@ -296,7 +297,7 @@ def test_a_directory_of_many_files_in_order(hdfs: HdfsCluster, fs: Hdfs) -> None
 
 def test_many_ranges_at_once_are_the_right_ones_over_blocks(hdfs: HdfsCluster, fs: Hdfs) -> None:
     data = os.urandom(5 * MIB)
-    hdfs.put(f"/{fs._root}/blocks", data, block_size=MIB)
+    hdfs.put(path_of(fs, "blocks"), data, block_size=MIB)
     wanted = [(100_000, at * 700_001 % (4 * MIB)) for at in range(40)] + [(0, 5), (5 * MIB, 0), (3, MIB - 1)]
     with fs.open("blocks", "rb") as file:
         assert file.raw.blob.pread_many(wanted) == [data[offset : offset + size] for size, offset in wanted]

@@ -18,6 +18,7 @@ import fsabs
 from fsabs.backends.hdfs import Hdfs, reading, writing
 from fsabs.backends.hdfs.rpc_errors import one_line
 from fsabs.core.writing import partial_name
+from tests.backends.hdfs_paths import path_of
 from tests.servers.hdfs import QUICK_START, HdfsCluster
 
 
@@ -80,7 +81,7 @@ def test_snapshots(hdfs: HdfsCluster, fs: Hdfs) -> None:
     fs.write_bytes("x", b"old")
     with pytest.raises(OSError):
         fs.snapshots("x")
-    hdfs.snapshot(f"/{fs._root}", "monday")
+    hdfs.snapshot(path_of(fs), "monday")
     fs.write_bytes("x", b"new")
     assert fs.snapshots() == ["monday"]
     assert fs.read_bytes(".snapshot/monday/x") == b"old"
@@ -109,15 +110,15 @@ def test_files_of_dead_writers_are_swept_by_the_next_writer_and_those_of_live_on
     hdfs: HdfsCluster, fs: Hdfs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dead, recent = partial_name("dead"), partial_name("recent")
-    hdfs.put(f"/{fs._root}/{dead}", b"1")
+    hdfs.put(path_of(fs, dead), b"1")
     live = fs.open("live", "wb", buffering=0)
     live.write(b"1")
     monkeypatch.setattr(writing, "STALE_PARTIAL_AGE", 2.0)
     time.sleep(2.1)
-    hdfs.put(f"/{fs._root}/{recent}", b"1")
-    another = fsabs.from_url(f"{hdfs.url}/{fs._root}")
+    hdfs.put(path_of(fs, recent), b"1")
+    another = fsabs.from_url(fs.url())
     another.write_bytes("x", b"2")
-    left = {os.path.basename(path) for path, _, _ in hdfs.ls(f"/{fs._root}")}
+    left = {os.path.basename(path) for path, _, _ in hdfs.ls(path_of(fs))}
     assert dead not in left
     assert recent in left
     live.close()

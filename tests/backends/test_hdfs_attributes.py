@@ -10,6 +10,7 @@ import fsabs
 from fsabs.backends.hdfs import Hdfs
 from fsabs.core.stats import FileStat
 from fsabs.core.writing import PARTIAL_SUFFIX, committing
+from tests.backends.hdfs_paths import path_of
 from tests.servers.hdfs import HdfsCluster
 
 
@@ -56,7 +57,7 @@ def test_what_is_not_published_yet_is_private(hdfs: HdfsCluster, fs: Hdfs) -> No
     try:
         file = fs.open("x", "wb", buffering=0)
         file.write(b"1")
-        hidden = [path for path, _, _ in hdfs.ls(f"/{fs._root}") if path.endswith(PARTIAL_SUFFIX)]
+        hidden = [path for path, _, _ in hdfs.ls(path_of(fs)) if path.endswith(PARTIAL_SUFFIX)]
         assert [fs.status(path).mode for path in hidden] == [0o600]
         file.close()
         assert fs.status("x").mode == 0o644
@@ -68,7 +69,7 @@ def test_owner_and_group_stay_where_the_writer_may_give_them(
     hdfs: HdfsCluster, fs: Hdfs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the group of the new file may read no more than all others, since it is not the one that was allowed to."""
-    hdfs.chmod(f"/{fs._root}", 0o777)
+    hdfs.chmod(path_of(fs), 0o777)
     for name in ("x", "y", "z"):
         fs.write_bytes(name, b"old")
         fs.chown(name, "bob", "research")
@@ -122,7 +123,7 @@ def test_a_copy_is_given_the_time_and_if_it_is_new_the_permissions_of_its_source
 
 def test_a_copy_may_be_read_only(hdfs: HdfsCluster, fs: Hdfs, monkeypatch: pytest.MonkeyPatch) -> None:
     """The NameNode lets its owner set no time, and no replication, of a file that he may not write."""
-    hdfs.chmod(f"/{fs._root}", 0o777)
+    hdfs.chmod(path_of(fs), 0o777)
     monkeypatch.setenv("HADOOP_USER_NAME", "alice")
     alice = fsabs.from_url(fs.url(""))
     source = FileStat("source", 3, False, 1e9, 0o100400)

@@ -166,7 +166,7 @@ def test_a_whole_object_for_a_range_is_cut_or_an_error(matching: bool) -> None:
             )
 
     with ScriptedStore({"x": data}, script) as store:
-        blob = opened(store)._open_blob("x")
+        blob = opened(store).open_blob("x")
         ranges = [(100, 50_000 * number + 7) for number in range(8)]
         if matching:
             assert blob.pread(1000, 100_000) == data[100_000:101_000]
@@ -211,7 +211,7 @@ def test_two_versions_are_never_mixed(framing: str) -> None:
 
     with ScriptedStore({"x": old}, script) as store:
         fs = opened(store)
-        blob = fs._open_blob("x")
+        blob = fs.open_blob("x")
         assert blob.pread(100_000, 100_000) == old[100_000:200_000]
         store.objects["x"] = new
         for read in (

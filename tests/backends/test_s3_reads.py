@@ -208,7 +208,7 @@ def test_what_a_read_costs_in_requests(ceph: Any) -> None:
         with pytest.raises(FileNotFoundError):
             list(fs.read_many(["small", "nothing"]))
         assert len(requests()) == 3
-        blob = fs._open_blob("large")
+        blob = fs.open_blob("large")
         requests()
         near = [(20_000, start) for start in range(0, 2_000_000, 21_000)]  # as members of an archive
         assert blob.pread_many(near) == [large[start : start + 20_000] for _, start in near]

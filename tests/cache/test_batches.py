@@ -142,7 +142,7 @@ def test_blocks_of_many_ranges_come_by_one_request_and_those_in_gaps_are_admitte
     data = noise(64 * BLOCK)
     memory.write_bytes("large.bin", data)
     store = Coalescing(memory)
-    with cached(store, folder)._open_blob("large.bin") as blob:
+    with cached(store, folder).open_blob("large.bin") as blob:
         ranges = [(100, 0), (10, BLOCK + 5), (50, 4 * BLOCK), (0, 7), (3, 40 * BLOCK), (BLOCK, 41 * BLOCK - 7)]
         assert blob.pread_many(ranges) == [data[offset : offset + size] for size, offset in ranges]
         assert store.requests == [(5 * BLOCK, 0), (2 * BLOCK, 40 * BLOCK)]
@@ -180,7 +180,7 @@ def test_files_of_a_store_that_takes_requests_come_by_one_call(folder: str) -> N
     memory.write_bytes("007", b"new")
     assert list(fs.read_many(everything))[7] == b"new"
     assert store.calls[1:] == [["007"]], "what is missing, and nothing else"
-    with cached(store, folder)._open_blob("large") as blob:
+    with cached(store, folder).open_blob("large") as blob:
         assert blob.pread(100, 30_000) == noise(50_000)[30_000:30_100]
     assert len(store.calls) == 2
 

@@ -114,7 +114,7 @@ def test_bringing_files_in_asks_nothing_either(far: Far, folder: str) -> None:
 def test_a_large_file_is_kept_as_it_streams_by(far: Far, folder: str) -> None:
     data = noise(50_000)
     fs = cached(far, folder)
-    with fs._open_blob("large.bin") as blob:
+    with fs.open_blob("large.bin") as blob:
         pieces = blob._stream(5000)
         assert pieces is not None
         assert b"".join(pieces) == data[5000:]
@@ -122,7 +122,7 @@ def test_a_large_file_is_kept_as_it_streams_by(far: Far, folder: str) -> None:
         far.streams.clear()
         assert b"".join(blob._stream(100) or ()) == data[100:]
         assert far.streams == [0], "for the one block that was missing"
-    with cached(far, folder)._open_blob("large.bin") as blob:
+    with cached(far, folder).open_blob("large.bin") as blob:
         assert b"".join(blob._stream(7) or ()) == data[7:]
     assert far.streams == [0]
 
@@ -131,7 +131,7 @@ def test_a_stream_passes_over_what_is_kept(far: Far, folder: str, monkeypatch: p
     monkeypatch.setattr(blocks, "AHEAD", 2 * BLOCK)
     data = noise(50_000)
     fs = cached(far, folder)
-    with fs._open_blob("large.bin") as blob:
+    with fs.open_blob("large.bin") as blob:
         blob.pread(1, 2 * BLOCK)
         blob.pread(4 * BLOCK, 5 * BLOCK)
         assert b"".join(blob._stream(0) or ()) == data
@@ -139,14 +139,14 @@ def test_a_stream_passes_over_what_is_kept(far: Far, folder: str, monkeypatch: p
 
 
 def test_a_store_without_streams_gives_several_blocks_at_once(store: Store, folder: str) -> None:
-    with cached(store, folder)._open_blob("large.bin") as blob:
+    with cached(store, folder).open_blob("large.bin") as blob:
         assert b"".join(blob._stream(0) or ()) == noise(50_000)
     assert store.ranges == [(50_000, 0)]
 
 
 def test_a_stream_that_ends_early_is_an_error(far: Far, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Streamed, "_pieces", lambda self, start: iter([memoryview(b"short")]))
-    with cached(far, folder)._open_blob("large.bin") as blob, pytest.raises(OSError, match="5 bytes at offset 0"):
+    with cached(far, folder).open_blob("large.bin") as blob, pytest.raises(OSError, match="5 bytes at offset 0"):
         list(blob._stream(0) or ())
 
 

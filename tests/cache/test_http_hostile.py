@@ -164,7 +164,7 @@ def test_a_right_server_is_a_hit() -> None:
     inner.write_bytes("0", CONTENT)
     with hostile(_whole(_response), right) as url:
         cached = HTTPCachedFS(url, store)
-        blob = store._open_blob("0")
+        blob = store.open_blob("0")
         assert cached.read_bytes("0") == CONTENT
         assert blob.identity is not None
         assert cached._connector.get_framed(blob.identity.digest(), blob.identity.encode()) == CONTENT

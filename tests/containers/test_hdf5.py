@@ -45,16 +45,16 @@ def test_groups_are_directories_and_bytes_are_files(version: str) -> None:
 def test_bytes_that_lie_in_one_piece_are_a_slice_of_the_file() -> None:
     for options in ({}, {"userblock_size": 1024}):
         hdf5 = opened(built(tree, **options))
-        blob = hdf5._open_blob("raw")
+        blob = hdf5.open_blob("raw")
         assert isinstance(blob, BlobSlice)
         assert blob.read_all() == BLOB
-        assert not isinstance(hdf5._open_blob("g/packed"), BlobSlice)
+        assert not isinstance(hdf5.open_blob("g/packed"), BlobSlice)
 
 
 def test_parts_of_a_packed_dataset_are_read_in_parts() -> None:
     hdf5 = opened(tree)
     order = random.Random(5)
-    with hdf5._open_blob("g/packed") as blob:
+    with hdf5.open_blob("g/packed") as blob:
         for _ in range(100):
             size, offset = order.randrange(30_000), order.randrange(310_000)
             assert blob.pread(size, offset) == BLOB[offset : offset + size]
@@ -118,7 +118,7 @@ def test_other_arrays_read_as_npy(name: str, how: dict[str, Any]) -> None:
     np.save(out, array)
     if array.dtype.names is None:
         assert data == out.getvalue()
-    with hdf5._open_blob("x") as blob:
+    with hdf5.open_blob("x") as blob:
         for offset in range(0, len(data), 11):
             assert blob.pread(37, offset) == data[offset : offset + 37]
     assert hdf5.verify() == []

@@ -52,7 +52,7 @@ def test_h5py_reads_it_and_so_do_we(compression: str | None, tmp_path: Path) -> 
     assert contents(hdf5) == TREE
     assert hdf5.verify() == []
     assert hdf5.dataset("d/e/f").compression == compression
-    assert isinstance(hdf5._open_blob("d/e/f"), BlobSlice) == (compression is None)
+    assert isinstance(hdf5.open_blob("d/e/f"), BlobSlice) == (compression is None)
 
 
 def test_the_same_members_are_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +163,7 @@ def test_h5py_objects_while_writing() -> None:
 def test_a_blob_becomes_a_file() -> None:
     fs = Memory()
     fs.write_bytes("x", BLOB)
-    with fs.open_container("a.h5", "w") as hdf5, fs._open_blob("x") as blob:
+    with fs.open_container("a.h5", "w") as hdf5, fs.open_blob("x") as blob:
         assert isinstance(hdf5, Hdf5)
         hdf5.subfs("d").add_blob("x", blob)
         with pytest.raises(IsADirectoryError) as caught:

@@ -345,7 +345,7 @@ def test_sparse_files_as_the_tar_command_writes_them(options: list[str], kind: s
         for at in range(0, len(data), 7919):
             file.seek(at)
             assert file.read(9000) == data[at : at + 9000]
-    blob = tar._open_blob("sparse")
+    blob = tar.open_blob("sparse")
     assert blob.pread_many([(5000, 20_000), (0, 3), (10, len(data) - 4)]) == [data[20_000:25_000], b"", data[-4:]]
 
 

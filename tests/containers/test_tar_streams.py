@@ -70,7 +70,7 @@ def test_members_in_any_order(archive: bytes) -> None:
 def test_positioned_reads_anywhere(archive: bytes) -> None:
     tar = opened(archive)
     order = random.Random(2)
-    with tar._open_blob("m05") as first, tar._open_blob("m20") as second:
+    with tar.open_blob("m05") as first, tar.open_blob("m20") as second:
         for _ in range(60):
             name, blob = order.choice([("m05", first), ("m20", second)])
             size, offset = order.randrange(40_000), order.randrange(160_000)
@@ -194,7 +194,7 @@ def test_nesting(archive: bytes) -> None:
         with fs.open_container(outer) as out, out.open_container("d/a.tar") as tar:
             assert tar.read_bytes("m12") == BIG["m12"]
             assert tar.read_bytes("m03") == BIG["m03"]
-    blob = fs.open_container("o.tar").open_container("d/a.tar", force_type="tar")._open_blob("m03")
+    blob = fs.open_container("o.tar").open_container("d/a.tar", force_type="tar").open_blob("m03")
     if archive == PLAIN:
         assert isinstance(blob._inner, BytesBlob)  # type: ignore[attr-defined]
 
@@ -249,7 +249,7 @@ def test_gz_starts_again_at_a_point_and_not_at_the_beginning(monkeypatch: pytest
 def test_two_readers_side_by_side_do_not_send_a_decoder_back_and_forth(monkeypatch: pytest.MonkeyPatch) -> None:
     tar = _counted("xz", monkeypatch)
     size = tar._reader().size
-    with tar._open_blob("m03") as first, tar._open_blob("m15") as second:
+    with tar.open_blob("m03") as first, tar.open_blob("m15") as second:
         for at in range(0, 150_000, 5_000):
             assert first.pread(5_000, at) == BIG["m03"][at : at + 5_000]
             assert second.pread(5_000, at) == BIG["m15"][at : at + 5_000]

@@ -190,7 +190,7 @@ def test_a_large_member_goes_through_a_temporary_file(tmp_path: Path) -> None:
 def test_a_blob_becomes_a_member(tmp_path: Path) -> None:
     fs = Local(tmp_path)
     fs.write_bytes("x", block := os.urandom(3 << 20))
-    with fs.open_container("a.tar.zst", "w") as tar, fs._open_blob(fs._key("x", "open")) as blob:
+    with fs.open_container("a.tar.zst", "w") as tar, fs.open_blob("x") as blob:
         assert isinstance(tar, Tar)
         tar.subfs("d").add_blob("x", blob)
         with pytest.raises(FileExistsError) as caught:

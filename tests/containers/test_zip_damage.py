@@ -117,14 +117,14 @@ def test_a_wrong_crc(method: int) -> None:
                 pass
 
     def by_positions() -> None:
-        with archive._open_blob("x") as blob:
+        with archive.open_blob("x") as blob:
             blob.pread_many([(350, 0), (350, 350)])
 
     readers: list[Callable[[], object]] = [
         lambda: archive.read_bytes("x"),
         lambda: list(archive.read_many(["x"])),
         lambda: archive.open("x", "rb").read(),
-        lambda: archive._open_blob("x").read_all(),
+        lambda: archive.open_blob("x").read_all(),
         in_pieces,
         by_positions,
     ]
@@ -141,7 +141,7 @@ def test_a_wrong_crc_of_nothing() -> None:
         archive = opened(by_hand([member]))
         with pytest.raises(CorruptFileError, match="CRC-32"):
             archive.read_bytes("x")
-        with pytest.raises(CorruptFileError, match="CRC-32"), archive._open_blob("x") as blob:
+        with pytest.raises(CorruptFileError, match="CRC-32"), archive.open_blob("x") as blob:
             blob.read_all()
 
 

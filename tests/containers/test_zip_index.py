@@ -366,7 +366,7 @@ def test_open_files_go_on_in_parent_and_child_at_once(tmp_path: Path) -> None:
 def test_threads_share_an_archive_and_a_blob() -> None:
     files = {f"{n}": os.urandom(1 + n * 997) for n in range(60)}
     archive = opened(zipped({"i.zip": zipped(files, DEFLATED)})).open_zip("i.zip")
-    blobs: dict[str, Any] = {name: archive._open_blob(name) for name in files}
+    blobs: dict[str, Any] = {name: archive.open_blob(name) for name in files}
     copy = pickle.loads(pickle.dumps(archive))  # its index is loaded by whichever thread is first
     wrong: list[str] = []
 
@@ -388,8 +388,8 @@ def test_threads_share_an_archive_and_a_blob() -> None:
 def test_a_member_is_small_or_streamed_by_its_size() -> None:
     data = zipped({"x": bytes(range(256)) * (9 << 12), "y": bytes(100)}, DEFLATED)
     archive = opened(data)
-    assert type(archive._open_blob("x")) is members.Streamed
-    assert type(archive._open_blob("y")) is members.Inflated
+    assert type(archive.open_blob("x")) is members.Streamed
+    assert type(archive.open_blob("y")) is members.Inflated
     assert archive.read_bytes("x") == bytes(range(256)) * (9 << 12)
 
 

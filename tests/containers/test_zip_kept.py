@@ -213,7 +213,7 @@ def told(archive: FS, parent: FS) -> Any:
             found[stat.filename] = (stat, str(exc))
     for name in ("../out", "no", "dir", "twice"):
         try:
-            found[name] = archive._stat(name), archive._open_blob(name).version
+            found[name] = archive._stat(name), archive.open_blob(name).version
         except OSError as exc:
             found[name] = type(exc), str(exc)
     return found, archive.info(), archive._loaded.index.layout  # type: ignore[attr-defined]

@@ -235,7 +235,7 @@ def test_a_version_tells_contents_apart() -> None:
         parent.write_bytes("a.zip", zipped({"x": data, "y": data}))
         archive = Zip(parent, "a.zip")
         versions |= {archive.stat("x").version, archive.stat("y").version}
-        with archive._open_blob("x") as blob:
+        with archive.open_blob("x") as blob:
             assert blob.version == archive.stat("x").version
     assert len(versions) == 6
 
@@ -270,7 +270,7 @@ def test_an_archive_in_code_page_437_that_zipfile_has_added_to(compressed: bool,
     archive = opened(changed)
     assert contents(archive) == {**dict.fromkeys(OLD, CONTENT), "added": b"by zipfile"} == read_by_zipfile(changed)
     for name in OLD:
-        with archive._open_blob(name) as blob:
+        with archive.open_blob(name) as blob:
             assert blob.pread(100, 3000) == CONTENT[3000:3100]
     assert archive.verify() == []
     parent = archive.parent

@@ -82,7 +82,7 @@ def test_a_file_in_it_seeks_and_reads_in_pieces(method: int) -> None:
         assert file.read(5000) == data[200_000:205_000]
         file.seek(-7, io.SEEK_END)
         assert file.read() == data[-7:]
-    with archive._open_blob("x") as blob:
+    with archive.open_blob("x") as blob:
         assert blob.pread_many([(5, 100), (0, 3), (5, 50)]) == [data[100:105], b"", data[50:55]]
         assert blob.pread(10**9, len(data) - 2) == data[-2:]
 
@@ -410,7 +410,7 @@ def test_zip_in_zip_in_zip(outer: int, middle: int) -> None:
 def test_members_of_nested_stored_archives_are_slices_of_the_outermost(tmp_path: Path) -> None:
     (tmp_path / "o.zip").write_bytes(zipped({"m.zip": zipped({"i.zip": zipped(TREE)})}))
     archive = Local(tmp_path).open_zip("o.zip").open_zip("m.zip").open_zip("i.zip")
-    with archive._open_blob("dir/b.bin") as blob:
+    with archive.open_blob("dir/b.bin") as blob:
         assert blob.pread(4, 250) == TREE["dir/b.bin"][250:254]
         undermost = blob._slice._inner  # type: ignore[attr-defined]
         assert type(undermost).__name__ == "LocalBlob"

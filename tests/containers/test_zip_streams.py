@@ -58,7 +58,7 @@ def made(data: bytes, method: int) -> Made:
 def test_from_the_start_to_the_end(method: int) -> None:
     data = content()
     archive = opened(by_hand([made(data, method)]))
-    blob = archive._open_blob("x")
+    blob = archive.open_blob("x")
     assert isinstance(blob, DecodedBlob)
     assert archive.read_bytes("x") == data
     assert blob.read_all() == data
@@ -73,7 +73,7 @@ def test_from_the_start_to_the_end(method: int) -> None:
 @pytest.mark.parametrize("method", ALL)
 def test_anywhere(method: int) -> None:
     data = content()
-    blob = opened(by_hand([made(data, method)]))._open_blob("x")
+    blob = opened(by_hand([made(data, method)])).open_blob("x")
     places = random.Random(1)
     for _ in range(60):
         offset, size = places.randrange(len(data) + 10), places.randrange(5000)
@@ -88,7 +88,7 @@ def test_a_size_that_is_not_true(method: int, told: int) -> None:
     data = content()
     member = made(data, method)
     archive = opened(by_hand([member._replace(size=len(data) + told)]))
-    blob = archive._open_blob("x")
+    blob = archive.open_blob("x")
     if method != 93 or told > 0:  # of zstd so much is decoded at once
         assert blob.pread(100, 0) == data[:100]
     for _ in range(2):
@@ -103,16 +103,16 @@ def test_a_wrong_crc_and_a_cut_stream(method: int) -> None:
     data = content()
     member = made(data, method)
     right = zlib.crc32(data)
-    blob = opened(by_hand([member._replace(crc=right ^ 1)]))._open_blob("x")
+    blob = opened(by_hand([member._replace(crc=right ^ 1)])).open_blob("x")
     with pytest.raises(CorruptFileError, match=f"CRC-32 {right:08x}"):
         for offset in range(0, len(data), 5000):
             assert blob.pread(5000, offset) == data[offset : offset + 5000]
     for cut in (0, 1, 10, len(member.data) // 2, len(member.data) - 1):
-        blob = opened(by_hand([member._replace(data=member.data[:cut])]))._open_blob("x")
+        blob = opened(by_hand([member._replace(data=member.data[:cut])])).open_blob("x")
         with pytest.raises(CorruptFileError):
             blob.read_all()
     if method != 93:
-        behind = opened(by_hand([member._replace(data=member.data + b"junk")]))._open_blob("x")
+        behind = opened(by_hand([member._replace(data=member.data + b"junk")])).open_blob("x")
         with pytest.raises(CorruptFileError):
             behind.read_all()
 
@@ -125,7 +125,7 @@ def test_any_damage_is_seen(method: int) -> None:
     for _ in range(40):
         damaged = bytearray(member.data)
         damaged[places.randrange(len(damaged))] ^= 1 << places.randrange(8)
-        blob = opened(by_hand([member._replace(data=bytes(damaged))]))._open_blob("x")
+        blob = opened(by_hand([member._replace(data=bytes(damaged))])).open_blob("x")
         with contextlib.suppress(CorruptFileError):  # some bits mean nothing
             assert blob.read_all() == data
 
@@ -135,7 +135,7 @@ def test_deflate_goes_back_to_a_checkpoint() -> None:
     parent = Memory()
     parent.write_bytes("a.zip", by_hand([made(data, DEFLATED)]))
     store = CountingFS(parent)
-    blob = Zip(store, "a.zip")._open_blob("x")
+    blob = Zip(store, "a.zip").open_blob("x")
     assert blob.read_all() == data
     whole = len(store.taken())
     for offset in range(399_000, 0, -10_000):
@@ -151,7 +151,7 @@ def test_a_jump_forward_takes_a_checkpoint_too() -> None:
     parent = Memory()
     parent.write_bytes("a.zip", by_hand([made(data, DEFLATED)]))
     store = CountingFS(parent)
-    blob = Zip(store, "a.zip")._open_blob("x")
+    blob = Zip(store, "a.zip").open_blob("x")
     blob.read_all()
     blob.pread(10, 0)
     store.taken()
@@ -162,7 +162,7 @@ def test_a_jump_forward_takes_a_checkpoint_too() -> None:
 def test_threads_take_turns() -> None:
     data = content()
     for method in ALL:
-        blob = opened(by_hand([made(data, method)]))._open_blob("x")
+        blob = opened(by_hand([made(data, method)])).open_blob("x")
         wrong: list[int] = []
 
         def read(seed: int, blob: Blob = blob, wrong: list[int] = wrong) -> None:
@@ -219,7 +219,7 @@ def test_a_failed_read_of_the_store_is_no_damage_and_is_got_over(monkeypatch: py
     for method in ALL:
         store = Flaky()
         store.write_bytes("a.zip", by_hand([made(data, method)]))
-        blob = Zip(store, "a.zip")._open_blob("x")
+        blob = Zip(store, "a.zip").open_blob("x")
         assert blob.pread(100, 0) == data[:100]
         store.failing = True
         with pytest.raises(TimeoutError, match="the store is away"):
@@ -320,7 +320,7 @@ def test_memory_is_bounded(method: int, monkeypatch: pytest.MonkeyPatch) -> None
     size = 48 << 20
     member = made(bytes(size), method)
     archive = opened(by_hand([member]), limits=Limits(max_ratio=None))
-    blob = archive._open_blob("x")
+    blob = archive.open_blob("x")
     assert isinstance(blob, DecodedBlob)
     tracemalloc.start()
     assert len(set(_pieces(blob, 1 << 20))) == 1
@@ -367,7 +367,7 @@ def test_several_streams_one_behind_another_are_read_on_from_each_start() -> Non
     data = content(60_000)
     streams = b"".join(bz2.compress(data[at : at + 9_000]) for at in range(0, len(data), 9_000))
     member = made(data, BZIP2)._replace(data=streams)
-    blob = opened(by_hand([member]))._open_blob("x")
+    blob = opened(by_hand([member])).open_blob("x")
     assert blob.read_all() == data
     for offset in range(50_000, 0, -7_000):
         assert blob.pread(len(data), offset) == data[offset:]
@@ -381,4 +381,4 @@ def test_a_match_may_go_on_behind_the_end_of_a_piece(monkeypatch: pytest.MonkeyP
     for _ in range(300):
         start = bytes(order.choices(b"abcdef", weights=[8, 4, 2, 1, 1, 1], k=order.randrange(700, 1020)))
         data = (start + start)[: 1024 + order.randrange(1, 200)]
-        assert opened(by_hand([made(data, DEFLATED)]))._open_blob("x").read_all() == data
+        assert opened(by_hand([made(data, DEFLATED)])).open_blob("x").read_all() == data

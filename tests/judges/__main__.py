@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.judges.suites import SUITES, Suite
-from tests.parts import ROOT
-from tests.release.__main__ import call, environment
+from tests.release.__main__ import ROOT, call, environment
 from tests.servers import guard
 
 FOLDER = ROOT / ".venv-judges"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from fsabs.prepare import PrepareError
 from fsabs.readers.data import TokenWriter
 from fsabs.readers.data.tokens import document_ends, layout_of
 from tests.prepare.data import raw_files, visible, write_tree
+from tests.prepare.drivers import Driver
 from tests.servers import spark
 from tests.servers.fixtures import require
 
@@ -58,17 +58,36 @@ def expected() -> list[list[int]]:
     ]
 
 
-@pytest.mark.parametrize("master", [None, "local[2]"])
-def test_documents_are_those_of_a_plain_loop(folder: Path, master: str | None) -> None:
-    if master is not None:
-        require(spark.missing)
-    options: dict[str, Any] = {"num_workers": 2, "records_per_file": 25, "tokens": "uint16", "master": master}
-    report = prepare.run(folder / "model.py", folder / "raw", folder / "out", validate=True, **options)
+def test_documents_are_those_of_a_plain_loop(folder: Path) -> None:
+    report = prepare.run(
+        folder / "model.py",
+        folder / "raw",
+        folder / "out",
+        validate=True,
+        num_workers=2,
+        records_per_file=25,
+        tokens="uint16",
+    )
+    check(folder, report.records, [shard.name for shard in report.shards])
+
+
+def test_documents_of_spark_are_those_of_a_plain_loop(folder: Path) -> None:
+    require(spark.missing)
+    spark.write_defaults(folder / "conf")
+    arguments = [str(folder / "model.py"), str(folder / "raw"), str(folder / "out"), "cluster", "2", "--validate"]
+    arguments += ["--master", "local[2]", "--records-per-file", "25", "--tokens", "uint16"]
+    with Driver("4", folder / "conf", folder, *arguments) as driver:
+        report = driver.report()
+    check(folder, report["records"], [shard["name"] for shard in report["shards"]])
+
+
+def check(folder: Path, records: int, shards: list[str]) -> None:
+    """Check what was written, and what the report says of it."""
     assert documents_of(folder / "out") == expected()
     names = sorted(path.name for path in (folder / "out").iterdir() if not path.name.startswith("."))
     assert names == [f"data-{n:05}-of-00004{end}" for n in range(5) for end in (".bin", ".idx")]
-    assert report.records == 120
-    assert [shard.name for shard in report.shards] == names
+    assert records == 120
+    assert shards == names
     windows = list(TokenDataset(folder / "out", 63, overlap=False))
     assert sum(map(len, windows)) > 0.95 * sum(map(len, expected()))
 

@@ -17,9 +17,9 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from tests.parts import ROOT
 from tests.release import checks
 
+ROOT = Path(__file__).parents[2]
 EXTRAS = [name for name in checks.CHECKS if name != "required"]
 NOT_IN_SDIST = {".gitignore"}
 FROM_SDIST = ("tests/test_architecture.py", "tests/test_docs.py")
