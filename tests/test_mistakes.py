@@ -44,7 +44,8 @@ class Place:
         server = self.server
         keys = {"aws_access_key_id": server.access_key, "aws_secret_access_key": server.secret_key}
         usual: dict[str, Any] = {"endpoint": server.endpoint, "region": server.region, **keys, "max_attempts": 1}
-        return fsabs.from_url(f"s3://{bucket}", **{**usual, **options})
+        found: fsabs.FS = fsabs.from_url(f"s3://{bucket}", **{**usual, **options})
+        return found
 
 
 @pytest.fixture(scope="module")
@@ -252,10 +253,10 @@ ARGUMENTS: dict[str, tuple[Mistake, type[Exception], str]] = {  # what is called
     "no concurrency": (lambda at: list(at.local.read_many(["f"], concurrency=0)), ValueError, "at least 1, not 0"),
     "no suffix": (lambda at: at.local.open_container("f"), ValueError, "force_type="),
     "open_url without with": (
-        lambda at: fsabs.open_url(at.folder / "f").read(),
+        lambda at: getattr(fsabs.open_url(at.folder / "f"), "read"),  # noqa: B009
         AttributeError,
         "`with open_url(...) as file:`",
-    ),  # type: ignore[attr-defined]
+    ),
     "no shards": (lambda at: convert(at.folder / "o", lambda: iter([1]), 0, "x"), ValueError, "num_shards must be 1"),
     "a job's URL": (lambda at: TaskDispatcher("nosuch://x"), ValueError, "SQLite or PostgreSQL"),
     "a scheme to register": (lambda at: fsabs.register_backend("S3://", fsabs.Memory), ValueError, "can't be a scheme"),
