@@ -1,8 +1,8 @@
 """The documentation does what it says: its Python blocks are run, its links and its commands exist.
 
 All ```python blocks of a page are one program, run in order in an empty folder, with an S3 server that has an empty
-bucket called `bucket`; a page that opens other clouds has theirs. A line `expression  # -> value` states what
-`repr(expression)` is, and is checked.
+bucket called `bucket`; a page that opens other clouds has theirs, and one with Spark has its configuration. A line
+`expression  # -> value` states what `repr(expression)` is, and is checked.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pytest
 
 import fsabs
 from fsabs.core import registry
+from tests.servers import spark
 from tests.servers.azurite import AzuriteServer
 from tests.servers.fixtures import require
 from tests.servers.gcs_emulator import GcsEmulator
@@ -79,8 +80,8 @@ def s3_env() -> Iterator[dict[str, str]]:
         }
 
 
-def clouds_env(page: str, request: pytest.FixtureRequest) -> dict[str, str]:
-    """The environment of `gs://bucket/` and `az://container/`, which are empty, and `hf://datasets/org/name`."""
+def page_env(page: str, request: pytest.FixtureRequest) -> dict[str, str]:
+    """The environment of `gs://bucket/` and `az://container/`, which are empty, `hf://datasets/org/name`, and Spark."""
     env, code = {}, "".join(FENCE.findall(page))
     if "gs://" in code:
         gcs: GcsEmulator = request.getfixturevalue("gcs")
@@ -94,6 +95,11 @@ def clouds_env(page: str, request: pytest.FixtureRequest) -> dict[str, str]:
     if "hf://" in code:
         hub: HubServer = request.getfixturevalue("hub")
         hub.make("org/name", {f"train/{number:03}.bin": bytes([number]) * 500 for number in range(100)})
+    if "pyspark" in code:
+        require(spark.missing)
+        conf: Path = request.getfixturevalue("tmp_path") / "conf"
+        spark.write_defaults(conf)
+        env |= spark.environment("4", conf, str(ROOT))
     return env
 
 
@@ -103,7 +109,7 @@ def test_the_code_of_a_page_runs(
     path: Path, tmp_path: Path, s3_env: dict[str, str], request: pytest.FixtureRequest
 ) -> None:
     page = path.read_text()
-    done = run(page, tmp_path, {**s3_env, **clouds_env(page, request)})
+    done = run(page, tmp_path, {**page_env(page, request), **s3_env})
     assert done.returncode == 0, f"{path}\n{done.stderr}"
 
 

@@ -12,6 +12,7 @@ import random
 import re
 import runpy
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -20,6 +21,7 @@ import pytest
 import fsabs
 from fsabs.dispatch import TaskDispatcher
 from fsabs.readers import RecordReader, RecordWriter
+from tests import test_docs
 from tests.cli.commands import fsabs as command
 from tests.servers.fixtures import require
 from tests.servers.moto import MotoServer, missing
@@ -408,6 +410,51 @@ def test_every_public_name_of_every_room_is_in_the_reference() -> None:
     assert missing == []
 
 
+def test_every_public_class_and_function_stands_in_code_that_a_page_runs() -> None:
+    names = runpy.run_path(str(ROOT / "docs/names.py"))
+    used = {id(value) for path in test_docs.PAGES for value in _used_in(test_docs.program(path.read_text()))}
+    missing = [
+        f"{room}.{name}"
+        for room in names["ROOMS"]
+        for name, value in names["public"](room)
+        if callable(value) and id(value) not in used
+    ]
+    assert missing == [], "docs/examples.md, or one of the pages beside it, has a short example of each"
+
+
+@pytest.mark.quick
+def test_a_name_counts_where_code_uses_what_it_stands_for() -> None:
+    program = """
+import fsabs
+from fsabs import trace as ours, errors
+from fsabs.trace import merge
+from other import patch
+
+ours.start("run")
+fsabs.open_url("merge").stop(unpack=patch)  # unpatch
+"""
+    assert list(_used_in(program)) == [fsabs.trace.start, fsabs.open_url]
+
+
+def _used_in(program: str) -> Iterator[object]:
+    """Yield the public objects of this package that a program uses, by names that it imports; an import is no use."""
+    tree = ast.parse(program)
+    imported: dict[str, object] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            roots = {alias.name.partition(".")[0] for alias in node.names}
+            imported |= {"fsabs": fsabs} if "fsabs" in roots else {}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "fsabs":
+            imported |= {alias.asname or alias.name: _named(f"{node.module}.{alias.name}") for alias in node.names}
+    for node in ast.walk(tree):
+        names = ast.unparse(node).split(".") if isinstance(node, ast.Attribute | ast.Name) else []
+        value = imported.get(names[0]) if names else None
+        for name in names[1:]:
+            value = getattr(value, name, None)
+        if callable(value):
+            yield value
+
+
 def test_every_room_with_public_names_is_in_the_page_of_names() -> None:
     names = runpy.run_path(str(ROOT / "docs/names.py"))
     inner = {"backends", "containers", "core", "disk", "transfer", "urls"}  # their public names are those of fsabs
@@ -422,4 +469,5 @@ def test_every_room_with_public_names_is_in_the_page_of_names() -> None:
 def _named(path: str) -> object:
     """Return what a dotted name stands for."""
     module, _, name = path.rpartition(".")
-    return getattr(importlib.import_module(module), name)
+    found = importlib.import_module(module)
+    return getattr(found, name) if hasattr(found, name) else importlib.import_module(path)
