@@ -1,4 +1,4 @@
-"""Train on pictures, with checkpoints: a job that is killed goes on where it was.
+"""Train on pictures, with checkpoints: a job that is killed resumes where it was.
 
     python train.py s3://bucket/pictures.zip s3://bucket/run-1
     torchrun --nproc-per-node=2 train.py s3://bucket/pictures.zip s3://bucket/run-2

@@ -14,6 +14,7 @@ import fsabs
 from fsabs import trace
 from fsabs.dispatch import TaskDispatcher
 from fsabs.readers import RecordReader, RecordWriter, convert
+from fsabs.readers.sharded import convert_lines
 from tests.servers.fixtures import require
 from tests.servers.moto import MotoServer, missing
 
@@ -185,7 +186,36 @@ FILES: dict[str, tuple[Mistake, type[OSError], int, str]] = {  # what is called,
         errno.ENOENT,
         "no job was created",
     ),
+    "no trace": (
+        lambda at: trace.analyze(at.folder / "dir"),
+        FileNotFoundError,
+        errno.ENOENT,
+        "there is no trace here",
+    ),
+    "a trace that isn't there": (
+        lambda at: trace.analyze(at.folder / "nosuch"),
+        FileNotFoundError,
+        errno.ENOENT,
+        "No such file",
+    ),
+    "a checkpoint that isn't there": (
+        lambda at: _checkpoint(at.folder / "nosuch.pt"),
+        FileNotFoundError,
+        errno.ENOENT,
+        "No such file",
+    ),
+    "a folder as a checkpoint": (
+        lambda at: _checkpoint(at.folder / "dir"),
+        IsADirectoryError,
+        errno.EISDIR,
+        "Is a directory",
+    ),
 }
+
+
+def _checkpoint(path: Path) -> object:
+    torch = pytest.importorskip("fsabs.adapters.torch")
+    return torch.load_checkpoint(path)
 
 
 @pytest.mark.parametrize("mistake", FILES)
@@ -258,6 +288,21 @@ ARGUMENTS: dict[str, tuple[Mistake, type[Exception], str]] = {  # what is called
         "`with open_url(...) as file:`",
     ),
     "no shards": (lambda at: convert(at.folder / "o", lambda: iter([1]), 0, "x"), ValueError, "num_shards must be 1"),
+    "shards as text": (
+        lambda at: convert(at.folder / "o", lambda: iter([1]), "2", "x"),  # type: ignore[arg-type]
+        TypeError,
+        "num_shards is an int, not str",
+    ),
+    "a list as a reader": (
+        lambda at: convert(at.folder / "o", [1], 2, "x"),  # type: ignore[arg-type]
+        TypeError,
+        "a reader is a function that returns the instances, as lambda: iter(items), not list",
+    ),
+    "lines as text": (
+        lambda at: convert_lines(at.folder / "o", lambda: iter([1]), "2", "x"),  # type: ignore[arg-type]
+        TypeError,
+        "line_count is an int, not str",
+    ),
     "a job's URL": (lambda at: TaskDispatcher("nosuch://x"), ValueError, "SQLite or PostgreSQL"),
     "a scheme to register": (lambda at: fsabs.register_backend("S3://", fsabs.Memory), ValueError, "can't be a scheme"),
     "a URL to lazify": (lambda at: fsabs.lazify("s3://b"), TypeError, "takes a function"),  # type: ignore[arg-type]
@@ -265,7 +310,6 @@ ARGUMENTS: dict[str, tuple[Mistake, type[Exception], str]] = {  # what is called
     "a hub's repository": (lambda at: fsabs.from_url("hf://"), ValueError, "names no repository"),
     "an account": (lambda at: fsabs.from_url("az://c"), ValueError, "no account: give account_name="),
     "a record": (lambda at: _record(at.local), IndexError, "record 99 of 1: file://"),
-    "no trace": (lambda at: trace.analyze(str(at.folder / "dir")), OSError, "there is no trace here"),
     "a batch of nothing": (lambda at: _loader(at.local, batch_size=0), ValueError, "batch_size is at least 1"),
     "one path of a data set": (lambda at: _data_set(at.local, "f"), TypeError, "fs.glob('f')"),
 }

@@ -58,3 +58,30 @@ def test_what_is_open_at_the_end_is_freed_silently(tmp_path: Path) -> None:
     names = {path.name for path in folder.iterdir()}
     assert (folder / "b").read_bytes()[:5] == b"Bine\n"  # what was written in place is there
     assert names == {"a", "b", "c.zip", "c.tar", "c.tar.gz", "c.h5", "log"}
+
+
+JOB = """
+import sys
+
+import fsabs.core.process
+import csv  # loaded after that, and before what the job needs: modules lose their names in the opposite order
+
+from fsabs.dispatch import TaskDispatcher
+
+csv.job = TaskDispatcher.create(sys.argv[1], training={"a": (0, 10)}, records_per_task=10)
+csv.job.get("worker")
+sys._modules = list(sys.modules.values())  # they lose their names one by one
+"""
+
+
+@pytest.mark.quick
+def test_a_job_that_is_open_at_the_end_is_freed_silently(tmp_path: Path) -> None:
+    pytest.importorskip("sqlalchemy")
+    ended = subprocess.run(
+        [sys.executable, "-c", JOB, f"sqlite:///{tmp_path}/job.db"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")

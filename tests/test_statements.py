@@ -7,6 +7,7 @@ import errno
 import importlib
 import importlib.metadata
 import inspect
+import io
 import os
 import random
 import re
@@ -471,3 +472,30 @@ def _named(path: str) -> object:
     module, _, name = path.rpartition(".")
     found = importlib.import_module(module)
     return getattr(found, name) if hasattr(found, name) else importlib.import_module(path)
+
+
+@pytest.mark.quick
+def test_the_guides_table_of_limits_has_their_defaults() -> None:
+    units = {"MiB": 1024**2, "GiB": 1024**3}
+    rows = re.findall(r"^\| `(max_\w+)` \| ([\d,]+|none)(?: (\wiB))? \|", (ROOT / "docs/guide.md").read_text(), re.M)
+    stated = {
+        name: None if number == "none" else int(number.replace(",", "")) * units.get(unit, 1)
+        for name, number, unit in rows
+    }
+    assert stated == fsabs.Limits()._asdict()
+
+
+@pytest.mark.quick
+def test_unbuffered_files_are_raw_and_show_nothing_before_they_are_closed(tmp_path: Path) -> None:
+    assert "a file is raw, as there, but `w` and `x` show nothing before `close()`" in page("docs/semantics.md")
+    with fsabs.from_url(tmp_path) as fs:
+        for mode in ("wb", "xb"):
+            with fs.open(mode, mode, 0) as file:
+                assert isinstance(file, io.RawIOBase)
+                file.write(b"abc")
+                assert not (tmp_path / mode).exists()
+            with fs.open(mode, "ab", 0) as file, fs.open(mode, "rb", 0) as reader:
+                assert isinstance(file, io.RawIOBase)
+                assert isinstance(reader, io.RawIOBase)
+                file.write(b"d")
+                assert (tmp_path / mode).read_bytes() == b"abcd"

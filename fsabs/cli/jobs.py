@@ -113,7 +113,7 @@ def _show_failed(invocation: Invocation, given: Namespace) -> None:
 
 @tasks.command("retry", *_JOB)
 def _retry(invocation: Invocation, given: Namespace) -> None:
-    """Put the failed tasks back; a job that has failed goes on.
+    """Put the failed tasks back; a job that has failed continues.
 
     Example: fsabs tasks retry sqlite:///job.db
     """

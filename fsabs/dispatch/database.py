@@ -12,6 +12,7 @@ import errno
 import functools
 import os
 import random
+import sys
 import tempfile
 import time
 import urllib.parse
@@ -87,8 +88,13 @@ class Database:
         self._generation = process.generation()
         self._engines = process.PerProcess(functools.partial(_Engines, secret), _Engines.close)
 
-    def __del__(self, inherited: Callable[[int], bool] = process.inherited) -> None:
-        if hasattr(self, "_engines") and not inherited(self._generation):
+    # What a finalizer needs is bound: when the interpreter ends, the names of modules, SQLAlchemy's too, may be gone.
+    def __del__(
+        self,
+        inherited: Callable[[int], bool] = process.inherited,
+        is_finalizing: Callable[[], bool] = sys.is_finalizing,
+    ) -> None:
+        if hasattr(self, "_engines") and not is_finalizing() and not inherited(self._generation):
             self._engines.close()  # a forked child leaves its parent's connections alone
 
     def __repr__(self) -> str:

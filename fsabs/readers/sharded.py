@@ -16,7 +16,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
 from ..core import errors
 from ..core.errors import CorruptFileError
@@ -75,6 +75,7 @@ def convert(
     completes. Shards of the same prefix and another number are a `FileExistsError` before anything is read: they and
     the new ones would be read as one data set.
     """
+    _check_arguments(reader, "num_shards", num_shards)
     if not 1 <= num_shards <= 100_000:
         raise ValueError(f"num_shards must be 1 to 100000, not {num_shards}")
     names = [f"{_prefix(name_prefix)}-{number:05}-of-{num_shards - 1:05}" for number in range(num_shards)]
@@ -126,6 +127,7 @@ def convert_lines(
     They are called `PREFIX-00000`, `PREFIX-00001` and so on; no instances make one file of 0 bytes. Each appears when
     it is complete. The other arguments are those of `convert`. Returns the names.
     """
+    _check_arguments(reader, "line_count", line_count)
     if line_count < 1:
         raise ValueError(f"line_count must be at least 1, not {line_count}")
     encoder = encode or _encoder(allow_pickle)
@@ -166,6 +168,15 @@ def progress_bar(total: int | None = None, description: str = "instances") -> Ca
 
 
 _END = object()
+
+
+def _check_arguments(reader: object, name: str, count: object) -> None:
+    """Raise `TypeError` for a reader that can't be called, and for a number that is none."""
+    if not callable(reader):
+        kind = type(reader).__name__
+        raise TypeError(f"a reader is a function that returns the instances, as lambda: iter(items), not {kind}")
+    if not isinstance(count, SupportsIndex):
+        raise TypeError(f"{name} is an int, not {type(count).__name__}")
 
 
 def _prefix(name_prefix: str) -> str:

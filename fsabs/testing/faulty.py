@@ -52,7 +52,7 @@ class Truncate(NamedTuple):
 
 
 class Delay(NamedTuple):
-    """Wait `seconds`, and go on."""
+    """Wait `seconds`, then continue."""
 
     seconds: float
 

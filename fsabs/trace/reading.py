@@ -5,6 +5,7 @@ Nothing here needs more memory than a chunk of one file. What is torn, damaged o
 
 from __future__ import annotations
 
+import errno
 import os
 import posixpath
 import re
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple, get_origin, get_type_hints
 from urllib.parse import quote
 
+from ..core import errors, keys
 from . import chunks
 from .intervals import Array
 from .schema import READS, SCHEMA, Event, Header, ProcessInfo, Tally, operation
@@ -221,9 +223,13 @@ def sources(folder: str | os.PathLike[str]) -> tuple[list[TraceSource], list[str
 
     Raises `FileNotFoundError` where the folder is none of a trace.
     """
-    names = [name for name in os.listdir(folder) if name.startswith("trace-") and name.endswith(SUFFIX)]
+    where = "file://" + keys.to_url_path(os.path.abspath(folder))
+    try:
+        names = [name for name in os.listdir(folder) if name.startswith("trace-") and name.endswith(SUFFIX)]
+    except OSError as exc:
+        raise errors.named(exc, "read the trace", where) from None
     if not names:
-        raise FileNotFoundError(2, "there is no trace here", os.fspath(folder))
+        raise errors.error(errno.ENOENT, "read the trace", where, "there is no trace here")
     every = [TraceSource(os.path.join(folder, name)) for name in sorted(names)]
     found = [source for source in every if source.open()]
     notes = [note for source in every if not source.header for note in source.notes]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import faulthandler
 import os
+import signal
 import socket
 import threading
 import time
@@ -48,6 +48,8 @@ class FrozenNode:
         self._pair, self._name = pair, name
 
     def __enter__(self) -> None:
+        if self._name.startswith("dn"):
+            self._pair.await_replicas("/")
         self._pair.freeze(self._name)
         if self._name.startswith("nn"):
             self._pair.activate(1 - self._pair.active)
@@ -141,7 +143,7 @@ def test_a_frozen_datanode_is_waited_for_once_and_not_for_each_file(pair: HdfsPa
         assert time.monotonic() - begun < 20, "60 s and more, if each of them waited"
         pid = os.fork()
         if pid == 0:
-            faulthandler.dump_traceback_later(60, exit=True)
+            signal.alarm(60)  # not the watchdog of faulthandler: it is the parent's
             begun = time.monotonic()
             good = all(fs.read_bytes(name) == name.encode() * 10_000 for name in names[:10])
             os._exit(0 if good and time.monotonic() - begun < 6 else 1)

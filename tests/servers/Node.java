@@ -17,7 +17,9 @@ import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.FileUtil;
+import org.apache.hadoop.fs.LocatedFileStatus;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.RemoteIterator;
 import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.ha.HAServiceProtocol.RequestSource;
 import org.apache.hadoop.ha.HAServiceProtocol.StateChangeRequestInfo;
@@ -151,6 +153,7 @@ public class Node {
       if (op.equals("ls")) { ls(path, arg.equals("r"), out); return; }
       if (op.equals("put")) put(path, Long.parseLong(arg), in.readShort(), in);
       else if (op.equals("rm")) check(fs.delete(path, true), "nothing at " + path);
+      else if (op.equals("replicas")) awaitReplicas(path, Integer.parseInt(arg));
       else if (op.equals("mkdir")) check(fs.mkdirs(path), "cannot mkdir " + path);
       else if (op.equals("chmod")) fs.setPermission(path, new FsPermission(Short.parseShort(arg, 8)));
       else if (op.equals("chown")) fs.setOwner(path, arg, null);
@@ -187,18 +190,22 @@ public class Node {
       OutputStream file = fs.create(path, true, 65536, replication, blockSize);
       copy(in, file, in.readLong());
       file.close();
-      // A DataNode reports its replica when it gets round to it; for a test that stops the other one, it is there.
-      for (int wait = 0; wait < 5000 && !isReplicated(path, replication); wait += 5) {
+    }
+    // A DataNode may report a replica by its next heartbeat: until then nobody is told of it.
+    private void awaitReplicas(Path path, int replication) throws IOException {
+      for (int wait = 0; wait < 200 && !replicated(path, replication); wait++) {
         try {
-          Thread.sleep(5);
+          Thread.sleep(50);
         } catch (InterruptedException e) {
           return;
         }
       }
     }
-    private boolean isReplicated(Path path, short replication) throws IOException {
-      for (BlockLocation block : fs.getFileBlockLocations(path, 0, Long.MAX_VALUE))
-        if (block.getNames().length < replication) return false;
+    private boolean replicated(Path path, int replication) throws IOException {
+      RemoteIterator<LocatedFileStatus> files = fs.listFiles(path, true);
+      while (files.hasNext())
+        for (BlockLocation block : ((LocatedFileStatus) files.next()).getBlockLocations())
+          if (block.getNames().length < replication) return false;
       return true;
     }
     private void get(Path path, DataOutputStream out) throws IOException {

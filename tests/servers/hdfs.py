@@ -53,6 +53,10 @@ class SideChannel:
         """Write a file, over what is there, with its parents; blocks are multiples of 4096 bytes."""
         self._call("put", path, str(block_size), struct.pack(">hq", self.replication, len(data)), data)
 
+    def await_replicas(self, path: str) -> None:
+        """Wait until the NameNode knows of every replica below a directory, for 10 seconds at most."""
+        self._call("replicas", path, str(self.replication))
+
     def get(self, path: str) -> bytes:
         """All the bytes of a file."""
         answer = self._call("get", path)

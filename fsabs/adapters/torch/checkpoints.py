@@ -67,6 +67,8 @@ def load_checkpoint(
         if mmap is None and "mmap can only be used with files saved with" in str(exc):
             return torch.load(local, map_location, weights_only=weights_only)
         raise
+    except OSError as exc:
+        raise errors.named(exc, "load", where.absolute().as_uri()) from None
 
 
 class Checkpoint(NamedTuple):
