@@ -52,7 +52,7 @@ lint: $(VENV)/.test ## ruff and mypy
 servers: $(VENV)/.test ## what the tests' servers need: Hadoop's jars, Debian's Ceph packages
 	$(RUN) -m tests.servers install
 
-docs: $(VENV)/.docs ## the documentation, into docs/_build/html
+docs: $(VENV)/.docs $(VENV)/.test ## the documentation, into docs/_build/html
 	$(RUN) -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
 bench: $(VENV)/.test ## measure against the peers; NAME="s3_zip local" chooses (python -m benchmarks --list)
