@@ -510,8 +510,10 @@ class Path(PurePath):
             if exc.errno in (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP):
                 return 0
             raise
+        except UnicodeEncodeError:  # no file has such a name, nor one with a NUL
+            return 0
         except ValueError:
-            if "\0" in str(self._pure):  # which no file has
+            if "\0" in str(self._pure):
                 return 0
             raise
 

@@ -101,7 +101,7 @@ def outcome(function: Any) -> Any:
 
 
 def test_questions_and_contents(root: fsabs.Path, local: pathlib.Path) -> None:
-    for name in [*FILES, "images", "images/cat", "missing", "a.txt/below", "images/nul\0"]:
+    for name in [*FILES, "images", "images/cat", "missing", "a.txt/below", "images/nul\0", "images/half\udfff"]:
         ours, theirs = root / name, local / name
         for question in ("exists", "is_file", "is_dir", "is_symlink", "is_mount", "is_fifo", "is_socket"):
             assert outcome(getattr(ours, question)) == outcome(getattr(theirs, question)), (name, question)
