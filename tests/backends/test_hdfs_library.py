@@ -132,9 +132,9 @@ def test_the_others_of_a_batch_do_not_wait_for_what_is_silent(fs: Hdfs, library:
 
 
 def test_a_large_file_may_take_longer_than_one_request(fs: Hdfs, library: Library) -> None:
-    library.data, library.block_size, library.slow = bytes(80 << 20), 1 << 27, 0.4
+    library.data, library.block_size, library.slow = bytes(160 << 20), 1 << 28, 0.2
     begun = time.monotonic()
-    assert len(fs.read_bytes("x")) == 80 << 20
+    assert len(fs.read_bytes("x")) == 160 << 20
     assert time.monotonic() - begun > TIMEOUT
 
 
