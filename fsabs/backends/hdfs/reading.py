@@ -34,7 +34,7 @@ CONCURRENCY = 8
 """Requests at once for several ranges."""
 _PIECE = 4 * 1024 * 1024  # bytes of a large range in one request: memory that was just used is used again
 _STREAMS = 3  # requests at once for one large range
-_CHECKSUM_BYTES = 512  # of a chunk with one checksum: the sizes of blocks are multiples of it
+_LEAST_BLOCK_BYTES = 64 * 1024  # NameNodes allow none below 1 MiB unless told to, and then multiples of 512 bytes
 
 
 class OpenedFile(NamedTuple):
@@ -79,7 +79,7 @@ def _read_small(client: Any, nameservice: Nameservice, path: str, limit: int) ->
     size = raw.file_length()
     if size > limit:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
-    if size % _CHECKSUM_BYTES == 0:  # else its last block is not full: it is complete, and nothing of it is left out
+    if size % 512 == 0 or size > _LEAST_BLOCK_BYTES:  # else there is no block after one that is complete
         _refuse_unfinished(client, path, size, client.get_file_info(path))
     with nameservice.noticing_silence():
         data: bytes = raw.read_range(0, size) if size else b""
