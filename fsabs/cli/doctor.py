@@ -168,7 +168,7 @@ _SECONDS = 5.0  # that a step of a check of the network waits
 _DEADLINE = 10.0  # seconds for all of a check
 _SKEW = 60.0  # seconds; stores refuse requests from 300 to 900 on
 NO_LISTING = "not a page of a listing"
-"""What the error of a listing says where a server answers with something else."""
+"""The text in the error of a listing where the response of a server is no listing."""
 _SCRATCH = ".fsabs-doctor"
 ROUND_TRIPS = 16
 LARGE = 8 * 1024 * 1024
@@ -189,7 +189,7 @@ class CheckFinding(NamedTuple):
     status: Literal["ok", "warning", "fault"]
     detail: str
     advice: str = ""
-    """What to do about a warning or a fault."""
+    """How to mend a warning or a fault."""
 
 
 def ok(check: str, detail: str) -> CheckFinding:

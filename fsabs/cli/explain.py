@@ -198,7 +198,7 @@ BENCH_LISTED = 100_000
 """Entries that the sample of `bench` is drawn from at most."""
 MOST_IN_FLIGHT = 256
 GAIN = 1.1
-"""What more has to bring to be worth trying still more."""
+"""The least speedup of a larger setting for which the next one is tried, too."""
 REFUSED = 0.01
 """This share of requests that are refused is throttling."""
 _WARM_UP = 0.2  # of the seconds of a step
@@ -313,7 +313,7 @@ class ThroughputStep(NamedTuple):
 
 
 class _Reads(NamedTuple):
-    """What a process has read in a step."""
+    """The files and bytes that a process has read in a step."""
 
     files: int
     bytes: int

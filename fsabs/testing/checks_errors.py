@@ -31,7 +31,7 @@ class ErrorCase(NamedTuple):
     code: int
     """The errno; the exception is the class that `OSError` makes of it."""
     path: str
-    """What the error names."""
+    """The file that the error names."""
     needs: tuple[str, ...]
     """Capabilities."""
     objects: tuple[int, ...]

@@ -430,7 +430,7 @@ FSSPEC = "fsspec"
 """The option by which fsspec's filesystem of a scheme takes the place of this library's; its options are then its own.
 """
 SETTINGS = (*registry.LAYERS, "limits")
-"""What `from_url` and sections of `pfio.ini` may set beside the options of backends and containers."""
+"""The settings of `from_url` and of sections of `pfio.ini`, beside the options of backends and containers."""
 
 
 class BackendOpener:

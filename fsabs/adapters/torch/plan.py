@@ -1,11 +1,11 @@
-"""The samples that a pass through an epoch reads (`EpochPlan`), which of them were consumed (`Pass`), and states: plain
-data that says what a rank, or one worker of it, has still to consume, and that plans are made from.
+"""The plan of a pass through an epoch (`EpochPlan`), how far it is consumed (`Pass`), and the states it resumes from.
 
 A plan is a few intervals of the epoch's positions (see `readers.data.order`). This module does arithmetic only: the
 sequence of epochs is in `epochs`.
 
-States of format 2 name the shards by what they contain (`Content`), wherever they lie. Format 1, of the first release,
-named them by the URLs or paths that were given; its states can be read.
+A state is plain data: the samples that a rank, or one worker of it, has still to consume. States of format 2 name the
+shards by what they contain (`Content`), wherever they lie. Format 1, of the first release, named them by the URLs or
+paths that were given; its states can be read.
 """
 
 from __future__ import annotations

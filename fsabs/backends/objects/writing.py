@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from .store import ObjectStore
 
 SMALL_PIECE = 64 * 1024
-"""What is written in pieces of fewer bytes is collected in larger ones."""
+"""Bytes below which a piece that is written is joined with its neighbours."""
 LARGE_PIECE = 256 * 1024
-"""Bytes of these, about."""
+"""Bytes of a joined piece, at least, before the next one is begun."""
 MAX_PIPELINED = 2 * 1024**2
 """Contents of up to so many bytes are sent by a pipeline; larger ones take a thread each."""
 

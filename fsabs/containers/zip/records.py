@@ -191,7 +191,7 @@ class ArchiveLayout(NamedTuple):
     zip64: bool
     """Whether there is a zip64 end record."""
     shift: int
-    """What has to be added to the offsets in the directory: the prefix's size, where they don't count it."""
+    """The number to add to the offsets in the directory: the prefix's size, where they don't count it."""
     comment: bytes
     junk: int
     """Bytes behind the archive's end that belong to nothing."""
