@@ -57,7 +57,8 @@ def run(test: str, seed: int, seconds: float) -> tuple[bool, Counter[str], str]:
     """Run one test with `seed`; return if it passed, what it counted, and the end of its output."""
     with tempfile.NamedTemporaryFile("r", suffix=".jsonl") as counts:
         settings = {"FSABS_SOAK_SEED": str(seed), "FSABS_SOAK_FACTOR": str(FACTOR), "FSABS_SOAK_COUNTS": counts.name}
-        command = [sys.executable, "-m", "pytest", "-q", f"--timeout={seconds:.0f}", "-p", "no:cacheprovider", test]
+        limits = [f"--timeout={seconds:.0f}", f"--override-ini=faulthandler_timeout={seconds:.0f}"]
+        command = [sys.executable, "-m", "pytest", "-q", *limits, "-p", "no:cacheprovider", test]
         try:
             done = subprocess.run(
                 command, cwd=ROOT, env=os.environ | settings, capture_output=True, text=True, timeout=seconds + 60
