@@ -484,7 +484,11 @@ class Run(NamedTuple):
 
 def run(plan: Plan, job: Job, folder: str) -> Run:
     """Run a job in a process of its own."""
-    with tempfile.TemporaryDirectory() as objects, serving(plan._replace(folder=objects)) as served:
+    makers = tuple(map(str, range(job.workers))) or ("main",)
+    with (
+        tempfile.TemporaryDirectory() as objects,
+        serving(plan._replace(folder=objects, clients=makers if job.cache else ())) as served,
+    ):
         if job.read in ("zip", "tar"):
             write_container(Path(objects), job)
         command = [
