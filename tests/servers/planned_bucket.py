@@ -64,9 +64,9 @@ class ClientBook:
         self._since = time.monotonic()
         self._held: set[str] = set()
 
-    def change(self, cause: str, by: int) -> None:
-        """Count that something begins (1) or ends (-1)."""
-        now = time.monotonic()
+    def change(self, cause: str, by: int, at: float | None = None) -> None:
+        """Count that something begins (1) or ends (-1): now, or where nothing has changed since, before."""
+        now = time.monotonic() if at is None else max(at, self._since)
         cause_before = next((one for one in self.CAUSES if self._under_way[one]), "")
         if cause_before:
             self.seconds[cause_before] += now - self._since
@@ -90,8 +90,14 @@ class Handler(BaseHTTPRequestHandler):
     clients: dict[str, ClientBook]
     client: ClientBook
     under_way = ""
+    arrived = 0.0
     lock = threading.Lock()
     asked = 0
+
+    def parse_request(self) -> bool:
+        """Note when a request came: its headers are still to be read."""
+        self.arrived = time.monotonic()
+        return super().parse_request()
 
     def do_HEAD(self) -> None:
         self._object(False)
@@ -122,12 +128,12 @@ class Handler(BaseHTTPRequestHandler):
             self._object(True)
 
     def _object(self, body: bool) -> None:
-        begin, key = time.monotonic(), self.path.partition("?")[0].removeprefix("/bucket/")
+        begin, key = self.arrived, self.path.partition("?")[0].removeprefix("/bucket/")
         of_whom, _, name = key.rpartition("/")
         with self.lock:
             self.client = self.clients.setdefault(of_whom, ClientBook()) if body else ClientBook()
             self.client.hold(name, False)
-            self.client.change("first_byte", 1)
+            self.client.change("first_byte", 1, begin)
             type(self).asked += 1
             asked, plan = self.asked, self.plan
         self.under_way = "first_byte"
