@@ -1,7 +1,7 @@
 """The arithmetic of an analysis, on arrays of events: histograms, and quantities over time. Memory is bounded.
 
-Its tables (`tables.py`) add up in these. A log2 histogram, which results have, counts by bit lengths; a fine one, which
-percentiles are taken from, has `FINE` buckets for each of those.
+`tables.py` counts in the histograms, `analysis.py` adds up in the grids. A log2 histogram, which results have, counts
+by bit lengths; a fine one, which percentiles are taken from, has `FINE` buckets for each of those.
 """
 
 from __future__ import annotations
