@@ -1,4 +1,7 @@
-"""The directories of an archive: a sorted table of its names, searched and listed without a scan."""
+"""The directories of an archive: a sorted table of its names, searched and listed without a scan.
+
+For containers whose entries are a mapping by key, as tar's is; a zip's are rows of a table of its own.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,12 @@ E = TypeVar("E")
 class NameTree(Generic[E]):
     """The entries of an archive by key; immutable once made.
 
-    A file's key is as in `keys.py`; a directory that the archive itself has an entry for ends in `/`. Directories that
-    only the names of files tell of are there, too.
+    A file's key is its path without a `/` at either end; a directory's, where the archive itself has an entry for it,
+    ends in `/`. Directories that only the names of files tell of are there, too.
     """
 
     def __init__(self, entries: Mapping[str, E], names: Sequence[str] | None = None) -> None:
-        """`names` are the keys in their order, where that is known."""
+        """`names` are the keys, sorted, where the caller has them so already."""
         self.entries = entries
         self._names = sorted(entries) if names is None else names
 
