@@ -42,7 +42,7 @@ class CorruptFileError(OSError):
 
 
 class StaleFileError(OSError):
-    """A file was replaced or removed while a reader had its earlier version open, or a container was added to."""
+    """A file was replaced or removed while it was open for reading, or a container while it was added to."""
 
 
 class UnnamedKeysWarning(UserWarning):
