@@ -100,7 +100,7 @@ def test_an_endpoint_that_is_no_s3_is_named_so(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Welcome) as server:
-        threading.Thread(target=server.serve_forever).start()
+        threading.Thread(target=server.serve_forever, args=(0.05,)).start()
         try:
             endpoint = f"http://127.0.0.1:{server.server_port}"
             fs = fsabs_package.from_url("s3://bucket/", endpoint=endpoint, region="us-east-1")
@@ -181,7 +181,7 @@ def server(tmp_path: Path) -> Iterator[tuple[http.server.HTTPServer, Path]]:
     with open(certificate, "ab") as file:
         file.write((tmp_path / "c").read_bytes())
     with http.server.HTTPServer(("127.0.0.1", 0), _Handler) as made:
-        thread = threading.Thread(target=made.serve_forever)
+        thread = threading.Thread(target=made.serve_forever, args=(0.05,))
         thread.start()
         yield made, certificate
         made.shutdown()
