@@ -75,7 +75,8 @@ def prepare() -> Path:
         sources = FOLDER / "sources"
         pip = (sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps")
         for package in SDISTS:
-            call(*pip, "--no-binary", ":all:", "--dest", sources, package)
+            name = package.partition("==")[0]  # what builds it comes as wheels
+            call(*pip, "--no-binary", name, "--dest", sources, package)
         for archive in sources.glob("*.tar.gz"):
             with tarfile.open(archive) as opened:
                 opened.extractall(sources, filter="data")

@@ -93,6 +93,22 @@ SUITES = {
         places=("local",),
         short=("local",),
     ),
+    "dask_s3": Suite(
+        "Dask's bytes on S3, `s3://` registered",
+        "dask_s3",
+        package="dask==2026.8.0",
+        places=("s3",),
+        short=(),
+    ),
+    "pillow": Suite(
+        "Pillow's tests, patched",
+        "pillow_patched",
+        targets=("Tests",),
+        package="pillow==13.0.0",
+        sdist=True,
+        places=("local",),
+        short=(),  # it takes minutes
+    ),
     "pathlib": Suite(
         "pathlib-abc's cases",
         "pathlib_abc_cases",
