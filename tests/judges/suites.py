@@ -24,6 +24,8 @@ class Suite(NamedTuple):
     """What it needs, too."""
     sdist: bool = False
     """True if only the source distribution has it."""
+    debian: str = ""
+    """Debian's source package that it has files from, as of the machine's release."""
     plugins: tuple[str, ...] = ()
     places: tuple[str, ...] = STORES
     short: tuple[str, ...] = STORES
@@ -108,6 +110,15 @@ SUITES = {
         sdist=True,
         places=("local",),
         short=(),  # it takes minutes
+    ),
+    "archives": Suite(
+        "archives of libarchive, read as by Python and libarchive",
+        "archives",
+        package="libarchive-c==5.3",
+        sdist=True,
+        debian="libarchive",
+        places=("local",),
+        short=(),
     ),
     "pathlib": Suite(
         "pathlib-abc's cases",

@@ -1,4 +1,4 @@
-"""Dask's tests of bytes on S3, where `s3://` is registered for this library: on a server of ours, in the place of its own.
+"""Dask's tests of bytes on S3, where `s3://` is registered for this library, on a server of our tests.
 
 Its own fixture starts `moto_server s3`, which moto 5 refuses, and s3fs, which it imports, isn't asked for.
 """
@@ -6,6 +6,7 @@ Its own fixture starts `moto_server s3`, which moto 5 refuses, and s3fs, which i
 from __future__ import annotations
 
 import contextlib
+import importlib
 import sys
 import types
 
@@ -18,9 +19,8 @@ from fsabs.adapters.fsspec import filesystem_class
 fsabs.register_fsspec("s3")
 sys.modules["s3fs"] = types.SimpleNamespace(S3FileSystem=filesystem_class("s3"))
 
-from dask.bytes.tests import test_s3
-from dask.bytes.tests.test_s3 import *
-
+test_s3 = importlib.import_module("dask.bytes.tests.test_s3")
+globals().update({name: found for name, found in vars(test_s3).items() if not name.startswith("__")})
 del globals()["test_get_s3"]  # the names of s3fs's own options
 
 
