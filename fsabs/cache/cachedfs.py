@@ -24,7 +24,7 @@ from ..core.fs import FS, FileStat, Path, TreeCounts, keys_of
 from ..core.identity import Identity
 from ..core.layers import LayerFS
 from ..core.writing import LayerWriter, Writer
-from ..disk import mounts
+from ..disk import folders
 from ..disk.folders import cache_directory
 from . import batches, warming
 from .blocks import BlockBlob, Blocks, WholeBlob
@@ -560,7 +560,7 @@ def _warn_if_local(inner: FS) -> None:
     while isinstance(inner, LayerFS):
         inner = inner.inner
     folder = f"/{inner._root}"
-    if isinstance(inner, Local) and not mounts.is_network(mounts.filesystem_of(folder)):
+    if isinstance(inner, Local) and not folders.is_network(folders.filesystem_of(folder)):
         message = (
             f"a cache around local files makes small ones slower: each is checked, and read from a copy ({folder})"
         )

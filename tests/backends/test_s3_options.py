@@ -22,7 +22,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 import fsabs
-from fsabs.backends.objects.content_types import content_type_of
+from fsabs.backends.objects.dialect import content_type_of
 from fsabs.backends.s3 import S3
 from fsabs.backends.s3.options import ObjectHeaders, Options, S3Options, parse
 from tests.backends.sessions import core_session

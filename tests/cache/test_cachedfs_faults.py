@@ -455,7 +455,7 @@ def test_nothing_is_left_open(store: Local, tmp_path: Path) -> None:
 def test_a_cache_on_a_network_mount_is_used_and_said_once(
     store: Local, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr("fsabs.disk.mounts.filesystem_of", lambda *arguments: kind)
+    monkeypatch.setattr("fsabs.disk.folders.filesystem_of", lambda *arguments: kind)
     with at_most_one_warning() as caught:
         for _ in range(2):
             all_right(cached(store, tmp_path / "cache"))

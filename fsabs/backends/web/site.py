@@ -16,8 +16,8 @@ from ...core.blobs import Blob, BytesBlob
 from ...core.fs import Capabilities, Path, StoreNotes
 from ...core.registry import COMPRESSIONS
 from ..objects import ObjectStore
+from ..objects.access import ConnectionOptions, described
 from ..objects.dialect import EPOCH
-from ..objects.endpoints import ConnectionOptions, described
 from ..objects.failures import LargeObject
 from ..objects.http1 import ResponseHead
 from ..objects.messages import Found, Response
