@@ -90,9 +90,9 @@ def warn_unnamed(url: str, count: int, example: str) -> None:
     warnings.warn(_unnamed(count, example, url), UnnamedKeysWarning, stacklevel=2)
 
 
-def unnamed_left(url: str, count: int, example: str, operation: str = "remove") -> OSError:
+def unnamed_left(url: str, count: int, example: str) -> OSError:
     """Return the error of a recursive remove that left keys that no path names."""
-    return named(OSError(errno.ENOTEMPTY, _unnamed(count, example, "it")), operation, url)
+    return named(OSError(errno.ENOTEMPTY, _unnamed(count, example, "it")), "remove", url)
 
 
 def _unnamed(count: int, example: str, where: str) -> str:
