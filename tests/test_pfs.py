@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 import fsabs
+from fsabs.core import identity
 from fsabs.core.errors import ConfigError, ConfigWarning
 from fsabs.readers import convert, paddle
 from fsabs.urls import config, opening, roots
@@ -523,10 +524,11 @@ def test_a_custom_scheme_and_layers(configure: Configure, local: Path, tmp_path:
 
 @pytest.mark.quick
 def test_two_stores_of_one_name_share_nothing(configure: Configure, local: Path, tmp_path: Path) -> None:
-    one = fsabs.from_url("/pfs/datacenter_1")._resolved_store()
+    stat = fsabs.FileStat("x", 1, version="1")
+    one = identity.of(fsabs.from_url("/pfs/datacenter_1"), "x", stat)
     (tmp_path / "pfio.ini").write_text("")
     configure("datacenter_1", pfs=str(tmp_path), username="wuyi")
-    assert fsabs.from_url("/pfs/datacenter_1")._resolved_store() != one
+    assert identity.of(fsabs.from_url("/pfs/datacenter_1"), "x", stat) != one
 
 
 @pytest.mark.quick

@@ -8,7 +8,8 @@ import re
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "p": 10**15}
 _BINARY = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?)(i?)b?", re.IGNORECASE)
-_LARGEST_FLOOR = 50 * 10**9
+LARGEST_FLOOR = 50 * 10**9
+"""Bytes of a disk that a cache leaves free by default, at most: a tenth of a small disk."""
 
 
 def size_of(value: int | str, name: str, least: int = 0) -> int:
@@ -25,7 +26,7 @@ def size_of(value: int | str, name: str, least: int = 0) -> int:
 
 def share_of_disk(folder: str | None) -> int:
     """Return the default of `min_free`: a tenth of the disk, at most 50 GB."""
-    return min(_LARGEST_FLOOR, disk_size(folder) // 10) if folder is not None else 0
+    return min(LARGEST_FLOOR, disk_size(folder) // 10) if folder is not None else 0
 
 
 def disk_size(folder: str) -> int:

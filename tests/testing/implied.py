@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-
 from fsabs.core import keys
 from fsabs.core.fs import FS, Capabilities
 from fsabs.core.layers import LayerFS
@@ -69,9 +67,8 @@ class ImpliedWriter(Writer):
 
 def _make_parent(fs: FS, key: str) -> None:
     parent = keys.parent(key)
-    if parent and not fs._is(parent, directory=True):
-        with contextlib.suppress(FileExistsError):  # another thread made it
-            fs._makedirs(parent, 0o777)
+    if parent:
+        fs.makedirs(f"/{parent}", exist_ok=True)
 
 
 def implied() -> WrappedSubject:
