@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from fsabs.core import keys
 from fsabs.core.fs import FS, Capabilities
 from fsabs.core.layers import LayerFS
@@ -68,7 +70,8 @@ class ImpliedWriter(Writer):
 def _make_parent(fs: FS, key: str) -> None:
     parent = keys.parent(key)
     if parent:
-        fs.makedirs(f"/{parent}", exist_ok=True)
+        with contextlib.suppress(FileExistsError):  # a file, below which the operation itself fails
+            fs.makedirs(f"/{parent}", exist_ok=True)
 
 
 def implied() -> WrappedSubject:
