@@ -21,13 +21,14 @@ from pathlib import Path
 import pytest
 
 import fsabs
-from fsabs import FileStat, Local, Memory
+from fsabs import Local, Memory
 from fsabs.backends.fsspec import Fsspec
 from fsabs.backends.hdfs import Hdfs
 from fsabs.backends.s3 import S3
 from fsabs.core import identity
 from fsabs.core.identity import Identity
 from fsabs.readers import recordio
+from fsabs.spi import BytesBlob
 
 WHEN = 1_600_000_000
 
@@ -58,7 +59,7 @@ def test_an_identity_has_one_reading() -> None:
 
 def store_of(fs: fsabs.FS) -> str:
     """The store in the identities of an FS's files."""
-    found = identity.of(fs, "x", FileStat("x", 1, version="1"))
+    found = BytesBlob(fs, "x", b"1", "version").identity
     assert found is not None
     return found.store
 

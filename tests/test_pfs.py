@@ -24,9 +24,9 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 import fsabs
-from fsabs.core import identity
 from fsabs.core.errors import ConfigError, ConfigWarning
 from fsabs.readers import convert, paddle
+from fsabs.spi import BytesBlob
 from fsabs.urls import config, opening, roots
 from fsabs.urls.locations import parse
 from tests.servers.ceph import CephGateway
@@ -524,11 +524,13 @@ def test_a_custom_scheme_and_layers(configure: Configure, local: Path, tmp_path:
 
 @pytest.mark.quick
 def test_two_stores_of_one_name_share_nothing(configure: Configure, local: Path, tmp_path: Path) -> None:
-    stat = fsabs.FileStat("x", 1, version="1")
-    one = identity.of(fsabs.from_url("/pfs/datacenter_1"), "x", stat)
+    one = BytesBlob(fsabs.from_url("/pfs/datacenter_1"), "x", b"1", "version")
+    before = one.identity
     (tmp_path / "pfio.ini").write_text("")
     configure("datacenter_1", pfs=str(tmp_path), username="wuyi")
-    assert identity.of(fsabs.from_url("/pfs/datacenter_1"), "x", stat) != one
+    other = BytesBlob(fsabs.from_url("/pfs/datacenter_1"), "x", b"1", "version")
+    assert other.identity is not None
+    assert other.identity != before
 
 
 @pytest.mark.quick

@@ -2,8 +2,8 @@
 
 Options: `path`, or the argument of `load`: a directory, an archive or a file, as a URL; `kind`: `recordio`, `files` or
 `auto`; `shards`: a glob pattern of paths below it; `split_bytes`: about how much a task reads. Rows of RecordIO files
-have the columns `shard`, `number` and `record`, those of whole files the columns of Spark's `binaryFile`. With
-`spark.sql.python.filterPushdown.enabled` (pyspark 4.1), filters on `shard` decide which shards are read.
+have the columns `shard`, `number` and `record`, those of whole files the columns of Spark's `binaryFile`. Filters on
+`shard` decide which shards are read.
 """
 
 from __future__ import annotations
@@ -27,11 +27,17 @@ _SCHEMAS = {
 }
 _OPTIONS = ("path", "kind", "shards", "split_bytes")
 _PRUNED_BY = "shard"
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: SparkSession) -> None:
-    """Register the format `fsabs` in a session, and send this package to its executors."""
+    """Register the format `fsabs` in a session, and send this package to its executors.
+
+    The session's `spark.sql.python.filterPushdown.enabled` is set: pyspark 4.1 and later refuse a format that takes
+    filters without it.
+    """
     ship_package(spark.sparkContext)
+    spark.conf.set(_PUSHDOWN, "true")
     spark.dataSource.register(FsabsDataSource)
 
 

@@ -16,7 +16,7 @@ import pytest
 import fsabs
 from fsabs import trace
 from fsabs.backends.azure import Azure
-from fsabs.backends.azure.options import AzureOptions, account_of
+from fsabs.backends.azure.access import AzureOptions, account_of
 from fsabs.backends.fsspec import Fsspec
 from fsabs.backends.objects import checksums
 from fsabs.cli.explain import facts_of

@@ -17,9 +17,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 import fsabs
-from fsabs.backends.gcs import credentials as gcs_credentials
+from fsabs.backends.gcs import access as gcs_access
 from fsabs.backends.objects import ObjectStore
-from fsabs.backends.objects.tokens import Token, TokenAccess
+from fsabs.backends.objects.access import Token, TokenAccess
 from fsabs.cli.explain import facts_of
 from tests.servers.azure_store import AzureStore
 from tests.servers.gcs_store import GcsStore
@@ -113,7 +113,7 @@ def test_google_auth_finds_credentials(
         text = repr(fs) + repr(fs.options) + str(fs.info())
         assert "PRIVATE KEY" not in text
         assert "token-1" not in text
-        assert gcs_credentials.principal(fs.options)
+        assert gcs_access.principal(fs.options)
 
 
 def managed_identity(server: TokenServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ import pytest
 import fsabs
 from fsabs import trace
 from fsabs.backends.hub import Hub
-from fsabs.backends.hub.names import parse
+from fsabs.backends.hub.dialect import parse
 from fsabs.cli.explain import facts_of
 from tests.servers.hostile_store import Answer, Request
 from tests.servers.hub import READER, STRANGER, TOKEN, HubServer

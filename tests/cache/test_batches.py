@@ -318,7 +318,7 @@ def warnings_of_caches(path: str, folder: str) -> list[list[str]]:
 
     found = [warned(Memory()), warned(Local(path).open_zip("a.zip"))]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fsabs.disk.mounts.filesystem_of", lambda path, table=None: "nfs4" if path != folder else "ext4")
+        patch.setattr("fsabs.disk.folders.filesystem_of", lambda path, table=None: "nfs4" if path != folder else "ext4")
         found.append(warned(Local(path)))
     return [*found, warned(Local(path)), warned(Local(path))]
 

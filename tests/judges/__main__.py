@@ -13,7 +13,6 @@ import os
 import re
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 import tomllib
@@ -22,6 +21,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.judges import sources
 from tests.judges.suites import SUITES, Suite
 from tests.release.__main__ import ROOT, call, environment
 from tests.servers import guard
@@ -35,7 +35,7 @@ PYTHON = (3, 11)
 LIMIT = 1800.0
 """Seconds after which a suite counts as hung."""
 PACKAGES = sorted({name for suite in SUITES.values() for name in (suite.package, *suite.beside) if name})
-SDISTS = sorted(suite.package for suite in SUITES.values() if suite.sdist)
+SOURCES = FOLDER / "sources"
 
 
 class Run(NamedTuple):
@@ -72,26 +72,23 @@ def prepare() -> Path:
     if not stamp.exists() or stamp.read_text().split() != PACKAGES:
         call("rm", "-rf", FOLDER)
         environment(FOLDER, *PACKAGES, beside=Path(sys.prefix))
-        sources = FOLDER / "sources"
-        pip = (sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps")
-        for package in SDISTS:
-            call(*pip, "--no-binary", ":all:", "--dest", sources, package)
-        for archive in sources.glob("*.tar.gz"):
-            with tarfile.open(archive) as opened:
-                opened.extractall(sources, filter="data")
+        SOURCES.mkdir()
         stamp.write_text("\n".join(PACKAGES))
     return python
 
 
 def run(python: Path, name: str, place: str) -> Run:
     """Run a suite on a store, in a folder of its own."""
-    suite, begin = SUITES[name], time.monotonic()
+    suite = SUITES[name]
+    sources.fetch(suite, SOURCES)
+    begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="fsabs-judges-") as folder:
         outcomes = Path(folder, "outcomes.json")
         foreign = ("AWS_", "S3_", "PYTEST_", "FSABS_")  # a user's settings, but not the mark of the guard
         env = {key: value for key, value in os.environ.items() if key == guard.VARIABLE or not key.startswith(foreign)}
         env |= {"FSABS_JUDGES_PLACE": place, "FSABS_JUDGES_OUTCOMES": str(outcomes), "HOME": folder, "TMPDIR": folder}
-        source = FOLDER / "sources" / suite.package.replace("==", "-") if suite.sdist else ROOT
+        env["FSABS_JUDGES_SOURCES"] = str(SOURCES)
+        source = sources.folder_of(suite, SOURCES) if suite.sdist else ROOT
         env["PYTHONPATH"] = f"{ROOT}{os.pathsep}{source}"
         command = [str(python), "-X", "faulthandler", "-m", *arguments(suite)]
         with Path(folder, "output").open("w+", errors="replace") as output:

@@ -24,6 +24,8 @@ class Suite(NamedTuple):
     """What it needs, too."""
     sdist: bool = False
     """True if only the source distribution has it."""
+    debian: str = ""
+    """Debian's source package that it has files from, as of the machine's release."""
     plugins: tuple[str, ...] = ()
     places: tuple[str, ...] = STORES
     short: tuple[str, ...] = STORES
@@ -92,6 +94,31 @@ SUITES = {
         package="dask==2026.8.0",
         places=("local",),
         short=("local",),
+    ),
+    "dask_s3": Suite(
+        "Dask's bytes on S3, `s3://` registered",
+        "dask_s3",
+        package="dask==2026.8.0",
+        places=("s3",),
+        short=(),
+    ),
+    "pillow": Suite(
+        "Pillow's tests, patched",
+        "pillow_patched",
+        targets=("Tests",),
+        package="pillow==13.0.0",
+        sdist=True,
+        places=("local",),
+        short=(),  # it takes minutes
+    ),
+    "archives": Suite(
+        "archives of libarchive, read as by Python and libarchive",
+        "archives",
+        package="libarchive-c==5.3",
+        sdist=True,
+        debian="libarchive",
+        places=("local",),
+        short=(),
     ),
     "pathlib": Suite(
         "pathlib-abc's cases",

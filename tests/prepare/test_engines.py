@@ -52,7 +52,7 @@ folder = sys.argv[1]
 PYSPARK = f"""{DIGESTS}
 from pyspark.sql import SparkSession
 from fsabs.adapters.spark import register
-spark = SparkSession.builder.master("local[2]").config("spark.sql.python.filterPushdown.enabled", "true").getOrCreate()
+spark = SparkSession.builder.master("local[2]").getOrCreate()
 register(spark)
 read = spark.read.format("fsabs").option("split_bytes", "30000")
 records = read.load(folder + "/shards")

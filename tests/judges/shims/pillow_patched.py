@@ -1,0 +1,16 @@
+"""Pillow's tests with PIL and Python's own modules patched: what no URL of ours names is as it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import Tests
+
+import fsabs
+
+fsabs.patch("PIL", "builtins", "os", "shutil", "glob", "pathlib")
+
+
+def pytest_sessionstart():
+    """Make what the tests name their images by: a folder in the current one."""
+    Path("Tests").symlink_to(Path(Tests.__file__).parent)
