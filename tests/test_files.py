@@ -179,6 +179,23 @@ def test_what_is_fetched_follows_the_reader(kind: type[CountingBlob]) -> None:
         assert len(blob.fetched) <= 3, "what is asked for is not cut into pieces"
 
 
+@pytest.mark.parametrize("size", [100, 64 << 10, 100_000])
+def test_a_scan_of_a_far_file_takes_few_requests_whatever_it_reads_at_once(size: int) -> None:
+    """64 KiB is what `shutil.copyfileobj` reads at once."""
+    blob = FarBlob(8 << 20)
+    with buffered(blob) as file:
+        while file.read(size):
+            pass
+    sizes = [size for size, _ in blob.fetched]
+    assert len(sizes) < 16
+    assert max(sizes) == blob.largest_window
+    blob = FarBlob(8 << 20)
+    with buffered(blob, 32 << 10) as file:  # a buffer that was asked for is what is fetched
+        while file.read(size):
+            pass
+    assert max(size for size, _ in blob.fetched) <= max(32 << 10, size)
+
+
 @pytest.mark.parametrize("first", [0, 1])
 def test_a_large_read_is_in_memory_once(first: int, tmp_path: Path) -> None:
     """As by builtin open: what comes after a small read is joined with what that has left in the buffer."""

@@ -161,19 +161,6 @@ def test_threads_share_an_iterator_and_each_item_comes_once() -> None:
     assert sorted(itertools.chain(*seen)) == list(range(20_000))
 
 
-def test_priming_raises_at_once_and_loses_nothing() -> None:
-    def broken(start: int) -> Iterator[int]:
-        raise FileNotFoundError
-        yield 0
-
-    with pytest.raises(FileNotFoundError):
-        process.Resumable(broken).prime()
-    numbers = process.Resumable(count_from).prime()
-    copied = pickle.loads(pickle.dumps(numbers))
-    assert list(numbers) == list(copied) == list(range(10))
-    assert list(process.Resumable(lambda start: iter(())).prime()) == []
-
-
 def test_closing_an_iterator_frees_what_it_holds() -> None:
     freed: list[bool] = []
 

@@ -92,6 +92,19 @@ def obstore(endpoint: str, names: list[str], size: int, threads: int = 1, cloud:
     return one_by_one(lambda name: store.get(name).bytes(), names, size, threads)
 
 
+def obstore_ranges(endpoint: str, size: int, threads: int, step: int) -> Run:
+    """`get_ranges` of `large.bin`: each thread asks for its share of the ranges of `step` bytes."""
+    store, pool, starts = store_of(endpoint), ThreadPoolExecutor(threads), range(0, size, step)
+
+    def some(share: range) -> int:
+        return sum(map(len, store.get_ranges("large.bin", starts=share, lengths=[step] * len(share))))
+
+    def run() -> None:
+        whole(range(sum(pool.map(some, (starts[first::threads] for first in range(threads))))), size)
+
+    return run
+
+
 def boto3(endpoint: str, names: list[str], size: int, threads: int = 1) -> Run:
     """`get_object` and `read`."""
     client = library("boto3").client("s3", endpoint_url=endpoint)

@@ -48,9 +48,9 @@ def zipfile(path: str, name: str) -> Run:
 
 
 def memory() -> tuple[float, float]:
-    """Bytes: private to this process now, and the peak of what was resident."""
+    """Bytes: private to this process and written to, and the peak of what was resident."""
     rollup = Path("/proc/self/smaps_rollup").read_text()
-    private = sum(int(size) for size in re.findall(r"^Private_\w+:\s+(\d+) kB", rollup, re.MULTILINE))
+    private = sum(int(size) for size in re.findall(r"^Private_Dirty:\s+(\d+) kB", rollup, re.MULTILINE))
     found = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
     return private * 1024.0, int(found[1]) * 1024.0 if found else 0.0
 

@@ -67,6 +67,31 @@ def on(detail: Any, count: int) -> Run:
     return run
 
 
+def member(count: int) -> Run:
+    """On: `read_bytes` of a stored member of a zip, against the same without the trace."""
+    import fsabs
+    from fsabs import trace
+    from fsabs.core import hooks
+
+    folder = tempfile.TemporaryDirectory()
+    fs = fsabs.from_url(folder.name)
+    with fs.open_zip("a.zip", "w") as archive:
+        archive.write_bytes("member", bytes(4096))
+    opened = fs.open_zip("a.zip")
+    trace.start(Path(folder.name) / "trace", detail="events", max_bytes=8 * 1024 * 1024)
+    recorder = hooks.active
+
+    def plain() -> None:
+        hooks.active = None
+        opened.read_bytes("member")
+
+    def traced() -> None:
+        hooks.active = recorder
+        opened.read_bytes("member")
+
+    return lambda: _difference(plain, traced, count)
+
+
 def start_and_stop(workers: int, count: int) -> Run:
     """On: what a trace adds to forking processes, each of which records one span, and waiting for their end.
 

@@ -48,6 +48,17 @@ def temporary_file(path: str, count: int, size: int) -> Run:
     return _written_anew(path, count, size, write)
 
 
+def builtin_open(path: str, count: int, size: int) -> Run:
+    """Python's own, under the file's own name: what is killed leaves a part of it."""
+    path += "-theirs"
+
+    def write(name: str, data: bytes) -> None:
+        with open(f"{path}/{name}", "wb") as file:
+            file.write(data)
+
+    return _written_anew(path, count, size, write)
+
+
 def fsabs_pack(source: str, target: str, name: str, options: dict[str, Any]) -> Run:
     """`fsabs.pack`."""
     fsabs = library("fsabs")

@@ -148,7 +148,7 @@ WORKLOADS = (
     ),
     Workload("compressed members", "F011", NEAR, Job("zip", 300_000), {"stored": True}, rest="decompress"),
     Workload("decoding, asleep", "F018", NEAR, LOOP._replace(decode=0.02), {"decode": 0.0}, methods=METHODS),
-    Workload("decoding, computing", "F018", NEAR, LOOP._replace(compute=0.02), {"compute": 0.0}),
+    Workload("decoding, computing", "F018", NEAR, LOOP._replace(compute=0.02, samples=480), {"compute": 0.0}),
     Workload(
         "threads that compute", "F023", NEAR, Job("threads", compute=0.02), {"read": "together", "workers": 2}, (0,)
     ),
@@ -160,7 +160,7 @@ WORKLOADS = (
     Workload("one slow worker", "F007", NEAR, LOOP._replace(slow=0.02, samples=640), {"slow": 0.0}, (4,)),
     Workload("too few workers", "F008", FAR, LOOP._replace(step=0.02, samples=480), {}, (1,)),
     Workload(
-        "too many workers", "F018", NEAR, LOOP._replace(compute=0.01, samples=800), {"compute": 0.0}, (16,), "", "F027"
+        "too many workers", "F018", NEAR, LOOP._replace(compute=0.01, samples=1600), {"compute": 0.0}, (16,), "", "F027"
     ),
     Workload(
         "workers for each epoch",
@@ -484,7 +484,11 @@ class Run(NamedTuple):
 
 def run(plan: Plan, job: Job, folder: str) -> Run:
     """Run a job in a process of its own."""
-    with tempfile.TemporaryDirectory() as objects, serving(plan._replace(folder=objects)) as served:
+    makers = tuple(map(str, range(job.workers))) or ("main",)
+    with (
+        tempfile.TemporaryDirectory() as objects,
+        serving(plan._replace(folder=objects, clients=makers if job.cache else ())) as served,
+    ):
         if job.read in ("zip", "tar"):
             write_container(Path(objects), job)
         command = [

@@ -175,7 +175,7 @@ def _records(files: Files, split: Split) -> Iterator[tuple[Any, ...]]:
 
 
 def _files(files: Files, split: Split) -> Iterator[tuple[Any, ...]]:
-    contents = files.read_many([item.path for item in split.items])
+    contents = files.fs.read_many([item.path for item in split.items])
     for item, content in zip(split.items, contents, strict=True):
         _check_size(files, item, len(content))
         modified = None if item.modified is None else round(item.modified * 1e6)

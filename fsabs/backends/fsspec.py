@@ -17,22 +17,9 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from ..core import (
-    errors,
-    identity,
-    keys,
-    process,
-    redaction,
-)
+from ..core import errors, identity, keys, process, redaction
 from ..core.blobs import Blob, BytesBlob
-from ..core.fs import (
-    FS,
-    LAST_NAME,
-    Capabilities,
-    FileStat,
-    ListPage,
-    Path,
-)
+from ..core.fs import FS, LAST_NAME, Capabilities, FileStat, ListPage, Path
 from ..core.writing import PARTIAL_SUFFIX as PARTIAL_SUFFIX
 from ..core.writing import Writer, is_partial, partial_name
 from ..disk import temporary
@@ -280,8 +267,8 @@ class FsspecWriter(Writer):
         self._key = key
         self._exclusive = exclusive
         # Freed in a forked child, it would remove the parent's file.
-        self._held: process.PerProcess[Any] = process.PerProcess(_forked_spool)
-        self._held.adopt(tempfile.NamedTemporaryFile(buffering=0, prefix="fsabs-", dir=temporary.folder()))  # noqa: SIM115 - until commit or abort
+        made = tempfile.NamedTemporaryFile(buffering=0, prefix="fsabs-", dir=temporary.folder())  # noqa: SIM115 - until commit or abort
+        self._held: process.PerProcess[Any] = process.owned(made)
 
     @property
     def _spool(self) -> Any:
@@ -324,10 +311,6 @@ def _own_move(fs: Any) -> bool:
     from fsspec import AbstractFileSystem
 
     return type(fs).mv is not AbstractFileSystem.mv
-
-
-def _forked_spool() -> Any:
-    raise OSError(errno.EBADF, "a file that is being written belongs to the process that opened it")
 
 
 def _version(info: dict[str, Any]) -> str | None:

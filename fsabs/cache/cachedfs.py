@@ -13,6 +13,7 @@ import functools
 import io
 import math
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -24,7 +25,7 @@ from ..core.fs import FS, FileStat, Path, TreeCounts, keys_of
 from ..core.identity import Identity
 from ..core.layers import LayerFS
 from ..core.writing import LayerWriter, Writer
-from ..disk import mounts
+from ..disk import folders
 from ..disk.folders import cache_directory
 from . import batches, warming
 from .blocks import BlockBlob, Blocks, WholeBlob
@@ -32,7 +33,6 @@ from .content import ContentCache, Counts
 from .disk import EntryKey, open_disk, warn_once
 from .eviction import DiskLimits
 from .freshness import FileRecords, Freshness
-from .options import share_of_disk, size_of
 from .policy import ReadOrder
 
 KB, MB = 1024, 1024 * 1024
@@ -85,7 +85,7 @@ class CachedFS(LayerFS):
         if check_interval < 0 or (max_age is not None and max_age < 0):
             raise ValueError("check_interval and max_age are not negative")
         folder = os.path.abspath(dir) if dir is not None else _default_folder()
-        floor = share_of_disk(folder) if min_free is None else size_of(min_free, "min_free")
+        floor = _share_of_disk(folder) if min_free is None else size_of(min_free, "min_free")
         limits = DiskLimits(None if max_bytes is None else size_of(max_bytes, "max_bytes"), floor)
         memory = size_of(memory_bytes, "memory_bytes")
         on_disk = offline or max_age is not None
@@ -560,7 +560,7 @@ def _warn_if_local(inner: FS) -> None:
     while isinstance(inner, LayerFS):
         inner = inner.inner
     folder = f"/{inner._root}"
-    if isinstance(inner, Local) and not mounts.is_network(mounts.filesystem_of(folder)):
+    if isinstance(inner, Local) and not folders.is_network(folders.filesystem_of(folder)):
         message = (
             f"a cache around local files makes small ones slower: each is checked, and read from a copy ({folder})"
         )
@@ -570,3 +570,34 @@ def _warn_if_local(inner: FS) -> None:
 def _default_folder() -> str | None:
     base = cache_directory()
     return os.path.join(base, "files") if base is not None else None
+
+
+# ---- sizes as users write them
+
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "p": 10**15}
+_BINARY = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?)(i?)b?", re.IGNORECASE)
+_LARGEST_FLOOR = 50 * 10**9
+
+
+def size_of(value: int | str, name: str, least: int = 0) -> int:
+    """A number of bytes: a number, or text as `"50GB"` (10**9), `"1.5TiB"` (2**40), `"4096"`; `ValueError`."""
+    if isinstance(value, str):
+        match = _SIZE.fullmatch(value.strip())
+        if match is None or (match[3] and not match[2]):
+            raise ValueError(f"{name} is a number of bytes, or text as '50GB' or '1.5TiB', not {value!r}")
+        value = int(float(match[1]) * (_BINARY if match[3] else _UNITS)[match[2].lower()])
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} is a number of bytes, at least {least}, not {value!r}")
+    return value
+
+
+def _share_of_disk(folder: str | None) -> int:
+    """Return the default of `min_free`: a tenth of the disk that holds `folder`, or that will; at most 50 GB."""
+    if folder is None:
+        return 0
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    status = os.statvfs(folder)
+    return min(_LARGEST_FLOOR, status.f_blocks * status.f_frsize // 10)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ..core import identity, process
-from ..disk import mounts
+from ..disk import folders
 from ..disk.descriptors import open_ours_with_status, read_all
 from ..disk.folders import Folder
 from . import eviction, frames, policy
@@ -366,8 +366,8 @@ def warn_once(what: str, message: str) -> None:
 
 
 def _warn_of_network(folder: str) -> None:
-    kind = mounts.filesystem_of(folder)
-    if mounts.is_network(kind):
+    kind = folders.filesystem_of(folder)
+    if folders.is_network(kind):
         message = f"the cache in {folder} is on a network filesystem ({kind}): a local disk is faster"
         warn_once(f"network {folder}", message)
 

@@ -11,8 +11,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from ..core.readahead import pieces
-from ..transfer.comparing import Comparison
-from ..transfer.walks import ordered_walk, side_by_side
+from ..transfer.walks import Comparison, ordered_walk, side_by_side
 from .paths import PATHS, Paths, ResolvedPath, each_path, path_argument
 from .program import FAILED, Invocation, argument, at_least, command, flag
 

@@ -296,7 +296,7 @@ class Filters:
             if pattern in ("*", "**") and not included:
                 after = "--include" if rules[at + 1][0] else "--exclude"
                 raise UsageError(f"{after} {rules[at + 1][1]!r} never counts behind --exclude {pattern!r}: go first")
-        self._rules = [(included, *_parsed(pattern)) for included, pattern in rules]
+        self._rules = [(included, *_compile_pattern(pattern)) for included, pattern in rules]
         self.only_files: bool = bool(rules) and rules[-1][0]
         """Directories are not taken by themselves."""
 
@@ -321,7 +321,7 @@ class Filters:
         return None
 
 
-def _parsed(pattern: str) -> tuple[re.Pattern[str], bool, bool]:
+def _compile_pattern(pattern: str) -> tuple[re.Pattern[str], bool, bool]:
     """Return what a path is matched with; whether it is the whole path; and whether it is a directory's."""
     return (
         re.compile(fnmatch.translate(pattern.strip("/"))),

@@ -222,7 +222,7 @@ def samples(invocation: Invocation, given: Namespace) -> None:
 
     Example: fsabs samples step-300.json 340 --loader train.py:make_loader
     """
-    from ..readers.definitions import module_from
+    from ..readers.data.factory import module_from
 
     path, colon, name = given.loader.rpartition(":")
     if not colon or not name.isidentifier():

@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 
 from ..core import process, redaction
 from ..core.fs import FS, FileStat
-from ..disk import mounts
+from ..disk import folders
 from ..disk.folders import cache_directory
 from ..urls import config, locations, opening
 from .explain import backend_of
@@ -128,8 +128,8 @@ def _cache() -> Iterator[CheckFinding]:
     except OSError as exc:
         yield fault("cache directory", f"{folder}: {exc.strerror}", "set FSABS_CACHE_DIR to another folder")
         return
-    kind = mounts.filesystem_of(at)
-    remote = mounts.is_network(kind)
+    kind = folders.filesystem_of(at)
+    remote = folders.is_network(kind)
     text = f"{folder} is on a network ({kind})" if remote else f"{folder} ({kind or 'unknown filesystem'})"
     yield judged("cache directory", not remote, text, "set FSABS_CACHE_DIR to a local disk")
     free = shutil.disk_usage(at).free

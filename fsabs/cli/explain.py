@@ -25,7 +25,7 @@ from ..containers.base import Container
 from ..core import process, redaction, registry
 from ..core.fs import FS, FileStat
 from ..core.layers import LayerFS
-from ..disk import mounts
+from ..disk import folders
 from ..disk.folders import cache_directory
 from ..urls import config, locations, opening
 from .output import size_text
@@ -453,7 +453,7 @@ def cache_advice(fs: FS, sample: Sample) -> str:
     at = str(folder)
     while not os.path.isdir(at):
         at = os.path.dirname(at)
-    if mounts.is_network(mounts.filesystem_of(at)):
+    if folders.is_network(folders.filesystem_of(at)):
         return f"none: {folder} is on a network; set FSABS_CACHE_DIR to a local disk"
     free = shutil.disk_usage(at).free
     share = min(1.0, 0.8 * free / sample.bytes) if sample.bytes else 1.0

@@ -28,7 +28,8 @@ START_OF_LINE = f"{_ESCAPE}r"
 """Stands for the control character by which a line is redrawn."""
 
 
-# They are compiled when they are used first.
+# Regular expressions, compiled when they are used first. A variable is secret whose name `_SECRET` finds a word in, and
+# `_PUBLIC` does not; `_WORDS` is plain text.
 _SECRET = r"SECRET|PASS|PWD|TOKEN|CREDENTIAL|CONNECTION_STRING|PRIVATE|SIGNATURE|AUTH|JWT|(^|_)(SAS|PAT)$|KEY(_ID)?$"
 _PUBLIC = r"^(OLD)?PWD$|_(FILE|PATH|DIR|URI|URL|ENDPOINT|SOCK|PROFILE|REGION)$"
 _WORDS = r"[A-Za-z]+([ _./-]+[A-Za-z0-9]*)*"

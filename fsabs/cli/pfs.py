@@ -14,7 +14,7 @@ from .program import Group, Invocation, UsageError, dry_run, flag
 pfs = Group(
     """List, copy, make and remove files of datacenters: /pfs/DATACENTER/home/USER/...
 
-    A datacenter is a section of pfio.ini with pfs= and username=. Other commands take these paths, too.
+    A datacenter is a section of pfio.ini with username=, and endpoint= or pfs=. Other commands take these paths, too.
 
     Example: fsabs pfs cp images-*-of-* /pfs/datacenter_1/home/me/images/"""
 )

@@ -287,7 +287,7 @@ def _run(invocation: Invocation, words: list[str]) -> int:
             while isinstance(found, Group):
                 at = next((at for at, word in enumerate(words) if not word.startswith("-")), len(words))
                 parser = found.parser(" ".join(prog))
-                if (given := _parsed(parser, words[:at], invocation)) is None:
+                if (given := _parse(parser, words[:at], invocation)) is None:
                     return 0
                 if vars(given).get("version"):
                     sys.stdout.write(f"fsabs {__version__}\n")
@@ -300,7 +300,7 @@ def _run(invocation: Invocation, words: list[str]) -> int:
                     raise UsageError(f"No such command {words[at]!r}")
                 prog.append(words[at])
                 del words[: at + 1]
-            if found is None or (given := _parsed(found.parser(" ".join(prog)), words, invocation)) is None:
+            if found is None or (given := _parse(found.parser(" ".join(prog)), words, invocation)) is None:
                 return 0
             invocation.output.json = vars(given).get("json", False)
             code = found.run(invocation, given)
@@ -318,7 +318,7 @@ def _run(invocation: Invocation, words: list[str]) -> int:
         return FAILED
 
 
-def _parsed(parser: Parser, words: list[str], invocation: Invocation) -> Namespace | None:
+def _parse(parser: Parser, words: list[str], invocation: Invocation) -> Namespace | None:
     """Return parsed arguments; None if they asked for help, which is written."""
     try:
         given = parser.parse(words)

@@ -93,8 +93,6 @@ def _warm(invocation: Invocation, given: Namespace) -> None:
 
     Example: fsabs cache warm s3://bucket/train.zip --dir /scratch/cache
     """
-    from ..urls import opening
-
     invocation.how_to_go_on = "what was fetched stays; run the same command again to go on"
     options = {"dir": given.dir, "max_bytes": given.max_bytes, "min_free": given.min_free}
     with opening.from_url(given.url, cache=options) as fs, ProgressDisplay(given.progress) as shown:

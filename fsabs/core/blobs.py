@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from . import errors
-from . import identity as identities
+from .identity import Identity
 
 _PIECE = 8 * 1024 * 1024  # bytes of a large read that are copied at once
 
@@ -68,9 +68,11 @@ class Blob(abc.ABC):
         return 0
 
     @property
-    def identity(self) -> identities.Identity | None:
+    def identity(self) -> Identity | None:
         """The identity of this content; None if its store has no versions."""
-        return identities.of(self._origin, self._key, self)
+        if self.version is None:
+            return None
+        return Identity(self._origin._resolved_store(), self.url, self.version, self.size)
 
     @property
     def settled(self) -> bool:
@@ -82,7 +84,7 @@ class Blob(abc.ABC):
         return self.version is not None and self._origin._is_settled(self.version)
 
     @property
-    def settled_identity(self) -> identities.Identity | None:
+    def settled_identity(self) -> Identity | None:
         """The identity under which derived data may be kept; None if the version is missing or not settled."""
         return self.identity if self.settled else None
 

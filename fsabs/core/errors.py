@@ -42,7 +42,7 @@ class CorruptFileError(OSError):
 
 
 class StaleFileError(OSError):
-    """A file was replaced or removed while a reader had its earlier version open, or a container was added to."""
+    """A file was replaced or removed while it was open for reading, or a container while it was added to."""
 
 
 class UnnamedKeysWarning(UserWarning):
@@ -90,9 +90,9 @@ def warn_unnamed(url: str, count: int, example: str) -> None:
     warnings.warn(_unnamed(count, example, url), UnnamedKeysWarning, stacklevel=2)
 
 
-def unnamed_left(url: str, count: int, example: str, operation: str = "remove") -> OSError:
+def unnamed_left(url: str, count: int, example: str) -> OSError:
     """Return the error of a recursive remove that left keys that no path names."""
-    return named(OSError(errno.ENOTEMPTY, _unnamed(count, example, "it")), operation, url)
+    return named(OSError(errno.ENOTEMPTY, _unnamed(count, example, "it")), "remove", url)
 
 
 def _unnamed(count: int, example: str, where: str) -> str:

@@ -61,6 +61,8 @@ class BlobFile(io.RawIOBase):
         self._smallest = buffer_size or blob.smallest_window
         self._largest = buffer_size or blob.largest_window
         self._window = buffer_size or FIRST_WINDOW
+        self.exceeds_buffer: bool = False
+        """Whether more is fetched also for a read that is larger than the buffer: where requests are expensive."""
         self._ahead = memoryview(b"")  # what was fetched last, if more than was asked for
         self._source: Blob | ReadAhead = ReadAhead(blob) if blob.streams else blob
 
@@ -82,17 +84,17 @@ class BlobFile(io.RawIOBase):
                 return self._take(view)
             window = self._smallest
         self._window = min(2 * window, self._largest)
-        if len(view) <= self.buffer_size:
-            if window > self.buffer_size:
-                source = self._source
-                if isinstance(source, ReadAhead):
-                    self._ahead = source.read_some(window, position)
-                else:
-                    self._ahead = memoryview(source.pread(window, position))
-                self._fetched = position + len(self._ahead)
-                return self._take(view)
-            if window < len(view):
-                view = view[:window]
+        size, small = len(view), len(view) <= self.buffer_size
+        if window > max(size, self.buffer_size) and (small or self.exceeds_buffer):
+            source = self._source
+            if isinstance(source, ReadAhead):
+                self._ahead = source.read_some(window, position)
+            else:
+                self._ahead = memoryview(source.pread(window, position))
+            self._fetched = position + len(self._ahead)
+            return self._take(view)
+        if small and window < size:
+            view = view[:window]
         if self._ahead:
             self._ahead = memoryview(b"")
         read = self._source.pread_into(view, position)
@@ -195,6 +197,7 @@ def buffered(blob: Blob, buffer_size: int = -1, position: int = 0, max_line_leng
     """
     size = buffer_size if buffer_size > 0 else blob.buffer_size
     raw = BlobFile(blob, position, buffer_size if buffer_size > 0 else None)
+    raw.exceeds_buffer = blob.largest_window > FIRST_WINDOW
     file: Any = reader_type(raw, size) if max_line_length is None else LimitedReader(raw, size, max_line_length)
     _open.add(weakref.ref(file, _open.discard))
     return cast("ReadFile", file)

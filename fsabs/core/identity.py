@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Hashable, Iterator
-from typing import NamedTuple, Protocol
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from .fs import FS
 
 TICK = 0.05
 """Seconds after which a filesystem's clock has ticked (every 10 ms at the slowest): two contents that are written
@@ -43,14 +46,6 @@ class Identity(NamedTuple):
         return digest(self.encode(*parts))
 
 
-class Store(Protocol):
-    """An FS, as far as an identity depends on it."""
-
-    def _resolved_store(self) -> str: ...
-
-    def _url(self, key: str) -> str: ...
-
-
 class Place(NamedTuple):
     """What a name leads to: names with equal places, however they are spelled, are one file or directory."""
 
@@ -60,40 +55,6 @@ class Place(NamedTuple):
     """The store, resolved: what `FS._resolved_store` gives, or the place of a container's file."""
     name: Hashable
     """The file or directory in the store: a key; on a local disk device and inode."""
-
-
-class Tree(Protocol):
-    """An FS, as far as places depend on it."""
-
-    def _place(self, key: str) -> Place: ...
-
-    def _places(self, key: str) -> Iterator[Place]: ...
-
-    def _stat(self, key: str) -> TimedStat: ...
-
-
-class Stat(Protocol):
-    """A `FileStat`, as far as an identity depends on it."""
-
-    @property
-    def size(self) -> int: ...
-
-    @property
-    def version(self) -> str | None: ...
-
-
-class TimedStat(Stat, Protocol):
-    """A `FileStat`, as far as places depend on it."""
-
-    @property
-    def last_modified(self) -> float | None: ...
-
-
-def of(fs: Store, key: str, stat: Stat, namespace: str = "") -> Identity | None:
-    """Return the identity of the file `key` of `fs` that has this stat; None if its store has no versions."""
-    if stat.version is None:
-        return None
-    return Identity(fs._resolved_store(), fs._url(key), stat.version, stat.size, namespace)
 
 
 def encode(*fields: str | int) -> bytes:
@@ -139,7 +100,7 @@ def is_older_than_a_tick(*times: float) -> bool:
     return time.time() - max(times) > tick
 
 
-def same(a: Tree, key_a: str, b: Tree, key_b: str) -> bool | None:
+def same(a: FS, key_a: str, b: FS, key_b: str) -> bool | None:
     """Return whether two names lead to one file or directory; None if that can't be known.
 
     A local file is known by its device and inode: through links, bind mounts and on disks that fold case. A file of
@@ -162,6 +123,6 @@ def same(a: Tree, key_a: str, b: Tree, key_b: str) -> bool | None:
     return None if known == (right.size, right.version, right.last_modified) and any(known) else False
 
 
-def inside(a: Tree, key_a: str, b: Tree, key_b: str) -> bool:
+def inside(a: FS, key_a: str, b: FS, key_b: str) -> bool:
     """Return whether the name `key_a` leads into the directory, or the container, that `key_b` leads to, or to it."""
     return b._place(key_b) in a._places(key_a)

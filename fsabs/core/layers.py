@@ -14,11 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from . import process
-from .fs import (
-    FS,
-    Capabilities,
-    Path,
-)
+from .fs import FS, Capabilities, Path
 from .limits import Limits
 from .stats import StoreNotes
 

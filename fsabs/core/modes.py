@@ -7,28 +7,8 @@ import functools
 import operator
 from typing import Literal, cast
 
-TextMode = Literal[
-    "r",
-    "rt",
-    "tr",
-    "w",
-    "wt",
-    "tw",
-    "x",
-    "xt",
-    "tx",
-    "a",
-    "at",
-    "ta",
-    "r+",
-    "+r",
-    "r+t",
-    "rt+",
-    "+rt",
-    "+tr",
-    "t+r",
-    "tr+",
-]
+TextUpdateMode = Literal["r+", "+r", "r+t", "rt+", "+rt", "+tr", "t+r", "tr+"]
+TextMode = Literal["r", "rt", "tr", "w", "wt", "tw", "x", "xt", "tx", "a", "at", "ta"] | TextUpdateMode
 ReadBinaryMode = Literal["rb", "br"]
 WriteBinaryMode = Literal["wb", "bw", "xb", "bx", "ab", "ba"]
 UpdateBinaryMode = Literal["r+b", "rb+", "+br", "+rb", "b+r", "br+"]

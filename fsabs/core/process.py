@@ -9,11 +9,12 @@ hangs when it is dropped). Nothing above this module has to know that a fork too
 from __future__ import annotations
 
 import atexit
+import errno
 import itertools
 import os
 import weakref
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
 
 if TYPE_CHECKING:  # which takes it for final, and doesn't know what Condition and logging use of it
 
@@ -188,6 +189,18 @@ class PerProcess(Generic[T]):
         return PerProcess, (self._make, self._dispose)
 
 
+def owned(value: T) -> PerProcess[T]:
+    """Return a holder of what is being written: a forked child, whose it is not, gets an `OSError` (EBADF)."""
+    holder: PerProcess[T] = PerProcess(not_owned)
+    holder.adopt(value)
+    return holder
+
+
+def not_owned() -> NoReturn:
+    """Raise the `OSError` of a forked child that uses what its parent is writing."""
+    raise OSError(errno.EBADF, "a file that is being written belongs to the process that opened it")
+
+
 class Resumable(Iterator[T_co]):
     """An iterator that goes on in a forked child, in several threads and after pickling.
 
@@ -229,18 +242,6 @@ class Resumable(Iterator[T_co]):
             register(self, self._items)
         return self._items
 
-    def prime(self) -> Resumable[T_co]:
-        """Start now, so that what is wrong with the request is raised at the call; returns itself."""
-        try:
-            first = next(self)
-        except StopIteration:
-            return self
-        with self._lock:
-            chained = _chain(first, self._items)
-            register(self, chained)
-            self._items, self._taken = chained, self._taken - 1
-        return self
-
     def close(self) -> None:
         """Stop early and free what the iterator holds in this process."""
         with self._lock:
@@ -259,12 +260,6 @@ class Resumable(Iterator[T_co]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Resumable, (self._start, self._taken)
-
-
-def _chain(first: T, rest: Iterator[T] | None) -> Iterator[T]:
-    yield first
-    if rest is not None:
-        yield from rest
 
 
 def cpu_count() -> int:

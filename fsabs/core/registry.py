@@ -1,6 +1,6 @@
 """The classes of schemes and suffixes: the built-in ones by name, so that nothing is imported before it is used,
-then what was registered, then other packages' entry points (`fsabs.backends`, `fsabs.containers`). And which function
-puts a layer around an FS, for an option of `from_url`.
+then what was registered, then other packages' entry points (`fsabs.backends`, `fsabs.containers`). The names of
+compressed files. And which function puts a layer around an FS, for an option of `from_url`.
 
 An entry point of `fsabs.backends` is named by its scheme; one of `fsabs.containers` by its suffix without the
 leading dot.
@@ -37,17 +37,18 @@ _CONTAINERS: dict[str, str | type[FS]] = {
     "tar": "fsabs.containers.tar:Tar",
     "hdf5": "fsabs.containers.hdf5:Hdf5",
 }
+COMPRESSIONS: dict[str, tuple[str, ...]] = {
+    "gz": (".gz", ".tgz"),
+    "zst": (".zst", ".tzst"),
+    "xz": (".xz", ".txz"),
+    "bz2": (".bz2", ".tbz2", ".tbz", ".tb2"),
+}
+"""How the names of compressed files end: by the compression's own suffix, or, if it is a tar, by a short one. A new
+compression goes to the end, since indexes that are kept have the numbers of these."""
 _SUFFIXES: dict[str, str] = {
     ".zip": "zip",
     ".tar": "tar",
-    ".tar.gz": "tar",
-    ".tgz": "tar",
-    ".tar.bz2": "tar",
-    ".tbz2": "tar",
-    ".tar.xz": "tar",
-    ".txz": "tar",
-    ".tar.zst": "tar",
-    ".tzst": "tar",
+    **{suffix: "tar" for own, *short in COMPRESSIONS.values() for suffix in (f".tar{own}", *short)},
     ".h5": "hdf5",
     ".hdf5": "hdf5",
 }

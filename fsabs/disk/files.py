@@ -259,50 +259,26 @@ class Replacement(Writer):
 
 
 def write_new(path: str, data: bytes, mode: int | None, modified_ns: int | None, durable: bool = False) -> bool:
-    """Write a whole new file, as `Replacement` does, in few steps; return False, with nothing done, if it is there.
+    """Write a whole new file in few steps: it has no name until it is complete.
 
-    The file has no name until it is complete, where the system and the filesystem have such files. `mode` is its
-    permissions, `modified_ns` its time of modification; by default they are those of any new file.
+    Returns False, with nothing done, if it is there, or where system or filesystem have no such files: `Replacement`
+    then writes it. `mode` is its permissions, `modified_ns` its time of modification; by default they are those of any
+    new file.
     """
     folder = path.rpartition("/")[0] or "/"
     try:
         fd = os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666 if mode is None else mode)
     except (AttributeError, OSError):
-        return _write_named(path, folder, data, mode, modified_ns, durable)
+        return False
     try:
         _fill(fd, data, mode, modified_ns, durable)
         os.link(f"/proc/self/fd/{fd}", path, src_dir_fd=fd, follow_symlinks=True)
-    except FileExistsError:
-        return False
     except OSError as exc:
-        if exc.errno not in (*_NO_LINK, errno.ENOENT):  # where there is no /proc
+        if exc.errno not in (*_NO_LINK, errno.ENOENT, errno.EEXIST):  # ENOENT: where there is no /proc
             raise
-        return _write_named(path, folder, data, mode, modified_ns, durable)
+        return False
     finally:
         os.close(fd)
-    if durable:
-        _fsync_directory(folder, None)
-    return True
-
-
-def _write_named(path: str, folder: str, data: bytes, mode: int | None, modified_ns: int | None, durable: bool) -> bool:
-    """As `write_new`, under a hidden name."""
-    if os.path.lexists(path):
-        return False
-    sweep_once(folder)
-    partial = f"{folder}/{partial_name(os.path.basename(path))}"
-    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
-    fd = os.open(partial, flags, 0o666 if mode is None else mode)
-    try:
-        try:
-            _fill(fd, data, mode, modified_ns, durable)
-        finally:
-            os.close(fd)
-        os.rename(partial, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(partial)
-        raise
     if durable:
         _fsync_directory(folder, None)
     return True

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from ..core import hooks
 from ..core.identity import Identity
-from . import files, mounts
+from . import files, folders
 from .descriptors import read_all
 from .folders import Folder, cache_directory
 
@@ -183,7 +183,7 @@ def _blocks(payload: int) -> int:
 @functools.cache
 def _may_vanish(device: int, folder: str) -> bool:
     """Return whether a file there may be gone for good while it is mapped, because another machine has replaced it."""
-    return mounts.is_network(mounts.filesystem_of(folder))
+    return folders.is_network(folders.filesystem_of(folder))
 
 
 # ---- writing one

@@ -13,12 +13,7 @@ from collections.abc import Callable, Iterator
 from errno import EEXIST, EISDIR, ENOENT
 from typing import cast
 
-from ..core import (
-    errors,
-    keys,
-    modes,
-    process,
-)
+from ..core import errors, keys, modes, process
 from ..core.fs import FS
 from ..core.readahead import PIECE, pieces
 from ..core.writing import WriteFile

@@ -95,7 +95,7 @@ class NamedSpool:
         self._max_in_memory = max_in_memory
         self._memory = bytearray()
         # Freed in a forked child, it would remove the parent's file.
-        self._file: process.PerProcess[Any] = process.PerProcess(_inherited)
+        self._file: process.PerProcess[Any] = process.PerProcess(process.not_owned)
 
     def write(self, data: bytes) -> None:
         """Append to the spool."""
@@ -127,10 +127,6 @@ class NamedSpool:
         if self._file.peek() is not None:
             self._file.get().close()
             self._file.close()
-
-
-def _inherited() -> Any:
-    raise OSError(errno.EBADF, "a file that is being written belongs to the process that opened it")
 
 
 def _moved(memory: io.BytesIO) -> io.FileIO:

@@ -190,11 +190,11 @@ class TaskDispatcher(ClosesOnExit):
                 "error": error[:_MAX_REASON] or "no reason was given",
                 "max_failures": self._job.settings.max_failures,
             }
-            return self._settle("report", queries.settle_failure, {**values, **limit}, (TODO, FAILED))
+            return self._settle(queries.settle_failure, {**values, **limit}, (TODO, FAILED))
         if done == size:
             del values["records"]
-            return self._settle("report", queries.settle, values, (DONE,))
-        return self._settle("report", queries.settle_part, values, (TODO,))
+            return self._settle(queries.settle, values, (DONE,))
+        return self._settle(queries.settle_part, values, (TODO,))
 
     def renew(self, task: Task, lease: int, records: int = 0) -> bool:
         """Extend a lease by the job's `lease_seconds`, and account for `records` processed under it so far.
@@ -386,7 +386,7 @@ class TaskDispatcher(ClosesOnExit):
             start = row.start
         return Dispatch(Task(row.id, row.shard, start, row.end, type, version, indices), lease)
 
-    def _settle(self, operation: str, statement: Any, values: dict[str, Any], expected: tuple[int, ...]) -> bool:
+    def _settle(self, statement: Any, values: dict[str, Any], expected: tuple[int, ...]) -> bool:
         def settle(connection: sa.Connection) -> bool:
             if connection.execute(statement, values).first() is not None:
                 return True
@@ -394,11 +394,11 @@ class TaskDispatcher(ClosesOnExit):
             keys = {name: values[name] for name in ("task_id", "job_id", "with_lease")}
             return connection.execute(queries.current_state, keys).scalar() in expected
 
-        with _recorded(f"dispatch.{operation}", self._database.url):
+        with _recorded("dispatch.report", self._database.url):
             with contextlib.suppress(Outage):
                 if self._database.settle(statement, values) is not None:
                     return True
-            return self._database.run(operation, settle)
+            return self._database.run("report", settle)
 
 
 @contextlib.contextmanager

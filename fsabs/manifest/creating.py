@@ -76,7 +76,7 @@ def create(
 
 
 def listed(fs: FS, only: Iterable[Path], left_out: str) -> Iterator[ManifestEntry]:
-    """Yield the files and empty directories of a data set by their names; the file at the URL `left_out` is none."""
+    """Yield the files and empty directories of a data set by their names; that at the URL `left_out` is left out."""
     found = (
         _entry(fs, path, stat)
         for path in sorted({fs._key(path, "manifest") for path in only})
@@ -84,7 +84,9 @@ def listed(fs: FS, only: Iterable[Path], left_out: str) -> Iterator[ManifestEntr
     )
     shown = (entry for entry in found if entry.name and fs.url(entry.name) != left_out)
     ordered = shown if fs.capabilities.ordered else in_order(shown)
-    return without_full_directories(name for name, _ in itertools.groupby(ordered))
+    return without_full_directories(
+        entry for entry, _ in itertools.groupby(ordered)
+    )  # each once, of overlapping `only`
 
 
 def _entry(fs: FS, path: str, stat: FileStat) -> ManifestEntry:
@@ -153,13 +155,13 @@ class _Digests:
                 raise
             digest = digest_of(self._algorithm, [content])
             self._count(len(content), 1)
-            yield ManifestEntry(entry.name, len(content), version or entry.version, digest)
+            yield entry._replace(size=len(content), version=version or entry.version, digest=digest)
 
     def _large(self, entry: ManifestEntry) -> ManifestEntry:
         with self._fs.open_blob("/" + self._key(entry)) as blob:
             digest = digest_of(self._algorithm, self._pieces(blob))
             self._count(0, 1)
-            return ManifestEntry(entry.name, blob.size, blob.version or entry.version, digest)
+            return entry._replace(size=blob.size, version=blob.version or entry.version, digest=digest)
 
     def _pieces(self, blob: Blob) -> Iterator[bytes]:
         for piece in pieces(blob):

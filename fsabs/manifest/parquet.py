@@ -32,8 +32,8 @@ def _pyarrow() -> Any:
 def write(file: BinaryIO, entries: Iterable[ManifestEntry]) -> tuple[int, int]:
     """Write entries, which come in order; return how many they are, and the sum of their sizes."""
     arrow = _pyarrow()
-    text = arrow.string()
-    schema = arrow.schema([("name", text), ("size", arrow.int64()), ("version", text), ("digest", text)])
+    fields = ManifestEntry._fields
+    schema = arrow.schema([(name, arrow.int64() if name == "size" else arrow.string()) for name in fields])
     count = total = 0
     writer = arrow.parquet.ParquetWriter(
         file, schema, compression="zstd", use_dictionary=False, write_statistics=["name"]

@@ -21,7 +21,7 @@ import numpy as np
 from ..core.errors import without_secrets
 from ..readers import instances
 from ..readers.data.base import parameters_of
-from ..readers.definitions import module_from
+from ..readers.data.factory import module_from
 from ..urls import locations, opening
 
 FUNCTION = "prepare_data_for_a_single_file"

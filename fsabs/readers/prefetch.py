@@ -29,7 +29,7 @@ from ..core import hooks, process
 from ..core.errors import CorruptFileError
 from ..core.fs import FS, Path
 from ..core.threads import TaskOutcome, Threads
-from ..disk import mounts
+from ..disk import folders
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -238,7 +238,7 @@ def is_immediate(fs: FS) -> bool:
     while isinstance(fs, Container):
         fs = fs.parent
     if isinstance(fs, Local):
-        return not mounts.is_network(mounts.filesystem_of(f"/{fs._root}"))
+        return not folders.is_network(folders.filesystem_of(f"/{fs._root}"))
     return isinstance(fs, Memory)
 
 

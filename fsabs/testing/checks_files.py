@@ -61,7 +61,7 @@ def reading_whole_and_in_pieces(subject: Subject) -> None:
             for what, way in _WAYS.items():
                 with fs.open(name, "rb") as file:
                     pieces = list(way(file))
-                    assert b"".join(pieces) == data, (name, what)
+                    assert_same({(name, what): b"".join(pieces)}, {(name, what): data})
                     assert what != "lines" or all(line.find(b"\n") in (-1, len(line) - 1) for line in pieces)
                     assert file.read() == b"", (name, what)
 
@@ -117,9 +117,10 @@ def _assert_step(file: ReadFile, reference: io.BytesIO, name: str, *arguments: A
     elif name == "readinto":
         mine, theirs = bytearray(arguments[0]), bytearray(arguments[0])
         assert file.readinto(mine) == reference.readinto(theirs)
-        assert mine == theirs
+        assert_same(bytes(mine), bytes(theirs))
     else:
-        assert _outcome(file, name, arguments) == _outcome(reference, name, arguments), (name, arguments)
+        call = (name, arguments)
+        assert_same({call: _outcome(file, *call)}, {call: _outcome(reference, *call)})
     assert file.tell() == reference.tell(), (name, arguments)
 
 

@@ -31,7 +31,7 @@ def _positioned(file: ReadFile, seed: int) -> None:
         assert_same(file.raw.blob.pread(size, offset), _DATA[offset : offset + size])
     ranges = [(chance.randrange(1, 5000), chance.randrange(len(_DATA))) for _ in range(10)]
     expected = [_DATA[offset : offset + size] for size, offset in ranges]
-    assert file.raw.blob.pread_many(ranges) == expected
+    assert_same(file.raw.blob.pread_many(ranges), expected)
 
 
 @check("threads")
@@ -48,7 +48,7 @@ def many_threads_read_one_file(subject: Subject) -> None:
         found = threaded("reading one file in turn", [read_in_turn] * _THREADS, subject.timeout)
         pieces = sorted(piece for part in found for piece in part)
         expected = sorted(_DATA[at : at + 10_007] for at in range(0, len(_DATA), 10_007))
-        assert pieces == expected
+        assert_same(pieces, expected)
 
 
 @check("threads")
@@ -179,7 +179,8 @@ def expected_rest() -> dict[str, Any]:
 def same_rest(found: dict[str, Any], where: str) -> None:
     """Assert that what was left is `expected_rest()`."""
     for name, rest in expected_rest().items():
-        assert found[name] == rest, f"the rest of a half-used {name}, in {where}"
+        what = f"the rest of a half-used {name}, in {where}"
+        assert_same({what: found[name]}, {what: rest})
 
 
 @check("fork", processes=("fork",))
@@ -395,8 +396,9 @@ def open_readers_pickle_with_their_position(subject: Subject) -> None:
                 assert [start(text), start(text)] == LINES[:2]
                 copy: IO[str] = _again(text)
                 with copy:
-                    assert list(copy) == LINES[2:], f"the rest of an unpickled text, begun by {start.__name__}"
-                assert list(text) == LINES[2:], f"the rest of a text that was pickled, begun by {start.__name__}"
+                    begun = f"the rest of a text, begun by {start.__name__}"
+                    assert_same({f"{begun}, of the copy": list(copy)}, {f"{begun}, of the copy": LINES[2:]})
+                assert_same({begun: list(text)}, {begun: LINES[2:]})
         assert_raises(ValueError, pickle.dumps, file)
 
 

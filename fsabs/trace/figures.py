@@ -1,13 +1,15 @@
-"""The arithmetic of an analysis, on arrays: histograms, time under way, and grids of time. Memory is bounded."""
+"""The arithmetic of an analysis, on arrays of events: histograms, and quantities over time. Memory is bounded.
+
+`tables.py` counts in the histograms, `analysis.py` adds up in the grids. A log2 histogram, which results have, counts
+by bit lengths; a fine one, which percentiles are taken from, has `FINE` buckets for each of those.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from .intervals import Array
-from .results import (
-    Histogram,
-)
+from .results import Histogram
 
 FINE = 32
 """Buckets of a fine histogram for each power of two: their middle is at most 1.6 % off."""
@@ -90,7 +92,9 @@ class Grid:
         self.zero = zero
         self.width = FIRST_WIDTH
         self._sums = np.zeros(SLICES)
-        self._changes = np.zeros(SLICES + 1)  # of what is the same over whole slices
+        # What covers slices from end to end is one change up at its first slice, one down behind its last: `_folded`
+        # adds them up.
+        self._changes = np.zeros(SLICES + 1)
 
     def spread(self, begins: Array, ends: Array, weights: Array | float) -> None:
         """Add `weights` a nanosecond from each begin to each end (nanoseconds since 1970)."""

@@ -24,6 +24,7 @@ MOST_NAMES = 2048
 """Distinct kinds and names of a process, and errors; those beyond are `other`."""
 LONGEST = 10**18
 """Nanoseconds: no time of an event lies further from the begin of its process."""
+# Of a text that is a path from the current directory: as it stands in a URL, with nothing to quote or to resolve.
 _PLAIN = re.compile(r"(?!\.{0,2}/)(?!\.)[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*")
 Key = tuple[str, str]
 """Kind and name."""
@@ -89,6 +90,7 @@ class TraceSource:
         self.name = os.path.basename(path)
         self.header: dict[str, Any] = {}
         self.number = 0
+        """Of the process, in the order in which they began."""
         self.notes: list[str] = []
         self.read = 0
         """Events that were read."""

@@ -136,7 +136,7 @@ def _begin(settings: TraceSettings, recorder: Recorder) -> None:
 
 
 def _resume(settings: TraceSettings | None) -> None:
-    """Trace as another process does; its files are made at the first event."""
+    """Trace with the settings that another process has; the files of this one are made at its first event."""
     with _lock:
         if settings == _settings:
             record_fetches()
@@ -309,7 +309,7 @@ def step() -> None:
 
 
 def begin_steps() -> None:
-    """Mark the beginning of the first step of an epoch, for those who call `step` before each further one."""
+    """Mark the beginning of the first step of an epoch, for a loader that calls `step` before each further batch."""
     record_fetches()
     _mark.begin = 0
     step()

@@ -1,4 +1,6 @@
-"""The tables of an analysis: operations, files and the slowest calls; each takes one process after the other."""
+"""The tables of an analysis: operations, files and the slowest calls. `analysis.py` gives them the events of one
+process after the other.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ class Sums:
         self.busy: float = 0
 
     def add(self, duration: Array, size: Array, failed: Array) -> None:
-        """More events, at least one."""
+        """Count more events, at least one: their nanoseconds, sizes, and a mask of those that failed."""
         import numpy as np
 
         self.calls += len(duration)
@@ -56,7 +58,7 @@ class Sums:
         self.nanoseconds, self.least, self.most = tally["nanoseconds"], tally["least"], tally["most"]
 
     def include(self, other: Sums) -> None:
-        """Another process's, or operation's."""
+        """Add the sums of another process, or of another operation."""
         self.calls += other.calls
         self.errors += other.errors
         self.bytes += other.bytes
@@ -67,7 +69,7 @@ class Sums:
         self.busy += other.busy
 
     def row(self, kind: str, layer: str, operation: str, retries: int) -> Row:
-        """A line of the table."""
+        """Return the row of the table."""
         least, most = (0 if self.least == math.inf else self.least) / 1e9, self.most / 1e9
         found = [figures.percentile(self.fine, part) / 1e9 for part in (0.5, 0.95, 0.99)]
         p50, p95, p99 = (min(most, max(least, value)) for value in found)
@@ -78,15 +80,16 @@ class Sums:
 
 
 class OperationTable:
-    """The summary table."""
+    """The summary table: the sums of each kind and name."""
 
     def __init__(self) -> None:
         self.all: dict[Key, Sums] = {}
-        self._mine: dict[Key, Sums] = {}
+        """Of the processes that are over."""
+        self._mine: dict[Key, Sums] = {}  # of the one that is being read, and when its operations were under way
         self._busy: dict[Key, Collector] = {}
 
     def add(self, some: Columns) -> None:
-        """Events of the process."""
+        """Add events of the process."""
         import numpy as np
 
         for number in np.unique(some.key):
@@ -108,7 +111,7 @@ class OperationTable:
         self._mine, self._busy = {}, {}
 
     def operations(self) -> list[Row]:
-        """By kind, then by seconds."""
+        """Return the rows, by kind, then by seconds."""
         retries = {key[1]: sums.calls for key, sums in self.all.items() if key[0] == "retry"}
         rows = [
             sums.row(kind, layer(name), operation(name), retries.get(name, 0) if kind == "request" else 0)
@@ -117,11 +120,11 @@ class OperationTable:
         return sorted(rows, key=_order)
 
     def latencies(self) -> dict[str, Histogram]:
-        """By kind and name."""
+        """Return the histograms of durations, by kind and name."""
         return {f"{key[0]} {key[1]}": Histogram("ns", figures.coarse(sums.fine)) for key, sums in self.all.items()}
 
     def sizes(self, wanted: Iterable[Key]) -> Histogram:
-        """Of several operations together."""
+        """Return the histogram of the sizes of several operations together."""
         import numpy as np
 
         counts = sum((self.all[key].sizes for key in wanted), np.zeros(65, np.int64))
@@ -141,6 +144,7 @@ class FileTable:
         self._rows: list[Array] = []  # opens, reads, bytes, seconds, the slowest call, errors
         self._asked: set[int] = set()  # whose stat was asked for since it was last opened
         self.seen = 0
+        """Distinct files, `FILES_KEPT` at most."""
         self.stats_first = 0
         """Opens (or whole reads) of a file whose stat was asked for since it was last opened."""
 
@@ -168,7 +172,7 @@ class FileTable:
         self._look_for_stats(_among(some, {"stat"})[chosen], _among(some, OPENINGS)[chosen], numbers)
 
     def rows(self, count: int) -> list[FileRow]:
-        """Those with the most seconds."""
+        """Return the files with the most seconds."""
         if not self._numbers:
             return []
         wheres = list(self._numbers)
@@ -251,6 +255,7 @@ class RequestTable:
         self._start_process()
 
     def _start_process(self) -> None:
+        # When any request was under way; any, had each taken twice the typical time at most; any that repeats no other.
         self._any, self._typical, self._first = Collector(), Collector(), Collector()
         self._failed.clear()
 

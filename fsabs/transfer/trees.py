@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from ..core import errors, identity, keys
 from ..core.stats import FileStat, TreeCounts
 from ..core.writing import partial_name
-from .comparing import Comparison
 from .copier import Copier, CopyResult, FileCopy
 from .files import copy_file, refuse_same
-from .walks import Existing, entry, existing, is_link, ordered_walk, side_by_side
+from .walks import Comparison, Existing, entry, existing, is_link, ordered_walk, side_by_side
 
 if TYPE_CHECKING:
     from ..core.fs import FS

@@ -46,7 +46,7 @@ def cache_options(option: Any) -> dict[str, Any] | None:
     if text.lower() in _SWITCHES:
         return {} if _SWITCHES[text.lower()] else None
     if "=" in text and not text.startswith(("/", ".", "~")):
-        return _converted(known, _parsed(text, "cache"), "cache")
+        return _converted(known, _parse_options(text, "cache"), "cache")
     if _QUANTITY.fullmatch(text) and not os.path.isdir(text):
         raise ValueError(f"cache= is True, a folder or a mapping; a limit is cache={{'max_bytes': {option!r}}}")
     hint = errors.did_you_mean(text.lower(), filter(None, _SWITCHES), cutoff=0.7)
@@ -70,7 +70,7 @@ def http_cached(fs: FS, option: Any) -> FS:
             raise TypeError("http_cache needs the url of the server")
     elif isinstance(option, str):
         url, _, rest = option.partition(",")
-        options = _parsed(rest, "http_cache") if rest else {}
+        options = _parse_options(rest, "http_cache") if rest else {}
     else:
         raise TypeError(f"http_cache is the URL of a server, or a mapping with one, not {type(option).__name__}")
     options = _converted(known, options, "http_cache")
@@ -78,7 +78,7 @@ def http_cached(fs: FS, option: Any) -> FS:
     return fs if off or not fs.capabilities.read else HTTPCachedFS(url.strip(), fs, **options)
 
 
-def _parsed(text: str, name: str) -> dict[str, str]:
+def _parse_options(text: str, name: str) -> dict[str, str]:
     return {key.replace("-", "_"): value for key, value in config.pairs(text, name).items()}
 
 

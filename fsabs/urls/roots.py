@@ -83,7 +83,7 @@ class Roots:
         With `inside`, the last segment of the URL may be a container, whose own root is meant. A function that fails
         because the container's file was replaced is called again, on the new one.
         """
-        folder, name = _located(url, inside)
+        folder, name = _locate(url, inside)
         root = self._root(folder)
         path = keys.join(folder.path, name) if folder.path else name
         try:
@@ -123,7 +123,7 @@ class Roots:
 
     def _plain(self, url: str) -> tuple[FS, str]:
         """Return the FS and the path on it of a file that is written; `io.UnsupportedOperation` in a container."""
-        folder, name = _located(url, False)
+        folder, name = _locate(url, False)
         if self._state(folder) is not None:
             raise opening.written_into_container(shown(url), shown(folder.root))
         return self._root(folder).fs, keys.join(folder.path, name)
@@ -215,22 +215,22 @@ def shown(url: str) -> str:
 # ---- from a URL to a root
 
 
-def _located(url: str, inside: bool) -> tuple[_Folder, str]:
+def _locate(url: str, inside: bool) -> tuple[_Folder, str]:
     folder, slash, name = url.rpartition("/")
     if not url.startswith("/") and "://" not in url:  # relative to a directory that may change
-        return _parsed(url, inside)
+        return _split_url(url, inside)
     if inside or not slash or folder.endswith(("/", ":")) or name in ("", ".", "..") or "?" in url or "#" in name:
-        return _parsed(url, inside)
+        return _split_url(url, inside)
     decoded = "%" in name and "://" in folder and not folder.lower().startswith(("http:", "https:"))
-    return _folder(folder), keys.from_url_path(name) if decoded else name
+    return _folder_of(folder), keys.from_url_path(name) if decoded else name
 
 
 @functools.lru_cache(maxsize=1024)
-def _folder(url: str) -> _Folder:
-    return _parsed(url, True)[0]
+def _folder_of(url: str) -> _Folder:
+    return _split_url(url, True)[0]
 
 
-def _parsed(url: str, inside: bool) -> tuple[_Folder, str]:
+def _split_url(url: str, inside: bool) -> tuple[_Folder, str]:
     location = locations.parse_without_query(url)
     verbatim = location.scheme in ("http", "https")
     path, mark, query = location.path.partition("?") if verbatim else (location.path, "", "")

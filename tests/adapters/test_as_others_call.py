@@ -12,7 +12,7 @@ import pytest
 
 import fsabs
 from fsabs.adapters.torch import CheckpointManager
-from fsabs.backends.s3.aliases import translated
+from fsabs.backends.s3.options import of_s3fs
 from fsabs.core import errors
 
 
@@ -137,7 +137,7 @@ def test_options_by_the_names_that_scripts_have() -> None:
         "default_fill_cache": False,
         "requester_pays": True,
     }
-    assert translated(given) == {
+    assert of_s3fs(given) == {
         "aws_access_key_id": "K",
         "aws_secret_access_key": "S",
         "aws_session_token": "T",
@@ -152,7 +152,7 @@ def test_options_by_the_names_that_scripts_have() -> None:
         "requester_pays": True,
     }
     with pytest.raises(TypeError, match="'nosuch'"):
-        translated({"client_kwargs": {"nosuch": 1}})
+        of_s3fs({"client_kwargs": {"nosuch": 1}})
     import fsspec
 
     with pytest.raises(TypeError, match="anonn"):

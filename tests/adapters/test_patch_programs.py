@@ -567,7 +567,7 @@ def test_urls_of_web_servers_are_sent_as_they_are_written() -> None:
             pass
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
-        threading.Thread(target=server.serve_forever).start()
+        threading.Thread(target=server.serve_forever, args=(0.05,)).start()
         try:
             with fsabs.patch("builtins"):
                 for path in ("/a%2Fb", "/d/?f=1", "/d/x?x=a%20b&y=/z", "/?q=a/b"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import os
 import signal
@@ -174,8 +175,13 @@ def test_a_record_that_can_not_be_read_fails_the_job(tmp_path: Path, workers: in
         assert sorted(found) == list(range(RECORDS))
 
 
+def tagged_loader(dataset: TaskDataset) -> DataLoader[Any]:
+    return DataLoader(dataset, 4, collate_fn=dataset.tagged(list))
+
+
 @pytest.mark.timeout(60)
-def test_processes_that_train_in_step_do_not_wait_for_each_other_for_ever(job: TaskDispatcher) -> None:
+@pytest.mark.parametrize("loader", [tagged_loader, functools.partial(Loader, batch_size=4, collate_fn=list)])
+def test_processes_that_train_in_step_do_not_wait_for_each_other_for_ever(job: TaskDispatcher, loader: Any) -> None:
     """Each step is a barrier, as a collective operation is; a process without a task still takes part."""
     barrier = threading.Barrier(2, timeout=30)
     ended = [False, False]
@@ -183,7 +189,7 @@ def test_processes_that_train_in_step_do_not_wait_for_each_other_for_ever(job: T
 
     def train(rank: int) -> None:
         dataset = TaskDataset(TaskDispatcher(job_url), Numbers())
-        steps = dataset.steps(DataLoader(dataset, 4, collate_fn=dataset.tagged(list)))
+        steps = dataset.steps(loader(dataset))
         while not all(ended):
             batch = next(steps, END)
             if batch is END:
@@ -201,6 +207,17 @@ def test_processes_that_train_in_step_do_not_wait_for_each_other_for_ever(job: T
         thread.join(50)
         assert not thread.is_alive()
     assert sorted(found) == list(range(RECORDS))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_steps_of_a_loader_are_its_batches(job: TaskDispatcher, workers: int) -> None:
+    dataset = TaskDataset(job, Numbers())
+    steps = dataset.steps(Loader(dataset, 4, **forked(workers)))
+    first = next(steps)
+    assert job.status().tasks.records == 0
+    found = numbers(batch for batch in steps if batch is not None)
+    assert sorted(numbers([first]) + found) == list(range(RECORDS))
+    assert job.status().state == "finished"
 
 
 def test_plain_iteration_counts_each_record(job: TaskDispatcher) -> None:

@@ -70,7 +70,7 @@ class Workers:
 
     def __iter__(self) -> Iterator[list[Any]]:
         dataset = self._dataset
-        readers = [copy.copy(dataset).batch_reader() for _ in range(self._workers)]  # as a fork does
+        readers = [resumable.BatchReader(copy.copy(dataset)) for _ in range(self._workers)]  # as a fork does
         running = dataset.epochs.begin(self._workers, self.batch_size, self.drop_last)
         drawn = enumerate(dataset.drawn(running, self._workers))
         read = ((tag, readers[number % self._workers].read(tag, batch)) for number, (tag, batch) in drawn)

@@ -16,8 +16,8 @@ import pytest
 import fsabs
 from fsabs import trace
 from fsabs.backends.azure import Azure
-from fsabs.backends.azure import options as azure_options
-from fsabs.backends.azure.options import AzureOptions, account_of
+from fsabs.backends.azure import access as azure_access
+from fsabs.backends.azure.access import AzureOptions, account_of
 from fsabs.backends.fsspec import Fsspec
 from fsabs.backends.objects import checksums
 from fsabs.core.fs import LAST_NAME
@@ -130,7 +130,7 @@ def test_the_account_of_a_container(
 def test_an_emulator_by_its_connection_string() -> None:
     found = account_of("", AzureOptions(connection_string="UseDevelopmentStorage=true"))
     assert (found.name, found.url) == ("devstoreaccount1", "http://127.0.0.1:10000/devstoreaccount1")
-    assert found.key == azure_options._EMULATOR_KEY
+    assert found.key == azure_access._EMULATOR_KEY
     assert found.key not in repr(found)
 
 

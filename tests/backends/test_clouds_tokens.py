@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 import fsabs
 from fsabs.backends.azure import access as azure_access
-from fsabs.backends.gcs import credentials as gcs_credentials
+from fsabs.backends.gcs import access as gcs_access
 from fsabs.backends.objects import ObjectStore
-from fsabs.backends.objects.tokens import Token, TokenAccess
+from fsabs.backends.objects.access import Token, TokenAccess
 from tests.servers.azure_store import AzureStore
 from tests.servers.gcs_store import GcsStore
 from tests.servers.token_server import TokenServer
@@ -37,7 +37,7 @@ def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
             monkeypatch.delenv(name)
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path / "gcloud"))
     monkeypatch.setenv("NO_GCE_CHECK", "true")
-    gcs_credentials._found.clear()
+    gcs_access._loaded.cache_clear()
     azure_access._found.clear()
 
 
@@ -193,7 +193,7 @@ def test_a_token_that_is_refused_is_renewed_once(
 def test_a_token_is_renewed_before_it_ends(
     cloud: str, server: TokenServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gcs_credentials, "EARLY", 1e9)  # so that the token is taken for one that ends soon
+    monkeypatch.setattr(gcs_access, "EARLY", 1e9)  # so that the token is taken for one that ends soon
     with STORES[cloud]() as store:
         fs = _opened(cloud, store, server, tmp_path, monkeypatch)
         store.token = "token-1"

@@ -19,7 +19,7 @@ import pytest
 import fsabs
 from fsabs import trace
 from fsabs.backends.hub import Hub
-from fsabs.backends.hub.names import parse
+from fsabs.backends.hub.dialect import parse
 from tests.servers.hub import READER, STRANGER, TOKEN, HubServer
 
 NAME = "org/data"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import socket
 import threading
@@ -58,6 +59,8 @@ class Tunnels:
 
     def close(self) -> None:
         for one in self._open:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)  # ends the thread that waits for it, as a close alone does not
             one.close()
 
 

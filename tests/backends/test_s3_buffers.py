@@ -152,7 +152,7 @@ READS: dict[str, Callable[[fsabs.FS], bytes | bytearray]] = {
 @pytest.fixture
 def patterned() -> Iterator[fsabs.FS]:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Patterned) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
         endpoint = f"http://127.0.0.1:{server.server_address[1]}"
         with fsabs.S3("bucket", endpoint=endpoint, aws_access_key_id="x", aws_secret_access_key="y") as fs:
@@ -179,7 +179,7 @@ def test_a_large_object_is_in_memory_once(patterned: fsabs.FS, read: Callable[[f
 
 def test_an_object_that_does_not_fit_into_memory_is_an_error_that_names_its_size() -> None:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Claiming) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
         endpoint = f"http://127.0.0.1:{server.server_address[1]}"
         fs = fsabs.S3("bucket", endpoint=endpoint, aws_access_key_id="x", aws_secret_access_key="y")

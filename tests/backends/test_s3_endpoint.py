@@ -26,6 +26,7 @@ from fsabs.backends.s3 import S3, boto, endpoint
 from fsabs.backends.s3.endpoint import Place, S3Access, plain, resolve
 from fsabs.backends.s3.options import Options
 from fsabs.backends.s3.signing import EXPRESS
+from tests.backends.sessions import core_session
 
 pytestmark = pytest.mark.quick
 
@@ -64,16 +65,11 @@ class Setting(NamedTuple):
 
 
 FEW = ("us-east-1", "eu-central-1", "cn-north-1")
-_descriptions = botocore.session.get_session().get_component("data_loader")
 
 
 def users_client(**options: Any) -> Any:
     """A client of boto3 as a user would make it, but that all share the descriptions of AWS's services."""
-    session = botocore.session.get_session()
-    session.register_component("data_loader", _descriptions)
-    found = boto3.Session(botocore_session=session).client("s3", **options)
-    _descriptions.search_paths[:] = dict.fromkeys(_descriptions.search_paths)
-    return found
+    return boto3.Session(botocore_session=core_session()).client("s3", **options)
 
 
 SETTINGS = {

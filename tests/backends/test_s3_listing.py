@@ -11,9 +11,8 @@ from html import escape
 import pytest
 
 import fsabs
-from fsabs.backends.objects.listing import _Split
+from fsabs.backends.objects.listing import _Split, stats_of
 from fsabs.backends.objects.messages import ObjectPage
-from fsabs.backends.objects.tree import stats_of
 from fsabs.backends.s3.dialect import S3Dialect
 from fsabs.backends.s3.messages import parse
 from tests import soak

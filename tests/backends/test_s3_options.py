@@ -22,9 +22,10 @@ import pytest
 from botocore.exceptions import ClientError
 
 import fsabs
-from fsabs.backends.objects.content_types import content_type_of
+from fsabs.backends.objects.dialect import content_type_of
 from fsabs.backends.s3 import S3
 from fsabs.backends.s3.options import ObjectHeaders, Options, S3Options, parse
+from tests.backends.sessions import core_session
 from tests.backends.test_s3_reads import certificate
 from tests.servers.hostile_store import HostileStore
 from tests.servers.network import FaultProxy
@@ -81,7 +82,7 @@ def opened(store: Any, bucket: str, sender: str, **options: Any) -> S3:
 
 def opened_by(sender: str, bucket: str = "bucket", **options: Any) -> S3:
     if sender == "boto3":  # it alone makes this change
-        core: Any = botocore.session.get_session()
+        core = core_session()
         core.register("before-sign.s3", lambda request, **_: request.headers.add_header("x-mine", "1"))
         core.set_credentials(options.pop("aws_access_key_id"), options.pop("aws_secret_access_key"))
         options["session"] = core
@@ -491,11 +492,12 @@ def test_a_section_of_the_configuration_file(moto: Any, tmp_path: Path, monkeypa
 
 def _session(store: Any, tmp_path: Path, profile: bool) -> Any:
     if not profile:
-        return boto3.Session(store.access_key, store.secret_key, region_name=store.region)
+        keys = (store.access_key, store.secret_key)
+        return boto3.Session(*keys, region_name=store.region, botocore_session=core_session())
     (tmp_path / "credentials").write_text(
         f"[lab]\naws_access_key_id = {store.access_key}\naws_secret_access_key = {store.secret_key}\n"
     )
-    return boto3.Session(profile_name="lab", region_name=store.region)
+    return boto3.Session(profile_name="lab", region_name=store.region, botocore_session=core_session())
 
 
 def test_sessions(ceph: Any, tmp_path: Path) -> None:
@@ -536,7 +538,7 @@ def test_a_session_whose_credentials_are_being_renewed_in_a_fork(ceph: Any) -> N
         soon = (datetime.now(UTC) + timedelta(seconds=30)).isoformat()  # renewed before each request
         return {"access_key": ceph.access_key, "secret_key": ceph.secret_key, "token": "", "expiry_time": soon}
 
-    core: Any = botocore.session.get_session()
+    core = core_session()
     core._credentials = RefreshableCredentials.create_from_metadata(renew(), renew, "custom")
     fs = S3(bucket, endpoint=ceph.endpoint, region=ceph.region, session=core)
     fs.write_bytes("a", b"1")

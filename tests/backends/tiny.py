@@ -16,7 +16,7 @@ import google_crc32c
 from fsabs.backends.objects import Access, Dialect, Endpoint, ObjectStore, checksums
 from fsabs.backends.objects.failures import mismatched
 from fsabs.backends.objects.http1 import ResponseHead
-from fsabs.backends.objects.messages import Body, ObjectPage, Request, Response
+from fsabs.backends.objects.messages import Body, ObjectPage, PageQuery, Request, Response
 from fsabs.core.errors import CorruptFileError
 from fsabs.core.ranges import Range
 from tests.servers import hostile_store
@@ -79,10 +79,9 @@ class TinyDialect(Dialect):
     def head(self, key: str) -> Request:
         return Request("HEAD", key)
 
-    def page_request(
-        self, prefix: str, delimiter: str | None, token: str | None, after: str | None, most: int | None
-    ) -> Request:
-        return Request("GET", query=urllib.parse.urlencode({"prefix": prefix, "after": token or after or ""}))
+    def page_request(self, query: PageQuery) -> Request:
+        behind = query.token or query.after or ""
+        return Request("GET", query=urllib.parse.urlencode({"prefix": query.prefix, "after": behind}))
 
     def page(self, prefix: str, response: Response) -> ObjectPage:
         try:

@@ -318,7 +318,7 @@ def test_a_cache_around_local_files_says_once_that_it_does_not_pay(
     monkeypatch.setattr(disk, "_warned", set())
     in_zip(tmp_path)
     monkeypatch.setattr(
-        "fsabs.disk.mounts.filesystem_of", lambda path, table=None: "nfs4" if path != folder else "ext4"
+        "fsabs.disk.folders.filesystem_of", lambda path, table=None: "nfs4" if path != folder else "ext4"
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -94,8 +94,12 @@ def _read_for_ever(fs: CachedFS, seed: int) -> None:
 
 @pytest.mark.parametrize("kind", [cached, blocks])
 def test_killed_while_filling(store: Local, tmp_path: Path, kind: Callable[..., CachedFS]) -> None:
+    """In a process that is small, since it forks often."""
+    children.started("spawn", "filling and killing", _fill_and_kill, (store, tmp_path / "cache", kind), 55.0)
+
+
+def _fill_and_kill(store: Local, folder: Path, kind: Callable[..., CachedFS]) -> None:
     """25 rounds of 3 processes in a small cache, each killed at a moment of chance."""
-    folder = tmp_path / "cache"
     make = functools.partial(kind, store, folder)
     chance = random.Random(1)
     for _ in range(25):
@@ -451,7 +455,7 @@ def test_nothing_is_left_open(store: Local, tmp_path: Path) -> None:
 def test_a_cache_on_a_network_mount_is_used_and_said_once(
     store: Local, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr("fsabs.disk.mounts.filesystem_of", lambda *arguments: kind)
+    monkeypatch.setattr("fsabs.disk.folders.filesystem_of", lambda *arguments: kind)
     with at_most_one_warning() as caught:
         for _ in range(2):
             all_right(cached(store, tmp_path / "cache"))

@@ -27,6 +27,7 @@ from fsabs.cache.disk import DiskCache, open_disk
 from fsabs.cache.eviction import DiskLimits
 from fsabs.cache.policy import ReadOrder
 from fsabs.cache.single_flight import token_of
+from fsabs.testing.children import started
 from tests import soak
 from tests.cache.stores import entry
 
@@ -182,6 +183,21 @@ def run_rounds(count: int, work: Callable[[random.Random], None], disk: Disk, di
 @pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_items_survive_kills_and_full_disks(disk: Disk) -> None:
+    _in_a_small_process(_items_survive, disk)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+def test_files_survive_kills_and_full_disks(disk: Disk) -> None:
+    _in_a_small_process(_files_survive, disk)
+
+
+def _in_a_small_process(function: Callable[[Disk], None], disk: Disk) -> None:
+    """A fork takes as long as the process is large, and each test forks hundreds of times."""
+    started("spawn", function.__name__, function, (disk,), 290.0)
+
+
+def _items_survive(disk: Disk) -> None:
     dice = random.Random(soak.seed(1))
     stored, batches = 0, soak.rounds(BATCHES)
     for _ in range(batches):
@@ -203,9 +219,7 @@ def test_items_survive_kills_and_full_disks(disk: Disk) -> None:
     soak.count("item caches: rounds of kills", batches * BATCH)
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(300)
-def test_files_survive_kills_and_full_disks(disk: Disk) -> None:
+def _files_survive(disk: Disk) -> None:
     dice, batches = random.Random(soak.seed(2)), soak.rounds(BATCHES)
     for batch in range(batches):
         disk.fill(False)

@@ -29,6 +29,7 @@ import pytest
 
 from fsabs import Local, StaleFileError
 from fsabs.cache import CachedFS
+from fsabs.testing.children import started
 from tests import soak
 
 PROCESSES, THREADS = 8, 3
@@ -300,6 +301,11 @@ def complained(reading: int, killed: list[int]) -> str:
 @pytest.mark.soak
 @pytest.mark.timeout(120 + soak.rounds(4) * 2)
 def test_never_a_wrong_byte_whatever_happens_to_the_cache(disk: Disk, tmp_path: Path) -> None:
+    """In a process that is small, since it forks often."""
+    started("spawn", "chaos", _chaos, (disk, tmp_path), 110.0 + soak.rounds(4) * 2)
+
+
+def _chaos(disk: Disk, tmp_path: Path) -> None:
     dice, counts = random.Random(soak.seed(5)), Counter[str]()
     (tmp_path / "store").mkdir()
     files = Files(tmp_path / "store")

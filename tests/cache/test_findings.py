@@ -447,6 +447,7 @@ def test_an_upload_to_an_http_cache_may_take_as_long_as_its_bytes_do() -> None:
         warnings.simplefilter("error")
         assert fs.read_bytes("large") == noise(3_000_000)
     assert server.taken == 1
+    server.listening.shutdown(socket.SHUT_RDWR)
     server.listening.close()
 
 

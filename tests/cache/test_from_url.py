@@ -17,7 +17,7 @@ from fsabs import (
 )
 from fsabs.backends.local import Local
 from fsabs.cache import CachedFS, HTTPCachedFS
-from fsabs.cache.options import size_of
+from fsabs.cache.cachedfs import size_of
 from fsabs.containers.zip import Zip
 from fsabs.core import registry
 from fsabs.core.fs import FS

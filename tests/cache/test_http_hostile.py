@@ -110,6 +110,7 @@ def hostile(mode: Mode, right: dict[str, bytes]) -> Iterator[str]:
     try:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
     finally:
+        listening.shutdown(socket.SHUT_RDWR)  # ends the thread that accepts, which a close alone leaves waiting
         listening.close()
         for connection in open_now:
             with contextlib.suppress(OSError):

@@ -100,7 +100,7 @@ def test_an_endpoint_that_is_no_s3_is_named_so(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Welcome) as server:
-        threading.Thread(target=server.serve_forever).start()
+        threading.Thread(target=server.serve_forever, args=(0.05,)).start()
         try:
             endpoint = f"http://127.0.0.1:{server.server_port}"
             fs = fsabs_package.from_url("s3://bucket/", endpoint=endpoint, region="us-east-1")
@@ -181,7 +181,7 @@ def server(tmp_path: Path) -> Iterator[tuple[http.server.HTTPServer, Path]]:
     with open(certificate, "ab") as file:
         file.write((tmp_path / "c").read_bytes())
     with http.server.HTTPServer(("127.0.0.1", 0), _Handler) as made:
-        thread = threading.Thread(target=made.serve_forever)
+        thread = threading.Thread(target=made.serve_forever, args=(0.05,))
         thread.start()
         yield made, certificate
         made.shutdown()
@@ -274,7 +274,7 @@ def test_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert next(one for one in findings if one.check == "file descriptors").advice == "raise the limit: ulimit -n 512"
     monkeypatch.setenv("FSABS_CACHE_DIR", "/proc/none")
     assert next(one for one in doctor.of_machine() if one.check == "cache directory").status == "fault"
-    monkeypatch.setattr("fsabs.disk.mounts.filesystem_of", lambda _: "nfs4")
+    monkeypatch.setattr("fsabs.disk.folders.filesystem_of", lambda _: "nfs4")
     monkeypatch.setenv("FSABS_CACHE_DIR", str(tmp_path))
     findings = list(doctor.of_machine())
     assert "is on a network (nfs4)" in next(one for one in findings if one.check == "cache directory").detail

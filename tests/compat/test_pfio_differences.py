@@ -21,8 +21,8 @@ from moto import mock_aws
 import fsabs
 import fsabs.compat.pfio as ours
 from fsabs import trace
-from fsabs.compat.pfio.options import IgnoredOptionWarning
 from fsabs.compat.pfio.testing import ZipForTest, make_http_server
+from fsabs.compat.pfio.v2.fs import IgnoredOptionWarning
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "from-pfio.md"
 

@@ -6,9 +6,9 @@ import zlib
 
 import pytest
 
+from fsabs.containers.base import NameTree
 from fsabs.containers.tar import index
 from fsabs.containers.tar.index import Member, TarIndex
-from fsabs.containers.tree import NameTree
 
 pytestmark = pytest.mark.quick
 

@@ -14,13 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fsabs
-from fsabs.containers.base import Problem
+from fsabs.containers.base import NameTree, Problem
 from fsabs.containers.decoding import SeekPoint, SeekPoints
 from fsabs.containers.tar import Tar
 from fsabs.containers.tar import index as tar_index
 from fsabs.containers.tar.compression import codec_of_name
 from fsabs.containers.tar.index import Member, TarIndex
-from fsabs.containers.tree import NameTree
 from fsabs.core import identity
 from fsabs.disk.folders import cache_directory
 from fsabs.testing import Delay, Fault, FaultyFS

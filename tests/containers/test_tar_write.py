@@ -16,8 +16,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import fsabs
 from fsabs import FS, Local, Memory, MissingDependencyError
 from fsabs.containers.tar import Tar
+from fsabs.containers.tar.compression import codec_of_content
+from fsabs.core.registry import COMPRESSIONS
 
 from .forks import all_end_well, forked
 from .tarballs import COMPRESS, DECOMPRESS, contents, opened, tarball
@@ -74,6 +77,18 @@ def test_options() -> None:
         with pytest.raises(ValueError, match="lz4|levels 0 to 9|no level"):
             fs.open_container("new.tar", "w", **bad)
     assert not fs.exists("new.tar")
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_each_suffix_of_a_compression_names_it(compression: str, tmp_path: Path) -> None:
+    own, *short = COMPRESSIONS[compression]
+    for suffix in (f".tar{own}", *short):
+        data = _write(Local(tmp_path), f"a{suffix}", TREE)
+        codec = codec_of_content(data[:6])
+        assert codec is not None
+        assert codec.name == compression
+        with fsabs.from_url(f"{tmp_path}/a{suffix}/d") as folder:
+            assert folder.read_bytes("b") == TREE["d/b"]
 
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fsabs.cache.items.table import ItemTable
-from fsabs.disk import mounts
+from fsabs.disk import folders
 
 pytestmark = pytest.mark.quick
 
@@ -34,14 +34,14 @@ a line that is no mount
     ],
 )
 def test_a_network_mount_is_seen_in_the_table(path: str, kind: str) -> None:
-    assert mounts.filesystem_of(path, MOUNTS) == kind
+    assert folders.filesystem_of(path, MOUNTS) == kind
     if kind.startswith("nfs"):
         with pytest.raises(ValueError, match="network filesystem") as caught:
-            mounts.refuse_network(path, MOUNTS)
+            folders.refuse_network(path, MOUNTS)
         assert isinstance(caught.value, OSError)
         assert caught.value.filename == path
     else:
-        mounts.refuse_network(path, MOUNTS)
+        folders.refuse_network(path, MOUNTS)
 
 
 @pytest.mark.parametrize(
@@ -66,12 +66,12 @@ def test_a_network_mount_is_seen_in_the_table(path: str, kind: str) -> None:
     ],
 )
 def test_kinds_of_filesystems(kind: str, network: bool) -> None:
-    assert mounts.is_network(kind) is network
+    assert folders.is_network(kind) is network
 
 
 def test_an_item_cache_on_a_network_mount_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert mounts.filesystem_of(str(tmp_path))
-    monkeypatch.setattr(mounts, "filesystem_of", lambda *arguments: "lustre")
+    assert folders.filesystem_of(str(tmp_path))
+    monkeypatch.setattr(folders, "filesystem_of", lambda *arguments: "lustre")
     with pytest.raises(OSError, match="network filesystem"):
         ItemTable.temporary(str(tmp_path / "a"), length=1)
     with pytest.raises(OSError, match="network filesystem"):

@@ -224,6 +224,7 @@ class HostileStore:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # ends the thread that accepts, which a close alone leaves waiting
         self._listener.close()
         for link in list(self._links):
             with contextlib.suppress(OSError):

@@ -47,6 +47,8 @@ class Plan(NamedTuple):
     """Seconds of each object that is written."""
     folder: str = ""
     """The files of this folder are objects, too."""
+    clients: tuple[str, ...] = ()
+    """Whose folders a listing shows, as a bucket does; without any, whichever folder is listed has the objects."""
     objects: int = 100
     size: int = 10_000
 
@@ -62,9 +64,9 @@ class ClientBook:
         self._since = time.monotonic()
         self._held: set[str] = set()
 
-    def change(self, cause: str, by: int) -> None:
-        """Count that something begins (1) or ends (-1)."""
-        now = time.monotonic()
+    def change(self, cause: str, by: int, at: float | None = None) -> None:
+        """Count that something begins (1) or ends (-1): now, or where nothing has changed since, before."""
+        now = time.monotonic() if at is None else max(at, self._since)
         cause_before = next((one for one in self.CAUSES if self._under_way[one]), "")
         if cause_before:
             self.seconds[cause_before] += now - self._since
@@ -88,8 +90,14 @@ class Handler(BaseHTTPRequestHandler):
     clients: dict[str, ClientBook]
     client: ClientBook
     under_way = ""
+    arrived = 0.0
     lock = threading.Lock()
     asked = 0
+
+    def parse_request(self) -> bool:
+        """Note when a request came: its headers are still to be read."""
+        self.arrived = time.monotonic()
+        return super().parse_request()
 
     def do_HEAD(self) -> None:
         self._object(False)
@@ -112,18 +120,20 @@ class Handler(BaseHTTPRequestHandler):
             time.sleep(self.plan.listing)
             self._count("lists", 0, self.plan.listing)
             query = urllib.parse.parse_qs(self.path.partition("?")[2])
-            start, prefix = (query.get(name, [""])[0] for name in ("continuation-token", "prefix"))
-            self._send(200, self._page(int(start or 0), prefix), [])
+            token, prefix, after = (
+                query.get(name, [""])[0] for name in ("continuation-token", "prefix", "start-after")
+            )
+            self._send(200, self._page(int(token or 0), prefix, after), [])
         else:
             self._object(True)
 
     def _object(self, body: bool) -> None:
-        begin, key = time.monotonic(), self.path.partition("?")[0].removeprefix("/bucket/")
+        begin, key = self.arrived, self.path.partition("?")[0].removeprefix("/bucket/")
         of_whom, _, name = key.rpartition("/")
         with self.lock:
             self.client = self.clients.setdefault(of_whom, ClientBook()) if body else ClientBook()
             self.client.hold(name, False)
-            self.client.change("first_byte", 1)
+            self.client.change("first_byte", 1, begin)
             type(self).asked += 1
             asked, plan = self.asked, self.plan
         self.under_way = "first_byte"
@@ -196,21 +206,23 @@ class Handler(BaseHTTPRequestHandler):
                 time.sleep(len(data[at : at + piece]) / bandwidth)
             self.wfile.write(data[at : at + piece])
 
-    def _page(self, start: int, prefix: str) -> bytes:
+    def _page(self, start: int, prefix: str, after: str) -> bytes:
         names = [f"{self.plan.size}-{number:06}" for number in range(self.plan.objects)]
         names += sorted(os.listdir(self.plan.folder)) if self.plan.folder else []
-        folder, end = prefix[: prefix.rfind("/") + 1], min(start + 1000, len(names))
+        folders = [f"{one}/" for one in self.plan.clients] or [prefix[: prefix.rfind("/") + 1]]
+        sizes = {f"{folder}{name}": self._size(name) for folder in folders for name in names}
+        keys = sorted(key for key, size in sizes.items() if key.startswith(prefix) and key > after and size >= 0)
+        end = min(start + 1000, len(keys))
         entries = "".join(
-            f"<Contents><Key>{folder}{name}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
-            f"<ETag>&quot;e&quot;</ETag><Size>{self._size(name)}</Size></Contents>"
-            for name in names[start:end]
-            if f"{folder}{name}".startswith(prefix) and self._size(name) >= 0
+            f"<Contents><Key>{key}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
+            f"<ETag>&quot;e&quot;</ETag><Size>{sizes[key]}</Size></Contents>"
+            for key in keys[start:end]
         )
         more = f"<IsTruncated>true</IsTruncated><NextContinuationToken>{end}</NextContinuationToken>"
         return (
             '<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
             f"<Name>bucket</Name><KeyCount>{end - start}</KeyCount><EncodingType>url</EncodingType>"
-            f"{more if end < len(names) else '<IsTruncated>false</IsTruncated>'}{entries}</ListBucketResult>"
+            f"{more if end < len(keys) else '<IsTruncated>false</IsTruncated>'}{entries}</ListBucketResult>"
         ).encode()
 
     def _count(self, what: str, size: int, seconds: float) -> None:

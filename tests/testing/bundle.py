@@ -10,8 +10,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 
-from fsabs.containers.base import READ_ONLY, Container
-from fsabs.containers.tree import NameTree
+from fsabs.containers.base import READ_ONLY, Container, NameTree
 from fsabs.core import keys
 from fsabs.core.blobs import Blob, BytesBlob
 from fsabs.core.fs import (

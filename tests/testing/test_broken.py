@@ -27,6 +27,7 @@ def test_what_is_broken_is_found(broken: Broken, statement: str) -> None:
         report = run(subject, only=[statement])
         gc.collect()
     assert any(statement in failure.check.holds for failure in report.failures), f"nothing found: {report}"
+    assert "pytest-timeout" not in str(report), "it is the test's own time that ended a check"
 
 
 def test_every_statement_is_broken_by_a_filesystem() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import fsabs
 import fsabs.testing
-from fsabs.containers.tree import NameTree
+from fsabs.containers.base import NameTree
 from fsabs.core import blobs, registry
 from fsabs.testing import ContainerSubject, LocalSubject, run
 from tests.test_docs import program

@@ -297,6 +297,10 @@ def test_assertions_say_what_was_found() -> None:
         asserts.assert_same({"a": b""}, {"a": b"", "b": b"y"})
     with pytest.raises(AssertionError, match=r"^'c': b'z', expected 'nothing'$"):
         asserts.assert_same({"c": b"z"}, {})
+    with pytest.raises(AssertionError, match=r"^at index 1: 'b', expected 'c'$"):
+        asserts.assert_same(["a", "b"], ["a", "c", "d"])
+    with pytest.raises(AssertionError, match=r"^1 items, expected 2$"):
+        asserts.assert_same(["a"], ["a", "c"])
 
 
 def test_an_error_without_a_url_or_of_another_library_is_found() -> None:

@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     F = TypeVar("F", bound=Callable[..., Any])
 
 _LIBRARIES: dict[str, str] = {  # by the name that users say: the module that patches it
-    "PIL": "images",
+    "PIL": "libraries",
     "builtins": "system",
-    "cv2": "images",
+    "cv2": "libraries",
     "glob": "system",
-    "h5py": "arrays",
-    "imageio": "images",
-    "numpy": "arrays",
+    "h5py": "libraries",
+    "imageio": "libraries",
+    "numpy": "libraries",
     "os": "system",
-    "pandas": "arrays",
+    "pandas": "libraries",
     "pathlib": "system",
-    "safetensors": "arrays",
+    "safetensors": "libraries",
     "shutil": "system",
-    "soundfile": "arrays",
-    "tifffile": "images",
-    "torch": "arrays",
-    "torchaudio": "arrays",
+    "soundfile": "libraries",
+    "tifffile": "libraries",
+    "torch": "libraries",
+    "torchaudio": "libraries",
 }
 _INSTALL = {"cv2": "opencv-python-headless", "PIL": "pillow"}
 

@@ -207,15 +207,14 @@ class Epochs:
         """Make `epoch` the next one, which follows passes that were not seen here."""
         self._set(self.plan.of_epoch(epoch, self.sharing) if epoch > self.plan.epoch else self.whole(epoch))
 
-    def check(self, running: Pass) -> None:
-        """Raise `RuntimeError` if a pass is not the present one."""
-        if running.serial != self.serial:
+    def check(self, serial: int) -> None:
+        """Raise `RuntimeError` if the pass with the plan of this number is not the present one."""
+        if serial != self.serial:
             raise RuntimeError("the epoch or the state was set, or another pass was begun, while this one was running")
 
     def consumed(self, running: Pass, tag: Any) -> None:
         """Record that a batch of a pass was handed to the training loop."""
-        if running.serial != self.serial:
-            self.check(running)
+        self.check(running.serial)
         running.consumed(tag)
 
     def end(self, running: Pass) -> None:

@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler, default_co
 from ...core import hooks
 from ...trace import session
 from .plan import state_of_ranks
-from .resumable import EpochDataset, SamplePlace
+from .resumable import BatchReader, EpochDataset, SamplePlace
 from .sampler import EpochSampler
 from .tags import Collate, Samples, Tag, Tagged
 
@@ -324,7 +324,7 @@ class _Planned(Dataset[Any]):
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
-        self._reader = dataset.batch_reader() if isinstance(dataset, EpochDataset) else None
+        self._reader = BatchReader(dataset) if isinstance(dataset, EpochDataset) else None
 
     def __getitems__(self, work: _Work) -> Samples:
         if self._reader is not None:

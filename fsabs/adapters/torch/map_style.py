@@ -19,7 +19,7 @@ from ...core import errors, keys, process
 from ...core.fs import FS, Path
 from ...core.threads import in_threads
 from ...readers.data import RecordIODataReader, Shard, shards_of
-from ...readers.data.base import LOST, OnError, ShardContent, digest_of
+from ...readers.data.base import LOST, OnError, ShardContent, check_skipped, digest_of
 from ...readers.data.files import Location, visible
 from ...readers.data.images import EXTENSIONS
 from ...readers.prefetch import MAX_BYTES, hand_over, is_immediate, read_batches_ahead
@@ -383,10 +383,7 @@ class RecordIODataset(ReadAheadDataset):
         left = [sample for sample in found if sample is not LOST]
         if len(left) < len(found):
             self._counts.add(len(found) - len(left))
-            skipped = self.skipped
-            if self.max_skipped is not None and skipped > self.max_skipped:
-                reason = f"{skipped} damaged records were skipped, and {self.max_skipped} may be (max_skipped)"
-                raise errors.corrupt(self.shards[0].name, reason, "read_records")
+            check_skipped(self.skipped, self.max_skipped, self.shards[0].name)
             if not left:
                 raise errors.corrupt(self.shards[0].name, "all records of a batch are damaged", "read_records")
         return left

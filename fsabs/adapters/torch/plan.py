@@ -43,13 +43,17 @@ class EpochShape(NamedTuple):
     """Where all ranks and workers go from one stretch to the next one together."""
 
 
+def _unchanged(base: Any, epoch: int) -> Any:
+    return base
+
+
 class Sharing(NamedTuple):
     """How the samples of an epoch are divided among ranks and workers."""
 
     uneven: Uneven
     shape_of: Callable[[int, Any], EpochShape]
     """Returns the shape of an epoch of a base."""
-    pruned: Callable[[Any, int], Any]
+    pruned: Callable[[Any, int], Any] = _unchanged
     """Returns a base without what matters only for epochs before one."""
 
 

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, Protocol
 
 from torch.utils.data import IterableDataset, default_collate, default_convert, get_worker_info
 
-from ...core import errors, process
-from ...readers.data.base import LOST
+from ...core import process
+from ...readers.data.base import LOST, check_skipped
 from ...readers.data.order import Interval, between, drop, length
 from ...readers.prefetch import SharedThreads
 from .epochs import Epochs, RankOf
@@ -466,10 +466,6 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
                 share = WorkerShare(running.plan, running.place._replace(worker=tag.part), running.parts[tag.part])
             yield tag, BatchPositions(running.plan.epoch, running.plan.base, positions, share)
 
-    def one_batch(self, batch: BatchPositions) -> Iterator[Any]:
-        """Yield the samples of a batch, without those that follow."""
-        return self.read(batch.epoch, batch.base, list(batch.positions))
-
     def begin_counting(self) -> None:
         """Count the records that are skipped from here on."""
         self._skipped.clear()
@@ -478,10 +474,6 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
     def counts_positions(self) -> bool:
         """True if a sample stands for several positions, and is `Counted`: of batches, and of packed windows."""
         return self.batch_size is not None or self.packing is not None
-
-    def batch_reader(self) -> BatchReader:
-        """Return what reads the batches of a `Loader` in a worker."""
-        return BatchReader(self)
 
     def without_lost(self, samples: list[Any]) -> list[Any]:
         """Return the samples without those that are damaged, which are counted."""
@@ -495,10 +487,7 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
     def skip(self, count: int = 1) -> None:
         """Count damaged records; `CorruptFileError` if a pass has skipped more than it may."""
         self._skipped.add(count)
-        skipped = self.skipped
-        if self.max_skipped is not None and skipped > self.max_skipped:
-            reason = f"{skipped} damaged records were skipped, and {self.max_skipped} may be (max_skipped)"
-            raise errors.corrupt(self.name, reason, "read_records")
+        check_skipped(self.skipped, self.max_skipped, self.name)
 
     @property
     @abc.abstractmethod
@@ -666,7 +655,7 @@ class BatchReader:
         if tag.skipped and self._dataset.packing is None:
             return Samples([], tag)
         if self._share is None or self._of != (tag.serial, tag.part):  # another worker reads that part
-            items = list(self._dataset.one_batch(batch))
+            items = list(self._dataset.read(batch.epoch, batch.base, list(batch.positions)))
         else:
             try:
                 items, tag = self._next(self._share, tag)

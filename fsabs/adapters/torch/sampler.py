@@ -56,7 +56,7 @@ class EpochSampler(Sampler[int]):
         content = Content(contents, [seed], self._order.fingerprint())
         if uneven == "pad":
             raise ValueError("uneven='pad' is for data sets that are read by positions, and not for map-style ones")
-        self.epochs = Epochs(content, Sharing(uneven, functools.partial(_shape, total), _pruned), RankOf(rank, ranks))
+        self.epochs = Epochs(content, Sharing(uneven, functools.partial(_shape, total)), RankOf(rank, ranks))
         self._counted = False  # the pass that begins is that of `consumed`
         self._uncounted = False  # the pass was begun by a loader whose batches are not counted
 
@@ -121,8 +121,7 @@ class EpochSampler(Sampler[int]):
 
     def state_after(self, taken: int, serial: int) -> dict[str, Any]:
         """Return the state after the first `taken` indices of the pass that began with the plan of number `serial`."""
-        if serial != self.epochs.serial:
-            raise RuntimeError("the epoch or the state was set, or another pass was begun, while this one was running")
+        self.epochs.check(serial)
         return self.epochs.state_after(taken)
 
     def rest_of(self, state_dict: Mapping[str, Any]) -> Iterator[int]:
@@ -161,10 +160,6 @@ _END = object()
 
 def _shape(total: int, epoch: int, base: Any) -> EpochShape:
     return EpochShape(total)
-
-
-def _pruned(base: Any, epoch: int) -> Any:
-    return base
 
 
 def _indices(order: EpochOrder, plan: EpochPlan, place: WorkerPlace, sharing: Sharing) -> Numbers:

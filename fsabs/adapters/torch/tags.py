@@ -85,61 +85,64 @@ class Counted(NamedTuple):
 _WORKERS = 512
 
 
-class EpochNotice:
-    """The plan that the main process set last, by its serial number, and how many passes workers have begun with it."""
+class _SharedNumbers:
+    """Numbers, all 0 at first, in memory that the processes share which are forked or spawned with this."""
 
-    def __init__(self) -> None:
-        self._words = torch.zeros(3, dtype=torch.int64, device="cpu").share_memory_()  # type: ignore[no-untyped-call]
+    def __init__(self, count: int) -> None:
+        self._numbers = torch.zeros(count, dtype=torch.int64, device="cpu").share_memory_()  # type: ignore[no-untyped-call]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._words.share_memory_()  # a copy has memory of its own, which is shared anew
+        self._numbers.share_memory_()  # a copy has memory of its own, which is shared anew
+
+
+class EpochNotice(_SharedNumbers):
+    """The plan that the main process set last, by its serial number, and how many passes workers have begun with it."""
+
+    def __init__(self) -> None:
+        super().__init__(3)
 
     def publish(self, serial: int, plan: EpochPlan, whole: bool) -> None:
         """Say which plan is in force, and whether it is that of a whole epoch."""
-        self._words[:] = torch.tensor([serial, plan.epoch if whole else -1, 0], dtype=torch.int64)
+        self._numbers[:] = torch.tensor([serial, plan.epoch if whole else -1, 0], dtype=torch.int64)
 
     def begin_pass(self) -> None:
         """Record that a pass begins; one worker of it does."""
-        self._words[2] += 1
+        self._numbers[2] += 1
 
     @property
     def serial(self) -> int:
         """The serial number of the plan."""
-        return int(self._words[0])
+        return int(self._numbers[0])
 
     @property
     def epoch(self) -> int | None:
         """The epoch of the plan; None where the plan is the rest of one."""
-        epoch = int(self._words[1])
+        epoch = int(self._numbers[1])
         return None if epoch < 0 else epoch
 
     @property
     def passes(self) -> int:
         """How many passes workers have begun with the plan."""
-        return int(self._words[2])
+        return int(self._numbers[2])
 
 
-class WorkerCounts:
+class WorkerCounts(_SharedNumbers):
     """A count that the main process and all its workers add to, each in a place of its own, without a lock."""
 
     def __init__(self) -> None:
-        self._counts = torch.zeros(_WORKERS + 1, dtype=torch.int64, device="cpu").share_memory_()  # type: ignore[no-untyped-call]
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._counts.share_memory_()
+        super().__init__(_WORKERS + 1)
 
     def add(self, number: int) -> None:
         """Add to the count of this process."""
         info = get_worker_info()
-        self._counts[0 if info is None else 1 + info.id % _WORKERS] += number
+        self._numbers[0 if info is None else 1 + info.id % _WORKERS] += number
 
     def clear(self) -> None:
         """Begin anew, in the main process."""
-        self._counts.zero_()
+        self._numbers.zero_()
 
     @property
     def total(self) -> int:
         """The sum of all processes."""
-        return int(self._counts.sum())
+        return int(self._numbers.sum())

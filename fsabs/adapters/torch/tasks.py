@@ -172,15 +172,17 @@ class TaskDataset(IterableDataset[Any]):
     # ---- what was consumed
 
     def consumed(self, loader: Iterable[Any]) -> Iterator[Any]:
-        """Yield the batches of a `DataLoader` made with `collate_fn=dataset.tagged(...)`, until the job has ended."""
+        """Yield the batches of a `Loader`, or of a `DataLoader` made with `collate_fn=dataset.tagged(...)`."""
         return (batch for batch in self.steps(loader) if batch is not None)
 
     def of_batches(self, begin: Callable[[], Iterator[Any]], workers: int, drop_last: bool) -> Iterator[Any]:
         """Yield the batches of a `Loader`, which `begin()` begins."""
+        if self._counted:  # `steps` of that loader, which counts them, and needs their tags
+            return begin()
         return (batch for batch in self._begun(begin, workers, drop_last) if batch is not None)
 
     def steps(self, loader: Iterable[Any]) -> Iterator[Any]:
-        """Yield the batches of a `DataLoader`, and None when no task is free but one may be later.
+        """Yield the batches as `consumed` does, and None when no task is free but one may be later.
 
         Processes that train in step, with a collective operation for each batch, need those: others finish the last
         tasks only while this one takes part.

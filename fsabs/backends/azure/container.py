@@ -12,15 +12,15 @@ from typing import Any
 from ...core import errors, keys
 from ...core.errors import StaleFileError
 from ...core.fs import FS, FileStat, Path, StoreNotes
-from ..objects import ObjectStore, checksums
+from ..objects import ObjectStore
+from ..objects.access import ConnectionOptions, described
 from ..objects.client import shared
-from ..objects.endpoints import ConnectionOptions, described
 from ..objects.failures import code_of
 from ..objects.messages import Request, Response
 from ..objects.store import PART_SIZE
 from . import access
+from .access import AzureOptions, account_of, of_adlfs
 from .dialect import AzureDialect
-from .options import AzureOptions, account_of, of_adlfs
 
 MIN_PART_SIZE = 1024**2
 _COSTS = (
@@ -134,13 +134,6 @@ class Azure(ObjectStore):
         super().__init__(dialect, prefix, mpu_chunksize)
         self._directories = shared(self.dialect.of_directories())
         self._hierarchical: bool | None = None
-        self._load()
-
-    def _load(self) -> None:
-        checksums.load()
-        account, options = self.dialect.account, self.dialect.options
-        if not (options.anonymous or account.key or account.sas or self.dialect.public):
-            access.load()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "_directories"}
@@ -148,7 +141,6 @@ class Azure(ObjectStore):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self._directories = shared(self.dialect.of_directories())
-        self._load()
 
     @classmethod
     def options_of_query(cls, authority: str, paths: list[str], query: dict[str, str]) -> dict[str, Any]:

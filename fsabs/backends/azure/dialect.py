@@ -17,16 +17,14 @@ from typing import Any
 from ...core import errors, keys
 from ...core.blobs import Blob
 from ...core.ranges import Range
-from ..objects import batches, checksums, xml
-from ..objects.content_types import content_type_of
-from ..objects.dialect import Access, Dialect, Endpoint, PartOf
-from ..objects.endpoints import endpoint_at
+from ..objects import bodies, checksums
+from ..objects.access import Access, Endpoint, endpoint_at
+from ..objects.bodies import query_of, text_of, unreadable
+from ..objects.dialect import Dialect, PartOf, content_type_of
 from ..objects.failures import GONE, Expired, Throttled, mismatched, refused, retry_after, with_status
 from ..objects.http1 import ResponseHead
-from ..objects.messages import Body, Found, ObjectPage, Request, Response, StoredPart, Text
-from ..objects.xml import query_of, text_of, unreadable
-from .access import access_of
-from .options import Account, AzureOptions, environment
+from ..objects.messages import Body, Found, ObjectPage, PageQuery, Request, Response, StoredPart, Text
+from .access import Account, AzureOptions, access_of, azure_identity, environment
 
 MARK = "fsabs_write"
 """The name of the metadata by which a writer knows its own blob."""
@@ -96,6 +94,12 @@ class AzureDialect(Dialect):
     def endpoint(self) -> Endpoint:
         """Return the endpoint of the container."""
         return endpoint_at(self.account.url, f"/{urllib.parse.quote(self.bucket, safe='$')}/", self.options.connection)
+
+    def load(self) -> None:
+        """Import the checksums, and what fetches tokens."""
+        checksums.load()
+        if not (self.options.anonymous or self.account.key or self.account.sas or self.public):
+            azure_identity()
 
     def access(self) -> Access:
         """Return this process's access to the container."""
@@ -197,22 +201,21 @@ class AzureDialect(Dialect):
 
     # ---- listing
 
-    def page_request(
-        self, prefix: str, delimiter: str | None, token: str | None, after: str | None, most: int | None
-    ) -> Request:
+    def page_request(self, query: PageQuery) -> Request:
         """Return a List Blobs."""
-        start = after
-        if after is not None and delimiter and after.endswith(delimiter):
-            start = after[:-1] + chr(ord(delimiter) + 1)  # behind all that the common prefix stands for
-        count = most + (after is not None) if most is not None else None
-        query = query_of(
-            **_LIST, prefix=prefix or None, delimiter=delimiter, marker=token, startFrom=start or None, maxresults=count
+        text = query_of(
+            **_LIST,
+            prefix=query.prefix or None,
+            delimiter="/" if query.one_level else None,
+            marker=query.token,
+            startFrom=query.after or None,
+            maxresults=query.most,
         )
-        return Request("GET", "", query, (VERSION if start is None else _LISTING_FROM,))
+        return Request("GET", "", text, (VERSION if query.after is None else _LISTING_FROM,))
 
     def page(self, prefix: str, response: Response) -> ObjectPage:
         """Return the page in a response."""
-        text = xml.page_text(response)
+        text = bodies.page_text(response)
         if "<EnumerationResults" not in text or not text.rstrip().endswith("</EnumerationResults>"):
             raise unreadable(f"not a page of a listing: {text[:80]!r}")
         head, _, rest = text.partition("<Blobs>")
@@ -278,12 +281,12 @@ class AzureDialect(Dialect):
             lines = access.authorise("DELETE", path, access.query, fields, b"")
             return f"DELETE {path}{query} HTTP/1.1\r\n{lines}Content-Length: 0"
 
-        field, body = batches.batch(map(call, keys), "{}")
+        field, body = bodies.batch(map(call, keys), "{}")
         return Request("POST", "", "comp=batch&restype=container", (VERSION, field), body), ()
 
     def not_removed(self, keys: Sequence[str], response: Response) -> Sequence[str]:
         """Return the keys whose part of the response is no success, or missing."""
-        return batches.failed(keys, response.body)
+        return bodies.not_removed(keys, response.body)
 
     def can_copy_from(self, source: Dialect) -> bool:
         """Return whether a container is of the same account, and read by the same user."""
@@ -344,8 +347,8 @@ class AzureDialect(Dialect):
     def parts_page(self, upload: str, response: Response) -> tuple[list[StoredPart], Any]:
         """Return the blocks of an upload."""
         found = []
-        for entry in xml.entries_of(xml.page_text(response), "Block"):
-            fields = xml.fields_of(entry)
+        for entry in bodies.entries_of(bodies.page_text(response), "Block"):
+            fields = bodies.fields_of(entry)
             name = base64.b64decode(fields["Name"]).decode("latin-1")
             if name.startswith(upload) and _block_digest(name):
                 found.append(StoredPart(int(name[24:30]), int(fields["Size"]), name, {}))

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...core.fs import StoreNotes
-from ..objects import ObjectStore, checksums
-from ..objects.endpoints import ConnectionOptions, described
+from ..objects import ObjectStore
+from ..objects.access import ConnectionOptions, described
 from ..objects.store import COSTS, PART_SIZE
-from . import credentials as google
+from . import access
+from .access import EMULATOR, GCSOptions, of_gcsfs, url_of
 from .dialect import GCSDialect
-from .options import EMULATOR, GCSOptions, of_gcsfs, url_of
 
 MIN_PART_SIZE = 5 * 1024**2
 
@@ -99,16 +99,6 @@ class GCS(ObjectStore):
             connection=ConnectionOptions.of(connect_timeout, read_timeout, max_attempts, verify, proxies),
         )
         super().__init__(GCSDialect(bucket, options), prefix, mpu_chunksize)
-        self._load()
-
-    def _load(self) -> None:
-        checksums.load()
-        if not (self.options.anonymous or self.options.access_token):
-            google.load()
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self._load()
 
     @classmethod
     def options_of_fsspec(cls, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,13 +119,13 @@ class GCS(ObjectStore):
         return f"gcs {self.dialect.store_url} {self.bucket}"
 
     def _principal(self) -> str:
-        return google.principal(self.options)
+        return access.principal(self.options)
 
     def _describe_store(self) -> dict[str, str]:
         found = {"bucket": self.bucket, **described(self.dialect.endpoint())}
         if self.options.endpoint is not None or url_of(None)[1]:
             found["endpoint"] += f" ({'option endpoint' if self.options.endpoint else f'${EMULATOR}'})"
-        found["credentials"] = google.source(self.options)
+        found["credentials"] = access.source(self.options)
         if self.options.impersonate:
             found["acting as"] = self.options.impersonate
         if self.options.project_billed:

@@ -15,16 +15,14 @@ from typing import Any
 
 from ...core.blobs import Blob
 from ...core.ranges import Range
-from ..objects import batches, checksums, xml
-from ..objects.content_types import content_type_of
-from ..objects.dialect import Access, Dialect, Endpoint, PartOf
-from ..objects.endpoints import endpoint_at
+from ..objects import bodies, checksums
+from ..objects.access import Access, Endpoint, endpoint_at
+from ..objects.bodies import query_of, text_of, unreadable
+from ..objects.dialect import Dialect, PartOf, content_type_of
 from ..objects.failures import GONE, Expired, Throttled, mismatched, refused, retry_after, with_status
 from ..objects.http1 import ResponseHead
-from ..objects.messages import Body, Found, ObjectPage, Pieces, Request, Response, StoredPart, parts_of
-from ..objects.xml import query_of, text_of, unreadable
-from .credentials import GCSAccess
-from .options import GCSOptions, environment, url_of
+from ..objects.messages import Body, Found, ObjectPage, PageQuery, Pieces, Request, Response, StoredPart, parts_of
+from .access import GCSAccess, GCSOptions, environment, google_auth, url_of
 
 MARK = "fsabs-write"
 """The name of the metadata by which a writer knows its own object."""
@@ -76,6 +74,12 @@ class GCSDialect(Dialect):
     def endpoint(self) -> Endpoint:
         """Return the endpoint of the bucket."""
         return endpoint_at(self._url, f"{self._bucket_path}/", self.options.connection)
+
+    def load(self) -> None:
+        """Import the checksums, and what fetches tokens."""
+        checksums.load()
+        if not (self.options.anonymous or self.options.access_token):
+            google_auth()
 
     def access(self) -> GCSAccess:
         """Return this process's access to the bucket."""
@@ -175,29 +179,23 @@ class GCSDialect(Dialect):
 
     # ---- listing
 
-    def page_request(
-        self, prefix: str, delimiter: str | None, token: str | None, after: str | None, most: int | None
-    ) -> Request:
+    def page_request(self, query: PageQuery) -> Request:
         """Return a request for a page."""
-        if after is not None and delimiter and after.endswith(delimiter):
-            start = after[:-1] + chr(ord(delimiter) + 1)  # behind all that the common prefix stands for
-        else:
-            start = after or ""
-        query = query_of(
-            prefix=prefix or None,
-            delimiter=delimiter,
-            pageToken=token,
-            startOffset=start or None,
-            maxResults=most + (after is not None) if most is not None else None,
+        text = query_of(
+            prefix=query.prefix or None,
+            delimiter="/" if query.one_level else None,
+            pageToken=query.token,
+            startOffset=query.after or None,
+            maxResults=query.most,
             fields=_LISTED,
             prettyPrint="false",
         )
-        return Request("GET", "", query)
+        return Request("GET", "", text)
 
     def page(self, prefix: str, response: Response) -> ObjectPage:
         """Return the page in a response."""
         try:
-            found = json.loads(xml.page_text(response))
+            found = json.loads(bodies.page_text(response))
             objects = [
                 (str(one["name"]), one["updated"], one["generation"], str(one["size"]))
                 for one in found.get("items", ())
@@ -246,12 +244,12 @@ class GCSDialect(Dialect):
         if len(keys) < 2:
             return None, keys
         calls = (f"DELETE {self._bucket_path}/{_quoted(key)} HTTP/1.1" for key in keys)
-        field, body = batches.batch(calls, "<{}>")
+        field, body = bodies.batch(calls, "<{}>")
         return Request("POST", "", "", (field,), body, path=f"{self._base}/batch/storage/v1"), ()
 
     def not_removed(self, keys: Sequence[str], response: Response) -> Sequence[str]:
         """Return the keys whose part of the response is no success, or missing."""
-        return batches.failed(keys, response.body)
+        return bodies.not_removed(keys, response.body)
 
     def can_copy_from(self, source: Dialect) -> bool:
         """Return whether a bucket is of the same store, and read by the same user."""
@@ -308,15 +306,15 @@ class GCSDialect(Dialect):
 
     def receipt(self, number: int, request: Request, response: Response) -> str:
         """Return the element of a part in the completion."""
-        return xml.part_element(number, response.head.header(b"etag") or "", None)
+        return bodies.part_element(number, response.head.header(b"etag") or "", None)
 
     def receipt_of_stored(self, part: StoredPart) -> str:
         """Return the element of a part that the store has."""
-        return xml.part_element(part.number, f'"{part.version}"', None)
+        return bodies.part_element(part.number, f'"{part.version}"', None)
 
     def complete(self, key: str, upload: str, receipts: Sequence[str], exclusive: bool) -> Request:
         """Return a completion. The store takes no condition for it: `exclusive` is for the writer to check before."""
-        return self._in_xml("POST", key, query_of(uploadId=upload), body=xml.completion(receipts), slow=True)
+        return self._in_xml("POST", key, query_of(uploadId=upload), body=bodies.completion(receipts), slow=True)
 
     def abort(self, key: str, upload: str) -> Request:
         """Return an abortion."""
@@ -328,7 +326,7 @@ class GCSDialect(Dialect):
         query = query_of(prefix=prefix or None, **{"key-marker": key, "upload-id-marker": name})
         return Request("GET", "", f"{query}{query and '&'}uploads", path=self._xml_path[:-1])
 
-    uploads_page = staticmethod(xml.uploads_page)
+    uploads_page = staticmethod(bodies.uploads_page)
 
     def parts(self, key: str, upload: str, token: Any) -> Request:
         """Return a request for the parts of an upload."""
@@ -336,7 +334,7 @@ class GCSDialect(Dialect):
 
     def parts_page(self, upload: str, response: Response) -> tuple[list[StoredPart], Any]:
         """Return the parts of a page."""
-        return xml.parts_page(response)
+        return bodies.parts_page(response)
 
     # ---- what depends on options
 
@@ -382,5 +380,5 @@ def _check_xml(request: Request, head: ResponseHead, body: bytes) -> Exception |
         if head.status != 200 or not head.header(b"etag"):
             return mismatched(f"status {head.status} without an ETag: nothing shows that anything was stored")
     elif request.method == "POST":
-        return xml.check_posted(request, body)
+        return bodies.check_posted(request, body)
     return None

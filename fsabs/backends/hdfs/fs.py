@@ -13,20 +13,9 @@ import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from ...core import (
-    errors,
-    identity,
-    keys,
-    process,
-)
+from ...core import identity, keys, process
 from ...core.blobs import Blob
-from ...core.fs import (
-    FS,
-    Capabilities,
-    FileStat,
-    Path,
-    StoreNotes,
-)
+from ...core.fs import FS, Capabilities, FileStat, Path, StoreNotes
 from ...core.writing import Writer, committing, is_partial
 from .calls import begin, each, no_answer
 from .client import Connection, Deadline, HdfsOptions, HdfsPlace, file_stat, first_page
@@ -461,10 +450,8 @@ class Hdfs(FS):
     def _named_key(self, operation: str, path: Path) -> Iterator[str]:
         """Yield the key of a path; what is raised gets the URL and the operation."""
         key = self._key(path, operation)
-        try:
+        with self._naming(operation, key):
             yield key
-        except OSError as exc:
-            raise errors.named(exc, operation, self._url(key)) from exc.__cause__
 
 
 class ViewFs(Hdfs):

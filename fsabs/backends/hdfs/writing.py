@@ -49,8 +49,7 @@ class HdfsOutput:
         request = methodcaller(method, place.path, *arguments)
         node, raw = place.nameservice.call_on(method, request, repeat=False, deadline=deadline)
         self._transfer = functools.partial(place.nameservice.transfer, node=node)
-        self._raw = process.PerProcess(_forked_writer)
-        self._raw.adopt(raw)
+        self._raw = process.owned(raw)
 
     def write(self, data: bytes, deadline: Deadline) -> None:
         """Send all of `data`."""
@@ -307,7 +306,3 @@ def _send(raw: Any, data: bytes) -> None:
     with memoryview(data) as view:
         for start in range(0, len(view), _BUFFER):
             raw.write(bytes(view[start : start + _BUFFER]) if len(view) > _BUFFER else data)
-
-
-def _forked_writer() -> Any:
-    raise OSError(errno.EBADF, "a file that is being written belongs to the process that opened it")

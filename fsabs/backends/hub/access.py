@@ -12,11 +12,9 @@ from typing import NamedTuple
 
 from ...core import errors, identity, redaction
 from ...disk.folders import cache_directory
-from ..objects import endpoints
+from ..objects import access
+from ..objects.access import Access, ConnectionOptions, Endpoint, Token, TokenAccess, endpoint_at
 from ..objects.addresses import Addresses
-from ..objects.dialect import Access, Endpoint
-from ..objects.endpoints import ConnectionOptions, endpoint_at
-from ..objects.tokens import Token, TokenAccess
 from .quotas import HubQuotas
 
 ENDPOINT = "https://huggingface.co"
@@ -72,9 +70,9 @@ def is_offline() -> bool:
     return (os.environ.get("HF_HUB_OFFLINE") or os.environ.get("TRANSFORMERS_OFFLINE") or "").upper() in _TRUE
 
 
-def environment() -> tuple[tuple[str, str], ...]:
+def environment() -> access.Environment:
     """Return the variables that a client depends on."""
-    return endpoints.environment("HF_", *TOKEN_VARIABLES)
+    return access.environment("HF_", *TOKEN_VARIABLES)
 
 
 def token_of(token: str | bool | None) -> str:

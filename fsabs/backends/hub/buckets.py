@@ -22,7 +22,7 @@ from ..objects.reading import StoreBlob
 from ..s3 import S3
 from ..s3.dialect import S3Dialect
 from ..s3.options import S3Options
-from .names import BUCKETS, Repository, parse
+from .dialect import BUCKETS, Repository, parse
 
 GATEWAY = "https://s3.hf.co"
 REGION = "us-east-1"

@@ -17,7 +17,7 @@ from ...core import errors, keys, process, redaction
 from ...core.writing import Writer
 from ...disk.temporary import NamedSpool
 from ..objects.retry import DEFAULT_ATTEMPTS, MAX_TURNS, QUOTA_SECONDS, backoff
-from .names import DEFAULT_REVISION
+from .dialect import DEFAULT_REVISION
 
 if TYPE_CHECKING:
     from .dialect import HubDialect

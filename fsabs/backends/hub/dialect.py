@@ -3,6 +3,14 @@
 A file is asked for at `/ORG/NAME/resolve/COMMIT/path`. The hub sends the content of few; of the others it gives the
 address, signed for about an hour, of where it lies: that is followed without the token, kept, and asked for again when
 it is refused (huggingface.co/docs/hub/api).
+
+A repository at a revision is named by the first segments of a URL:
+
+    hf://datasets/ORG/NAME[@REVISION]/path      and spaces/, kernels/, models/ or, for models, nothing
+    hf://buckets/ORG/NAME/path                  which have no revisions
+
+A revision is a branch, a tag or a commit; one with slashes is written with `%2F`, but for `refs/pr/N` and
+`refs/convert/NAME`.
 """
 
 from __future__ import annotations
@@ -14,7 +22,7 @@ import re
 import time
 import urllib.parse
 from collections.abc import Hashable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...core import errors, keys
 from ...core.identity import Identity
@@ -35,11 +43,17 @@ from ..objects.failures import (
     with_status,
 )
 from ..objects.http1 import ResponseHead
-from ..objects.messages import Found, ObjectPage, Request, Response
+from ..objects.messages import Found, ObjectPage, PageQuery, Request, Response
 from .access import HubAccess, HubOptions, addresses_of, environment, principal_of, token_of
-from .names import DEFAULT_REVISION, Repository
 from .tree import HubFile, Tree, shared
 
+BUCKETS = "buckets"
+DEFAULT_REVISION = "main"
+_KINDS = ("datasets", "spaces", "kernels", "models", BUCKETS)
+_NAME = r"[A-Za-z0-9_.-]{1,96}"
+_STORE = re.compile(rf"(?:({'|'.join(_KINDS)})/)?({_NAME}/{_NAME})(?:@(refs/convert/[^/@]+|refs/pr/\d+|[^/@]+))?")
+is_commit = re.compile("[0-9a-f]{40}").fullmatch
+"""Matches the full name of a commit: what it names never changes."""
 PAGE = 1000
 """Entries of a page of a listing."""
 _RESOLVE = "/resolve/"
@@ -48,6 +62,48 @@ _is_answer = re.compile("/resolve/|/resolve-cache/|/api/").search
 _next = re.compile(r'<([^>]*)>\s*;[^,]*rel="next"').search
 _exhausted = re.compile(r'"\w+"\s*;\s*r\s*=\s*0\s*;\s*t\s*=\s*(\d+)').search
 _is_digest = re.compile("[0-9a-f]{40}|[0-9a-f]{64}").fullmatch
+
+
+class Repository(NamedTuple):
+    """A repository, or a bucket, at a revision."""
+
+    kind: str
+    """`datasets`, `spaces`, `kernels`, `models` or `buckets`."""
+    name: str
+    """`ORG/NAME`."""
+    revision: str
+    """A branch, a tag or a commit; empty for the default branch."""
+    text: str
+    """As a URL has it: what stands between `hf://` and the path."""
+
+    @property
+    def api(self) -> str:
+        """The path of its API."""
+        return f"/api/{self.kind}/{self.name}"
+
+    @property
+    def page(self) -> str:
+        """The path of its page, and of what is below it."""
+        return f"/{self.name}" if self.kind == "models" else f"/{self.kind}/{self.name}"
+
+    @property
+    def type(self) -> str:
+        """The name of its kind in huggingface_hub."""
+        return self.kind[:-1]
+
+
+def parse(authority: str) -> Repository:
+    """Return what the authority of a URL names; `ValueError` for what is no repository."""
+    match = _STORE.fullmatch(authority)
+    if match is None or (not match[1] and match[2].partition("/")[0] in _KINDS):
+        raise ValueError(
+            f"hf://{authority} names no repository: hf://datasets/ORG/NAME[@REVISION]/path, hf://ORG/MODEL/path, "
+            "hf://spaces/ORG/NAME/path or hf://buckets/ORG/NAME/path"
+        )
+    kind, revision = match[1] or "models", urllib.parse.unquote(match[3] or "")
+    if kind == BUCKETS and revision:
+        raise ValueError(f"a bucket has no revisions: hf://{authority}")
+    return Repository(kind, match[2], revision, authority)
 
 
 class Resolved(Exception):
@@ -270,15 +326,13 @@ class HubDialect(Dialect):
         where = f"{self.options.path}{self.repository.api}/{path}"
         return Request("GET", path=where, query=urllib.parse.urlencode(query))
 
-    def page_request(
-        self, prefix: str, delimiter: str | None, token: str | None, after: str | None, most: int | None
-    ) -> Request:
-        """Return the request for a page of a directory: of all that is below it without a delimiter."""
-        folder = urllib.parse.quote(prefix.rstrip("/"), safe="")
-        query = {"recursive": "false" if delimiter else "true", "limit": str(PAGE)}
-        if token is not None:
-            query["cursor"] = token
-        return self.api(f"tree/{self.commit}{folder and '/' + folder}", **query)
+    def page_request(self, query: PageQuery) -> Request:
+        """Return the request for a page of a directory, or of all that is below it."""
+        folder = urllib.parse.quote(query.prefix.rstrip("/"), safe="")
+        fields = {"recursive": "false" if query.one_level else "true", "limit": str(PAGE)}
+        if query.token is not None:
+            fields["cursor"] = query.token
+        return self.api(f"tree/{self.commit}{folder and '/' + folder}", **fields)
 
     def page(self, prefix: str, response: Response) -> ObjectPage:
         """Return the files of a page, and the directories that were not entered."""

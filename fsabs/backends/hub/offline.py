@@ -18,8 +18,7 @@ from ...core.fs import FS, FileStat
 from ...disk import indexes
 from ..local import Local
 from ..objects.messages import Request, Response
-from .dialect import HubDialect
-from .names import DEFAULT_REVISION, is_commit
+from .dialect import DEFAULT_REVISION, HubDialect, is_commit
 from .repository import READS, REFERENCE_KIND, Hub
 from .tree import HubFile, Listing, Tree
 

@@ -20,14 +20,13 @@ from ...core.ranges import Range
 from ...core.writing import Writer
 from ...disk import indexes
 from ..objects import ObjectStore
+from ..objects.access import ConnectionOptions, checked_url, described, endpoint_at
 from ..objects.dialect import EPOCH
-from ..objects.endpoints import ConnectionOptions, checked_url, described, endpoint_at
 from ..objects.failures import code_of
-from ..objects.messages import Found, ObjectPage, Request
+from ..objects.messages import Found, ObjectPage, PageQuery, Request
 from ..objects.reading import StoreBlob
 from .access import ENDPOINT, HubOptions, is_offline, principal_of, source_of_token, token_of
-from .dialect import HubDialect, Resolved
-from .names import BUCKETS, DEFAULT_REVISION, Repository, is_commit, parse
+from .dialect import BUCKETS, DEFAULT_REVISION, HubDialect, Repository, Resolved, is_commit, parse
 from .tree import HubFile, Listing, Tree
 
 if TYPE_CHECKING:
@@ -178,7 +177,7 @@ class Hub(ObjectStore):
         """Yield name, size and digest of what the hub lists in a directory: nothing where there is none."""
         prefix, token = key and key + "/", None
         while True:
-            request = dialect.page_request(prefix, None if recursive else "/", token, None, None)
+            request = dialect.page_request(PageQuery(prefix, not recursive, token))
             try:
                 page = dialect.page(prefix, self.send(request))
             except FileNotFoundError as exc:
@@ -238,23 +237,21 @@ class Hub(ObjectStore):
             found = self._tree.has_directory(key)
         return found if found is not None else len(self._listing(key, False)) > 0
 
-    def _page(
-        self, prefix: str, delimiter: str | None, token: str | None, after: str | None, most: int | None
-    ) -> ObjectPage:
+    def _page(self, query: PageQuery) -> ObjectPage:
         """Return a page out of the listing of a directory."""
-        listing = self._listing(prefix.rpartition("/")[0], delimiter is None)
-        start, limit = prefix.encode("utf-8", "surrogateescape"), min(most or PAGE, PAGE)
-        if token is not None:
-            at = int(token)
+        listing = self._listing(query.prefix.rpartition("/")[0], not query.one_level)
+        start, limit = query.prefix.encode("utf-8", "surrogateescape"), min(query.most or PAGE, PAGE)
+        if query.token is not None:
+            at = int(query.token)
         else:
             at = bisect_left(listing, start)
-            if after is not None:
-                at = max(at, bisect_right(listing, after.encode("utf-8", "surrogateescape")))
+            if query.after is not None:
+                at = max(at, bisect_right(listing, query.after.encode("utf-8", "surrogateescape")))
         objects, folders = list[tuple[str, str, str, str]](), list[str]()
         while at < len(listing) and (name := listing[at]).startswith(start):
             if len(objects) + len(folders) == limit:
                 return ObjectPage(objects, folders, str(at))
-            slash = name.find(b"/", len(start)) + 1 if delimiter is not None else 0
+            slash = name.find(b"/", len(start)) + 1 if query.one_level else 0
             if slash:
                 folders.append(name[:slash].decode("utf-8", "surrogateescape"))
                 at = bisect_left(listing, name[: slash - 1] + b"0", at)  # "0" follows "/": behind what is below it
@@ -374,7 +371,7 @@ class Hub(ObjectStore):
     def _resume(self, key: str, source: Blob) -> tuple[Writer, int]:
         return self._create(key, False), 0
 
-    def abort_uploads(self, older_than: float, key: str = "") -> int:
+    def abort_uploads(self, older_than: float) -> int:
         """Return 0: a commit that was not made leaves nothing that could be listed."""
         return 0
 

@@ -1,7 +1,8 @@
 """One client of object stores, for all of them: the engine, which knows no store.
 
-`dialect.py` says what a store is to the engine: its requests, and what its responses mean. `store.py` is the FS, a tree
-of names over keys; `reading.py` reads objects, `writing.py` and `uploads.py` write them, `listing.py` lists many pages.
+`dialect.py` says what a store is to the engine: its requests, and what its responses mean; `access.py` how it is
+reached. `store.py` is the FS, a tree of names over keys; `reading.py` reads objects, `writing.py` and `uploads.py`
+write them, `listing.py` lists them.
 
 `client.py` sends one request at a time, `pipeline.py` many from one thread. Both take connections from
 `connections.py`, and share an exchange in `http1.py`, which parses a response and holds it to its request; `retry.py`
@@ -10,7 +11,8 @@ has how often one is sent again, and `failures.py` what may come of one.
 
 from __future__ import annotations
 
-from .dialect import Access, Dialect, Endpoint
+from .access import Access, Endpoint
+from .dialect import Dialect
 from .store import ObjectStore
 
 __all__ = ["Access", "Dialect", "Endpoint", "ObjectStore"]

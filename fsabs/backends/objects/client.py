@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 
 from ...core import errors, hooks, process
 from ...core.buffers import keep_freed_memory
+from .access import Access, Endpoint
 from .connections import WOULD_BLOCK, Connection, ConnectionPool, proxy_header
-from .dialect import Access, Dialect, Endpoint
+from .dialect import Dialect
 from .failures import Expired, Mismatch, Moved, Redirected, Transient, Unanswered, broken, error_name, hung_up
 from .http1 import Exchange
-from .messages import Request, Response
+from .messages import Request, Response, has_breaks
 from .retry import DEFAULT_ATTEMPTS, Attempts, RetryPolicy, Throttle
 
 WORTH_RECORDING = 200_000
@@ -33,7 +34,6 @@ _QUOTED = "!#$%&'()*+,/:;=?@[]~"
 _is_quoted_url = re.compile(rf"https?://[a-z0-9.-]+(:[0-9]+)?/[A-Za-z0-9_.{re.escape(_QUOTED)}-]*").fullmatch
 MAX_HOSTS = 32
 """Hosts that redirects have led to, whose connections are kept."""
-_breaks = re.compile("[\r\n\0]").search
 
 
 class Peer(NamedTuple):
@@ -77,7 +77,7 @@ class Client:
 
     def _new_peer(self, endpoint: Endpoint, access: Access | None, pool: ConnectionPool | None = None) -> Peer:
         agent, origin = self.dialect.user_agent, ""
-        if _breaks(endpoint.host_header + endpoint.path_prefix + agent):
+        if has_breaks(endpoint.host_header + endpoint.path_prefix + agent):
             raise ValueError(f"a line break in the endpoint {endpoint.host_header!r}")
         fixed = f"Host: {endpoint.host_header}\r\nAccept-Encoding: {self.dialect.accept_encoding}\r\n"
         if agent:

@@ -28,7 +28,7 @@ from ...core import hooks
 from .failures import error_name, mismatched, not_connected
 
 if TYPE_CHECKING:
-    from .dialect import Endpoint
+    from .access import Endpoint
 
 MAX_IDLE = 64
 MAX_IDLE_SECONDS = 60.0

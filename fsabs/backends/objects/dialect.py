@@ -17,24 +17,23 @@ from __future__ import annotations
 import abc
 import errno
 import functools
-import re
-import urllib.parse
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...core import keys, redaction
+from ...core import keys
 from ...core.blobs import Blob
 from ...core.ranges import Range
+from .access import Access
 from .failures import refused
-from .messages import Body, Found, ObjectPage, Request, Response, StoredPart, StoredUpload
+from .messages import Body, Found, ObjectPage, PageQuery, Request, Response, StoredPart, StoredUpload
 
 if TYPE_CHECKING:
-    import socket
-
     from .http1 import ResponseHead
 
+AUTO = "auto"
+"""The content type that is guessed by an object's name."""
 EPOCH = datetime.fromtimestamp(0, UTC)
 
 
@@ -46,64 +45,6 @@ def _whole_seconds(text: str) -> float | None:
 def iso_seconds(text: str) -> float | None:
     """Return the seconds of a time in UTC: whole ones, since some stores list milliseconds where a HEAD has none."""
     return _whole_seconds(text[:19])
-
-
-class Transport(Protocol):
-    """Carries requests where no connection of ours leads: something else sends them and brings the responses."""
-
-    def connect(self) -> socket.socket:
-        """Return a connected socket, at whose other end something answers HTTP/1.1.
-
-        What it can't answer it leaves in the socket's attribute `error`, an exception, and closes its end.
-        """
-
-
-class Endpoint(NamedTuple):
-    """The address of a bucket's objects, and the limits of requests to it."""
-
-    host: str
-    """The host name or address to connect to, without brackets."""
-    port: int
-    host_header: str
-    tls: bool
-    path_prefix: str
-    """The path before the quoted key: `/`, `/bucket/`, or `/path/prefix/bucket/`."""
-    connect_timeout: float = 10.0
-    read_timeout: float = 60.0
-    max_attempts: int | None = None
-    """How often a request is sent at most; None where that is not set."""
-    proxy: str | None = None
-    """URL of a proxy: `http://[user:password@]host:port`."""
-    verify: bool | str = True
-    """The file of the certificates that are trusted; True for those of the system, False if none is checked."""
-    client_certificate: str | tuple[str, str] | None = None
-    """The file of the client's certificate, or those of certificate and key."""
-    transport: Transport | None = None
-    """What carries the requests, in place of connections to the host."""
-
-    def __repr__(self) -> str:
-        return redaction.representation("Endpoint", self._asdict())
-
-    @property
-    def bucket_path(self) -> str:
-        """The path of requests about the bucket itself, as listings are."""
-        return self.path_prefix[:-1] or "/"
-
-    @property
-    def url(self) -> str:
-        """The URL of the host."""
-        return f"http{'s' if self.tls else ''}://{self.host_header}"
-
-
-_breaks = re.compile("[\r\n\0]").search
-
-
-def header_lines(headers: Sequence[str]) -> str:
-    """Return the lines of header fields; `ValueError` for a value that would be more than one."""
-    for header in headers:
-        if _breaks(header):
-            raise ValueError(f"a line break or a NUL in the header field {header.partition(':')[0]!r}")
-    return "".join([f"{header}\r\n" for header in headers])
 
 
 def written_at(head: ResponseHead) -> datetime:
@@ -122,58 +63,6 @@ class PartOf(NamedTuple):
     number: int
 
 
-class Quotas(Protocol):
-    """The numbers of requests that a store accepts in a time, as it reports them."""
-
-    def delay(self, request: Request) -> float:
-        """Return the seconds until a request may be sent; 0 if it may be now, and is then counted."""
-
-    def learn(self, request: Request, head: ResponseHead) -> None:
-        """Take note of what a response says of them."""
-
-
-class Access(abc.ABC):
-    """How one process reaches a bucket: its endpoint, and by which credentials."""
-
-    endpoint: Endpoint
-    quotas: Quotas | None = None
-    """Of a store that reports them."""
-    query: str = ""
-    """What the query of each request ends with: it authorises, and is no part of any URL that is shown."""
-    authorises_ranges: bool = False
-    """Whether `authorise` takes the header field for a range with the others."""
-
-    @abc.abstractmethod
-    def authorise(self, method: str, path: str, query: str, headers: tuple[str, ...], body: Body) -> str:
-        r"""Return the header lines of a request, each ended by `\r\n`: `headers`, and those that authorise it.
-
-        Args:
-            method: of HTTP.
-            path: quoted.
-            query: as the request has it.
-            headers: `name:value`.
-            body: may have to be hashed.
-        """
-
-    def renewed(self) -> Access | None:
-        """Return the access by credentials that were read anew; None if they are those that were refused."""
-        return None
-
-    def moved(self, place: str) -> Access | None:
-        """Return the access to a bucket that is at another `place`, as a `Moved` of `failure` names it; None if
-        nothing is known of that."""
-        return None
-
-    def elsewhere(self, url: str) -> Endpoint:
-        """Return the endpoint of a host that a redirect has led to; requests carry no credentials there."""
-        parts = urllib.parse.urlsplit(url)
-        tls, host = parts.scheme == "https", parts.hostname or ""
-        port = parts.port or (443 if tls else 80)
-        verify = self.endpoint.verify if self.endpoint.tls else True  # that of a plain one says nothing
-        there = self.endpoint._replace(host=host, port=port, host_header=parts.netloc, tls=tls, path_prefix="/")
-        return there._replace(verify=verify, client_certificate=None, transport=None)
-
-
 class Dialect(abc.ABC):
     """One kind of store, for one bucket, with the options of an FS."""
 
@@ -187,7 +76,7 @@ class Dialect(abc.ABC):
     accept_encoding: str = "identity"
     """The encodings in which a response is accepted; it is kept as it comes."""
     ordered: bool = True
-    """Whether the store lists keys in their order, and from behind any string (`after` of `page_request`)."""
+    """Whether the store lists keys in their order, and from behind any string (`PageQuery.after`)."""
     user_agent: str = ""
     """The value of the header field of that name; without one there is no such field."""
     has_versions: bool = False
@@ -206,6 +95,9 @@ class Dialect(abc.ABC):
     @abc.abstractmethod
     def same_client(self) -> Hashable:
         """Return what two FS must have in common to share connections: store, bucket, credentials, limits."""
+
+    def load(self) -> None:  # noqa: B027 - it may need nothing
+        """Import all that requests need: a child that is forked in the middle of an import can't import it any more."""
 
     @abc.abstractmethod
     def access(self) -> Access:
@@ -286,18 +178,8 @@ class Dialect(abc.ABC):
     # ---- listing
 
     @abc.abstractmethod
-    def page_request(
-        self, prefix: str, delimiter: str | None, token: str | None, after: str | None, most: int | None
-    ) -> Request:
-        """Return the request for a page of the keys that begin with `prefix`.
-
-        Args:
-            prefix: of the keys.
-            delimiter: keys with one behind the prefix are summed up as common prefixes.
-            token: of the page before.
-            after: the key behind which the page begins; it may begin with that key itself.
-            most: how many entries it has at most, beside that key.
-        """
+    def page_request(self, query: PageQuery) -> Request:
+        """Return the request for a page of keys."""
 
     @abc.abstractmethod
     def page(self, prefix: str, response: Response) -> ObjectPage:
@@ -437,3 +319,26 @@ class Dialect(abc.ABC):
     def like_written(self, key: str) -> tuple[str, ...]:
         """Return what objects are written with: an upload of other options is not continued."""
         return ()
+
+
+# ---- the content types of objects: as given, or guessed by their names
+
+
+def content_type_of(key: str, option: str | None) -> str | None:
+    """Return the content type of a new object; None where the store chooses it."""
+    return option if option != AUTO else _guessed(key)
+
+
+def _guessed(key: str) -> str | None:
+    name = keys.name(key)
+    at = name.rfind(".", 1)
+    return _type_of_suffix(name[at:].lower()) if at > 0 else None
+
+
+@functools.lru_cache(maxsize=1024)
+def _type_of_suffix(suffix: str) -> str | None:
+    import mimetypes
+
+    types = mimetypes.MimeTypes()  # without the files of this host: a name has one type everywhere
+    found, encoding = types.guess_type(f"name{suffix}", strict=False)
+    return found if encoding is None else None  # of compressed data: the type is that of the content

@@ -1,5 +1,10 @@
-"""Listings of many pages: the next page is requested while this one is used, and a prefix of very many keys is split.
+"""Listings: the tree of names that the keys of a bucket are, and the pages of keys that it is made of.
 
+Directories are common prefixes of keys, or empty objects whose keys end in `/`. A key that no path names (with an
+empty, `.` or `..` segment, or text that is not UTF-8) is in no listing, and is left where it is; a listing warns of
+those that it has left out.
+
+Of a listing of many pages the next one is requested while this one is used, and a prefix of very many keys is split.
 Where a store lists keys in their order, a listing may begin behind any string (`start-after`). From the keys of its
 first page a range is divided into shares that are likely to have a page or more each, and these are listed side by
 side; a share that turns out to be longer is divided again. Pages come out in the order of their keys, and those that
@@ -10,22 +15,31 @@ from __future__ import annotations
 
 import functools
 import heapq
+import html
 import itertools
+import re
 import string
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from errno import EBADMSG, EINVAL, EOPNOTSUPP
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from ...core import errors
+from ...core import errors, keys
+from ...core.stats import FileStat
 from ...core.threads import TaskOutcome, Threads
-from .messages import ObjectPage
+from .messages import ObjectPage, PageQuery, Text
 
 if TYPE_CHECKING:
+    from .dialect import Dialect
     from .store import ObjectStore
 
+T = TypeVar("T")
+is_plain = re.compile("[^/.\ud800-\udfff][^/\ud800-\udfff]*(?:/[^/.\ud800-\udfff][^/\ud800-\udfff]*)*").fullmatch
+"""Matches most of the names that a path can have, in less time than `keys.is_key` takes."""
+_new = functools.partial(tuple.__new__, FileStat)
+_MODE = FileStat("", 0).mode
 WIDTH = 32
 """Requests in flight."""
 MAX_WAITING = 64
@@ -40,32 +54,157 @@ _END = "\U0010ffff" * 256
 """Above all that a key can go on with: it has at most 1,024 bytes."""
 
 
-def fetch(
-    fs: ObjectStore,
-    prefix: str,
-    delimiter: str | None = None,
-    token: str | None = None,
-    after: str | None = None,
-    most: int | None = None,
-) -> ObjectPage:
-    """Return a page of what is below `prefix`; the arguments are those of `Dialect.page_request`."""
-    page = fs._page(prefix, delimiter, token, after, most)
-    if after is not None and page.objects and page.key(0) == after:
+# ---- the tree of names
+
+
+class _LeftOut:
+    """The keys that a listing has left out."""
+
+    def __init__(self, fs: ObjectStore, key: str) -> None:
+        self._fs = fs
+        self._key = key
+        self.count = 0
+        self.example = ""
+
+    def add(self, key: str) -> None:
+        """Count a key."""
+        self.count += 1
+        self.example = self.example or key
+
+    def warn(self) -> None:
+        """Warn of the keys, if there are any."""
+        if self.count:
+            errors.warn_unnamed(self._fs.dialect.url(self._key), self.count, self.example)
+
+    def error(self) -> OSError | None:
+        """Return the error of an operation that has left the keys, if there are any."""
+        return errors.unnamed_left(self._fs.dialect.url(self._key), self.count, self.example) if self.count else None
+
+
+def is_path(name: str) -> bool:
+    """Return whether a path can name a key; a directory's may end in `/`."""
+    return is_plain(name) is not None or (keys.is_key(name.removesuffix("/")) and keys.is_text(name))
+
+
+def prefix_of(key: str) -> str:
+    """Return what the keys below a directory begin with."""
+    return key + "/" if key else ""
+
+
+def walk(
+    fs: ObjectStore, key: str, of_object: Callable[[str, Text], T], of_directory: Callable[[str], T]
+) -> Iterator[T | None]:
+    """Yield everything below a directory, from a flat listing; a directory is put in where its first key shows it.
+
+    None stands for a key that shows that the directory exists and is nothing in it.
+    """
+    prefix, left_out = prefix_of(key), _LeftOut(fs, key)
+    above: list[str] = []
+    folder, cut = "", len(prefix)
+    for page in flat(fs, prefix):
+        for entry in page.objects:
+            name = page.decode(entry[0])[cut:]
+            if not is_plain(name) and not is_path(name):
+                if name:
+                    left_out.add(prefix + name)
+                yield None
+                continue
+            last = name.rfind("/") + 1
+            if name[:last] != folder:
+                folder, folders = name[:last], name[:last].split("/")[:-1]
+                for depth in range(_common_length(above, folders), len(folders)):
+                    yield of_directory("/".join(folders[: depth + 1]))
+                above = folders
+            if last < len(name):
+                yield of_object(name, entry)
+    left_out.warn()
+
+
+def level(fs: ObjectStore, key: str, start: str = "") -> Iterator[FileStat | None]:
+    """Yield the members of a directory whose names begin with `start`, as `walk` does."""
+    prefix, left_out = prefix_of(key), _LeftOut(fs, key)
+    to_stat = stats_of(fs.dialect)
+    for page in pages(fs, PageQuery(prefix + start, one_level=True)):
+        yield from _merged(prefix, page, to_stat, left_out)
+    left_out.warn()
+
+
+def _merged(
+    prefix: str, page: ObjectPage, to_stat: Callable[[str, Text], FileStat], left_out: _LeftOut
+) -> list[FileStat | None]:
+    """Return the members on a page of one level: files and common prefixes, in the order of their names."""
+    found: dict[str, FileStat | None] = {}
+    cut = len(prefix)
+    for entry in page.objects:
+        name = page.decode(entry[0])[cut:]
+        found[name] = to_stat(name, entry) if is_path(name) else None
+    for folder in (*page.prefixes, *(f"{folder}/" for folder in page.folders)):
+        name = folder[cut:]
+        found[name] = FileStat.of_directory(name[:-1]) if is_path(name) else None
+    for name, stat in found.items():
+        if name and stat is None:
+            left_out.add(prefix + name)
+    return [found[name] for name in sorted(found)] if page.prefixes or page.folders else list(found.values())
+
+
+def unnamed(fs: ObjectStore, key: str) -> Iterator[str]:
+    """Yield the keys below a directory that no path names."""
+    prefix = prefix_of(key)
+    for page in flat(fs, prefix):
+        found = page.keys()
+        yield from (name for name in found if not is_path(name[len(prefix) :]) and name != prefix)
+
+
+def named(fs: ObjectStore, key: str) -> Iterator[list[str]]:
+    """Yield the keys of a tree that paths name, a page at a time; at the end raises an error if there are others."""
+    prefix, left_out = prefix_of(key), _LeftOut(fs, key)
+    for page in flat(fs, prefix):
+        found = []
+        for name in (*page.keys(), *page.folders):
+            if name == prefix or is_path(name[len(prefix) :]):
+                found.append(name)
+            else:
+                left_out.add(name)
+        yield found
+    if (failure := left_out.error()) is not None:
+        raise failure
+
+
+def stats_of(dialect: Dialect) -> Callable[[str, Text], FileStat]:
+    """Return what makes the stat of an object, under the name that its listing gives it."""
+    seconds = dialect.seconds
+
+    def to_stat(name: str, entry: Text) -> FileStat:
+        _, written, etag, size = entry
+        version = etag[6:-6] if etag[:6] == "&quot;" == etag[-6:] else html.unescape(etag).strip('"')
+        stat: FileStat = _new((name, int(size), False, seconds(written), _MODE, version or None))
+        return stat
+
+    return to_stat
+
+
+# ---- pages
+
+
+def fetch(fs: ObjectStore, query: PageQuery) -> ObjectPage:
+    """Return a page, which begins behind the key `after`."""
+    page = fs._page(query)
+    if query.after is not None and page.objects and page.key(0) == query.after:
         page = page._replace(objects=page.objects[1:])
-    if token is not None and page.token == token:
+    if query.token is not None and page.token == query.token:
         raise errors.CorruptFileError(EBADMSG, "a page of a listing that goes on where it began")
     return page
 
 
-def pages(fs: ObjectStore, prefix: str, delimiter: str | None = None) -> Generator[ObjectPage, None, None]:
+def pages(fs: ObjectStore, query: PageQuery) -> Generator[ObjectPage, None, None]:
     """Yield the pages of a listing, one request ahead."""
-    page = fetch(fs, prefix, delimiter)
+    page = fetch(fs, query)
     if page.token is None:
         yield page
         return
     with Threads[ObjectPage](1) as threads:
         while page.token is not None:
-            following = threads.start(functools.partial(fetch, fs, prefix, delimiter, page.token))
+            following = threads.start(functools.partial(fetch, fs, query._replace(token=page.token)))
             yield page
             page = following()
         yield page
@@ -74,10 +213,10 @@ def pages(fs: ObjectStore, prefix: str, delimiter: str | None = None) -> Generat
 def flat(fs: ObjectStore, prefix: str) -> Iterator[ObjectPage]:
     """Yield the pages of all objects below `prefix`, in the order of their keys; side by side if there are many."""
     if not fs.dialect.ordered:
-        yield from pages(fs, prefix)
+        yield from pages(fs, PageQuery(prefix))
         return
     begin = time.monotonic()
-    page = fetch(fs, prefix)
+    page = fetch(fs, PageQuery(prefix))
     slow, waited, able, proved = time.monotonic() - begin > SLOW, 0.0, True, False
     with Threads[tuple[ObjectPage, bool]](1) as threads:
         for number in itertools.count(1):
@@ -107,13 +246,13 @@ def _following(fs: ObjectStore, prefix: str, page: ObjectPage, by_key: bool) -> 
         except OSError as exc:
             if exc.errno not in (EINVAL, EOPNOTSUPP):
                 raise
-    return fetch(fs, prefix, token=page.token), False
+    return fetch(fs, PageQuery(prefix, token=page.token)), False
 
 
 def _fetch_after(fs: ObjectStore, prefix: str, after: str) -> ObjectPage:
-    page = fetch(fs, prefix, after=after)
+    page = fetch(fs, PageQuery(prefix, after=after))
     while page.token is not None and not page.objects:  # a store may send an empty page of a listing that goes on
-        page = fetch(fs, prefix, token=page.token)
+        page = fetch(fs, PageQuery(prefix, token=page.token))
     return page
 
 
@@ -216,12 +355,12 @@ def _bounds(page: list[str], fixed: int) -> Iterator[str]:
             yield last[:place] + character
 
 
-def _characters(keys: list[str], place: int) -> list[str]:
+def _characters(samples: list[str], place: int) -> list[str]:
     """Return the characters that keys are likely to have at a place: those of the words around it; all digits if one
     is among them.
     """
     found: set[str] = set()
-    for key in keys:
+    for key in samples:
         if place < len(key) and key[place].isalnum():
             start = end = place
             while start and key[start - 1].isalnum():
@@ -234,5 +373,6 @@ def _characters(keys: list[str], place: int) -> list[str]:
     return sorted(found)
 
 
-def _common_length(one: str, other: str) -> int:
+def _common_length(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return how many characters two keys, or folders two paths, begin with in common."""
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

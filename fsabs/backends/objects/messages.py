@@ -1,7 +1,10 @@
-"""Requests to a store, its responses, and what they say of objects: data definitions only."""
+"""Requests to a store, its responses, and what they say of objects: data definitions, and the lines of header
+fields.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -32,6 +35,18 @@ Body = bytes | bytearray | memoryview | Pieces
 def parts_of(body: Body) -> Sequence[bytes | bytearray | memoryview]:
     """Return the pieces of a body, one after the other."""
     return body.parts if isinstance(body, Pieces) else (body,)
+
+
+has_breaks = re.compile("[\r\n\0]").search
+"""Finds what a header line can't have."""
+
+
+def header_lines(headers: Sequence[str]) -> str:
+    """Return the lines of header fields; `ValueError` for a value that would be more than one."""
+    for header in headers:
+        if has_breaks(header):
+            raise ValueError(f"a line break or a NUL in the header field {header.partition(':')[0]!r}")
+    return "".join([f"{header}\r\n" for header in headers])
 
 
 class Request(NamedTuple):
@@ -99,6 +114,21 @@ class Found(NamedTuple):
     version: str | None
     directory: bool = False
     """Whether it is a directory of a store that has them."""
+
+
+class PageQuery(NamedTuple):
+    """What a page of a listing is asked for with."""
+
+    prefix: str
+    """That the keys begin with."""
+    one_level: bool = False
+    """Whether keys with a `/` behind the prefix are summed up as common prefixes."""
+    token: str | None = None
+    """Of the page before."""
+    after: str | None = None
+    """The key behind which a page of all levels begins; it may begin with that key itself."""
+    most: int | None = None
+    """How many entries it has at most."""
 
 
 Text = tuple[str, str, str, str]

@@ -13,9 +13,9 @@ import time
 from collections.abc import Generator, Iterable
 
 from ...core import hooks, process
+from .access import Access
 from .client import Client
 from .connections import ATTEMPT_DELAY, WOULD_BLOCK, Connection, ConnectionPool, Opening
-from .dialect import Access
 from .failures import Mismatch, Transient, Unanswered
 from .http1 import Exchange
 from .messages import Request, Response

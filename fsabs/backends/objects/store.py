@@ -13,11 +13,11 @@ from ...core import errors, keys
 from ...core.blobs import Blob
 from ...core.fs import FS, LAST_NAME, Capabilities, FileStat, ListPage, Path, StoreNotes
 from ...core.writing import Writer
-from . import tree
+from . import listing
 from .client import Client, shared
 from .dialect import Dialect
-from .listing import fetch, pages
-from .messages import Found, ObjectPage, Request, Response
+from .listing import fetch, prefix_of
+from .messages import Found, ObjectPage, PageQuery, Request, Response
 from .pipeline import send_many
 from .reading import StoreBlob, get_many, open_from_start, read_whole
 from .uploads import abort_old, copy_parts, resume
@@ -63,6 +63,7 @@ class ObjectStore(FS):
         self.part_size = part_size
         self._root = self._cwd = keys.normalize(prefix or "")
         self._clients = shared(dialect)
+        dialect.load()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_clients"}
@@ -70,6 +71,7 @@ class ObjectStore(FS):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._clients = shared(self.dialect)
+        self.dialect.load()
 
     @property
     def http(self) -> Client:
@@ -111,34 +113,30 @@ class ObjectStore(FS):
 
     def _any_below(self, key: str) -> bool:
         """Return whether there is any object below `key`; a missing bucket is an error."""
-        page = fetch(self, tree.prefix_of(key), most=1)
+        page = fetch(self, PageQuery(prefix_of(key), most=1))
         return bool(page.objects or page.folders)
 
-    def _page(
-        self, prefix: str, delimiter: str | None, token: str | None, after: str | None, most: int | None
-    ) -> ObjectPage:
-        """Return a page of a listing; the arguments are those of `Dialect.page_request`."""
-        return self.dialect.page(prefix, self.send(self.dialect.page_request(prefix, delimiter, token, after, most)))
+    def _page(self, query: PageQuery) -> ObjectPage:
+        """Return a page of a listing."""
+        return self.dialect.page(query.prefix, self.send(self.dialect.page_request(query)))
 
     def _list_names_from(self, key: str, start: str) -> Iterator[str]:
-        prefix = tree.prefix_of(key)
-        members = tree.level(self, key, pages(self, prefix + start, "/"))
-        return (member.listed() for member in members if member is not None)
+        return (member.listed() for member in listing.level(self, key, start) if member is not None)
 
     def _list(self, key: str) -> Iterator[FileStat]:
-        return self._existing(key, tree.level(self, key, pages(self, tree.prefix_of(key), "/")))
+        return self._existing(key, listing.level(self, key))
 
     def _list_page(self, key: str, after: str) -> ListPage | None:
         if not self.dialect.ordered:
             return None
-        prefix = tree.prefix_of(key)
-        page = fetch(self, prefix, after=prefix + after if after else None)
+        prefix = prefix_of(key)
+        page = fetch(self, PageQuery(prefix, after=prefix + after if after else None))
         names = [name[len(prefix) :] for name in page.keys()]  # noqa: SIM118 - not a dictionary
         if after and names and names[0] <= after:  # some stores ignore where a listing is to begin
             return None
         listed = zip(names, page.objects, strict=True)
-        to_stat = tree.stats_of(self.dialect)
-        files = [to_stat(name, entry) for name, entry in listed if tree.is_path(name) and name[-1] != "/"]
+        to_stat = listing.stats_of(self.dialect)
+        files = [to_stat(name, entry) for name, entry in listed if listing.is_path(name) and name[-1] != "/"]
         last = max((*names, *(folder[len(prefix) :] for folder in page.folders)), default=after)
         return ListPage(files, LAST_NAME if page.token is None else last)
 
@@ -157,13 +155,13 @@ class ObjectStore(FS):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
     def _walk(self, key: str) -> Iterator[FileStat]:
-        return self._existing(key, tree.walk(self, key, tree.stats_of(self.dialect), FileStat.of_directory))
+        return self._existing(key, listing.walk(self, key, listing.stats_of(self.dialect), FileStat.of_directory))
 
     def _walk_names(self, key: str) -> Iterator[str]:
-        return self._existing(key, tree.walk(self, key, lambda name, _: name, lambda name: name + "/"))
+        return self._existing(key, listing.walk(self, key, lambda name, _: name, lambda name: name + "/"))
 
     def _unnamed(self, key: str) -> Iterator[str]:
-        return tree.unnamed(self, key)
+        return listing.unnamed(self, key)
 
     # ---- reading
 
@@ -267,8 +265,9 @@ class ObjectStore(FS):
     def _remove(self, key: str) -> None:
         found = self._head(key)
         if found is None or found.directory:
-            below = [name for name in fetch(self, key + "/", most=2).keys() if name != key + "/"]  # noqa: SIM118
-            if below and not tree.is_path(below[0][len(key) + 1 :]):
+            page = fetch(self, PageQuery(key + "/", most=2))
+            below = [name for name in page.keys() if name != key + "/"]  # noqa: SIM118 - not a dictionary
+            if below and not listing.is_path(below[0][len(key) + 1 :]):
                 raise errors.unnamed_left(self._url(key), 1, below[0])
             if below:
                 raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
@@ -283,14 +282,14 @@ class ObjectStore(FS):
         self._remove_below(key, "")
 
     def _empty(self, key: str) -> None:
-        self._remove_below(key, tree.prefix_of(key))
+        self._remove_below(key, prefix_of(key))
         if key and not self._is(key, directory=True):
             self._mkdir(key, 0o777)  # it went with the last file
 
     def _remove_below(self, key: str, kept: str) -> None:
         """Remove the keys of a tree that paths name, but `kept`; at the end raises an error if there are others."""
-        self.dialect.check_writable(tree.prefix_of(key), below=True)
-        for names in tree.named(self, key):
+        self.dialect.check_writable(prefix_of(key), below=True)
+        for names in listing.named(self, key):
             self._delete_batch([name for name in names if name != kept])
 
     def _delete_batch(self, names: list[str]) -> None:
@@ -363,20 +362,19 @@ class ObjectStore(FS):
         else:
             self._delete(src)
             return
-        for names in list(tree.named(self, src)):  # raises if there are keys that would stay
+        for names in list(listing.named(self, src)):  # raises if there are keys that would stay
             for name in names:
                 self._copy(name, dst + name[len(src) :])
         self._remove_tree(src)
 
     # ---- uploads that were left
 
-    def abort_uploads(self, older_than: float, key: str = "") -> int:
-        """Abort uploads that were begun more than `older_than` seconds ago; returns how many.
+    def abort_uploads(self, older_than: float) -> int:
+        """Abort uploads below the FS's root that were begun more than `older_than` seconds ago; returns how many.
 
-        They are what killed writers leave behind: invisible, but stored. All below the FS's root, or only those of one
-        object `key` of the bucket.
+        They are what killed writers leave behind: invisible, but stored.
         """
-        return abort_old(self, older_than, key or tree.prefix_of(self._root), key)
+        return abort_old(self, older_than, prefix_of(self._root))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.dialect.bucket!r}, {self._root!r})"

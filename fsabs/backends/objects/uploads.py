@@ -209,12 +209,12 @@ def parts_of(fs: ObjectStore, key: str, upload: str) -> Iterator[StoredPart]:
             return
 
 
-def abort_old(fs: ObjectStore, older_than: float, prefix: str, key: str = "") -> int:
-    """Abort the uploads below `prefix`, or of one `key`, that were begun so many seconds ago; return how many."""
+def abort_old(fs: ObjectStore, older_than: float, prefix: str) -> int:
+    """Abort the uploads below `prefix` that were begun so many seconds ago; return how many."""
     aborted = 0
     for upload in list(uploads_below(fs, prefix)):
         request = fs.dialect.abort(upload.key, upload.name)
-        if request is not None and time.time() - upload.begun >= older_than and (not key or upload.key == key):
+        if request is not None and time.time() - upload.begun >= older_than:
             fs.send(request)
             aborted += 1
     return aborted

@@ -22,7 +22,7 @@ from typing import Any
 
 from ...core import errors, process, redaction
 from ..objects import checksums
-from ..objects.dialect import Endpoint
+from ..objects.access import Endpoint
 from ..objects.failures import Transient, refusal
 from .endpoint import DEFAULT_REGION, Place
 from .options import CONNECT_TIMEOUT, READ_TIMEOUT, Options, core_session, environment

@@ -12,14 +12,13 @@ from ...core import errors, writemany
 from ...core.fs import FS, FileStat, ListPage, Path, StoreNotes
 from ..objects import ObjectStore
 from ..objects.failures import code_of
+from ..objects.listing import prefix_of
 from ..objects.messages import Request
 from ..objects.store import COSTS, PART_SIZE
-from ..objects.tree import prefix_of
 from ..objects.uploads import is_marked
-from . import aliases
 from .dialect import S3Dialect
-from .endpoint import DEFAULT_REGION, S3Access, is_aws, resolve
-from .options import MIN_PART_SIZE, Options, S3Options
+from .endpoint import DEFAULT_REGION, S3Access, describe, is_aws, principal, resolve
+from .options import MIN_PART_SIZE, Options, S3Options, of_s3fs
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -88,13 +87,8 @@ class S3(ObjectStore):
         if mpu_chunksize < MIN_PART_SIZE:
             raise ValueError(f"mpu_chunksize is at least 5 MiB ({MIN_PART_SIZE}), not {mpu_chunksize}")
         super().__init__(S3Dialect(bucket, options), prefix, mpu_chunksize)
-        self.dialect.load()
         if create_bucket:
             self._make_bucket()
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self.dialect.load()
 
     @classmethod
     def from_location(cls, authority: str, path: str, **options: Any) -> FS:
@@ -113,7 +107,7 @@ class S3(ObjectStore):
     @classmethod
     def options_of_fsspec(cls, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return options for those of s3fs; `TypeError` for one of boto3's in them that has no counterpart."""
-        return aliases.translated(options)
+        return of_s3fs(options)
 
     @property
     def bucket(self) -> str:
@@ -144,14 +138,10 @@ class S3(ObjectStore):
         return clients.store
 
     def _principal(self) -> str:
-        from .description import principal
-
         signed_for = "" if self.options.anonymous else principal(resolve(self.bucket, self.options), self.options)
         return " ".join(filter(None, (signed_for, self.dialect.key_digest())))
 
     def _describe_store(self) -> dict[str, str]:
-        from .description import describe
-
         return describe(self.bucket, self.options)
 
     # ---- objects that are read in one version

@@ -13,8 +13,10 @@ from typing import Any
 from ...core import errors, keys
 from ...core.blobs import Blob
 from ...core.ranges import Range
-from ..objects import checksums, xml
-from ..objects.dialect import Access, Dialect, PartOf
+from ..objects import bodies, checksums
+from ..objects.access import Access
+from ..objects.bodies import query_of, text_of
+from ..objects.dialect import Dialect, PartOf
 from ..objects.failures import (
     GONE,
     Expired,
@@ -28,9 +30,8 @@ from ..objects.failures import (
     with_status,
 )
 from ..objects.http1 import ResponseHead
-from ..objects.messages import Body, ObjectPage, Request, Response, StoredPart
+from ..objects.messages import Body, ObjectPage, PageQuery, Request, Response, StoredPart
 from ..objects.uploads import part_size
-from ..objects.xml import query_of, text_of
 from . import messages
 from .endpoint import S3Access, needs_no_boto3, resolve
 from .options import MARK, S3Options, environment, parse
@@ -94,7 +95,7 @@ class S3Dialect(Dialect):
         return self.bucket, self.options, environment()
 
     def load(self) -> None:
-        """Import all that a read needs: a child that is forked in the middle of an import can't import it any more."""
+        """Import boto3, where it has to say where the bucket is, and the checksums."""
         if not needs_no_boto3(self.bucket, self.options):
             from . import boto
 
@@ -143,7 +144,7 @@ class S3Dialect(Dialect):
         if request.method == "DELETE" and (body or head.status not in (200, 204)):
             return mismatched(f"status {head.status} with {len(body)} bytes: nothing shows that anything was removed")
         if request.method == "POST":
-            return xml.check_posted(request, body)
+            return bodies.check_posted(request, body)
         if request.method == "GET" and not request.key and "list-type=2" in request.query:
             return _check_page(request, body)
         return None
@@ -191,20 +192,18 @@ class S3Dialect(Dialect):
 
     # ---- listing
 
-    def page_request(
-        self, prefix: str, delimiter: str | None, token: str | None, after: str | None, most: int | None
-    ) -> Request:
+    def page_request(self, query: PageQuery) -> Request:
         """Return a ListObjectsV2."""
-        query = query_of(
+        text = query_of(
             list_type=2,
             encoding_type="url",
-            prefix=prefix,
-            delimiter=delimiter,
-            continuation_token=token,
-            start_after=after,
-            max_keys=most,
+            prefix=query.prefix,
+            delimiter="/" if query.one_level else None,
+            continuation_token=query.token,
+            start_after=query.after,
+            max_keys=query.most,
         )
-        return Request("GET", "", query, self._bucket_headers)
+        return Request("GET", "", text, self._bucket_headers)
 
     def page(self, prefix: str, response: Response) -> ObjectPage:
         """Return the page in a response."""
@@ -340,18 +339,18 @@ class S3Dialect(Dialect):
         etag = response.head.header(b"etag") or html.unescape(text_of(response.body, b"ETag"))
         if algorithm is not None and not checksum:
             checksum = text_of(response.body, f"Checksum{algorithm}".encode())
-        return xml.part_element(number, etag, (algorithm, checksum) if algorithm and checksum else None)
+        return bodies.part_element(number, etag, (algorithm, checksum) if algorithm and checksum else None)
 
     def receipt_of_stored(self, part: StoredPart) -> str:
         """Return the element of a part that the store has."""
         algorithm = self.checksum_algorithm or ""
         checksum = part.checksums.get(algorithm)
-        return xml.part_element(part.number, f'"{part.version}"', (algorithm, checksum) if checksum else None)
+        return bodies.part_element(part.number, f'"{part.version}"', (algorithm, checksum) if checksum else None)
 
     def complete(self, key: str, upload: str, receipts: Sequence[str], exclusive: bool) -> Request:
         """Return a CompleteMultipartUpload."""
         headers = (*self._read_headers, *(("if-none-match:*",) if exclusive else ()))
-        return Request("POST", key, query_of(uploadId=upload), headers, xml.completion(receipts), slow=True)
+        return Request("POST", key, query_of(uploadId=upload), headers, bodies.completion(receipts), slow=True)
 
     def abort(self, key: str, upload: str) -> Request:
         """Return an AbortMultipartUpload."""
@@ -363,7 +362,7 @@ class S3Dialect(Dialect):
         query = query_of(encoding_type="url", prefix=prefix, key_marker=key, upload_id_marker=name)
         return Request("GET", "", f"{query}&uploads=", self._bucket_headers)
 
-    uploads_page = staticmethod(xml.uploads_page)
+    uploads_page = staticmethod(bodies.uploads_page)
 
     def parts(self, key: str, upload: str, token: Any) -> Request:
         """Return a ListParts."""
@@ -372,7 +371,7 @@ class S3Dialect(Dialect):
 
     def parts_page(self, upload: str, response: Response) -> tuple[list[StoredPart], Any]:
         """Return the parts of a page."""
-        return xml.parts_page(response)
+        return bodies.parts_page(response)
 
     def tags(self, key: str) -> Request:
         """Return a GetObjectTagging."""

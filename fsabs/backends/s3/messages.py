@@ -12,8 +12,8 @@ import re
 import urllib.parse
 from collections.abc import Iterator, Sequence
 
+from ..objects.bodies import NAMESPACE, entries_of, fields_of, page_text, text_of, unquoted, unreadable
 from ..objects.messages import ObjectPage, Response, Text
-from ..objects.xml import NAMESPACE, entries_of, fields_of, page_text, text_of, unquoted, unreadable
 
 _FIELDS = ("Key", "LastModified", "ETag", "Size")
 _prefixes = re.compile(r"<CommonPrefixes>\s*<Prefix>([^<]*)</Prefix>\s*</CommonPrefixes>")

@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, TypedDict
 
 from ...core import errors, keys, redaction
-from ..objects import endpoints
+from ..objects import access
 from ..objects.checksums import WRITTEN
-from ..objects.content_types import content_type_of
+from ..objects.dialect import content_type_of
 
 MIN_PART_SIZE = 5 * 1024**2
 CONNECT_TIMEOUT = 10.0
@@ -264,7 +264,7 @@ def parse(options: S3Options) -> tuple[Options, ObjectHeaders, dict[str, str]]:
         given["proxies"] = tuple(sorted(given["proxies"].items()))
     if isinstance(given.get("client_certificate"), list):
         given["client_certificate"] = tuple(given["client_certificate"])
-    endpoints.check_settings(given.get("connect_timeout"), given.get("read_timeout"), given.get("max_attempts"))
+    access.check_settings(given.get("connect_timeout"), given.get("read_timeout"), given.get("max_attempts"))
     versions = {keys.normalize(key): version_query(version) for key, version in given.get("versions", {}).items()}
     client = {name: given[name] for name in Options._fields if name in given}
     return Options(**client), ObjectHeaders.of(given), versions
@@ -299,14 +299,9 @@ def version_query(version: str) -> str:
     return f"versionId={urllib.parse.quote(version, safe='~')}"
 
 
-def version_of(query: str) -> str:
-    """Return the version that a query of `version_query` names."""
-    return urllib.parse.unquote(query.partition("=")[2])
-
-
-def environment() -> tuple[tuple[str, str], ...]:
+def environment() -> access.Environment:
     """Return the variables that a client depends on."""
-    return endpoints.environment("AWS_", "S3_", "BOTO")
+    return access.environment("AWS_", "S3_", "BOTO")
 
 
 def core_session(session: Any) -> Any:
@@ -314,4 +309,87 @@ def core_session(session: Any) -> Any:
     found = getattr(session, "_session", session)
     if not (hasattr(found, "get_component") and hasattr(found, "get_credentials")):
         raise TypeError(f"session= is a boto3.Session or a botocore session, not {type(session).__name__}")
+    return found
+
+
+# ---- options by the names that scripts for other libraries give them: those of s3fs, and of boto3 in its arguments
+
+_BOTO3 = {  # of boto3's client
+    "endpoint_url": "endpoint",
+    "region_name": "region",
+    "aws_access_key_id": "aws_access_key_id",
+    "aws_secret_access_key": "aws_secret_access_key",
+    "aws_session_token": "aws_session_token",
+    "verify": "verify",
+}
+_S3FS = _BOTO3 | {
+    "anon": "anonymous",
+    "key": "aws_access_key_id",
+    "username": "aws_access_key_id",
+    "secret": "aws_secret_access_key",
+    "password": "aws_secret_access_key",
+    "token": "aws_session_token",
+}
+_BOTO3_WRITTEN = {  # with each object
+    "ServerSideEncryption": "server_side_encryption",
+    "SSEKMSKeyId": "sse_kms_key_id",
+    "StorageClass": "storage_class",
+    "ACL": "acl",
+    "ContentType": "content_type",
+    "Metadata": "metadata",
+}
+_BOTO3_CONFIG = {"connect_timeout": "connect_timeout", "read_timeout": "read_timeout", "proxies": "proxies"}
+_TUNING = frozenset(  # change no result
+    (
+        *(
+            "cache_regions",
+            "cache_type",
+            "default_block_size",
+            "default_cache_type",
+            "default_fill_cache",
+            "fill_cache",
+        ),
+        *("fixed_upload_size", "max_concurrency", "max_pool_connections", "signature_version", "tcp_keepalive"),
+        "use_ssl",
+    )
+)
+
+
+def of_s3fs(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of `S3` for those that are given, by its own names or by s3fs's.
+
+    `TypeError` for one in s3fs's `client_kwargs`, `config_kwargs` or `s3_additional_kwargs` that has no counterpart.
+    """
+    found: dict[str, Any] = {}
+    for name, value in options.items():
+        if name == "client_kwargs":
+            found |= _named(name, value, _BOTO3)
+        elif name == "s3_additional_kwargs":
+            found |= _named(name, value, _BOTO3_WRITTEN)
+        elif name == "config_kwargs":
+            found |= _config(value)
+        elif name not in _TUNING:
+            found[_S3FS.get(name, name)] = value
+    return found
+
+
+def _config(given: Mapping[str, Any] | None) -> dict[str, Any]:
+    rest, found = dict(given or {}), {}
+    style = rest.pop("s3", {}).get("addressing_style")
+    if style in ("path", "virtual"):
+        found["path_style"] = style == "path"
+    attempts = rest.pop("retries", {})
+    for name in ("max_attempts", "total_max_attempts"):
+        if name in attempts:
+            found["max_attempts"] = attempts[name]
+    return found | _named("config_kwargs", rest, _BOTO3_CONFIG)
+
+
+def _named(argument: str, given: Mapping[str, Any] | None, names: Mapping[str, str]) -> dict[str, Any]:
+    found = {}
+    for name, value in (given or {}).items():
+        if name in names:
+            found[names[name]] = value
+        elif name not in _TUNING:
+            raise TypeError(f"{argument} has {name!r}, which has no counterpart; there are {', '.join(sorted(names))}")
     return found

@@ -5,13 +5,11 @@ from __future__ import annotations
 import errno
 import hashlib
 import hmac
-import re
 import time
 import urllib.parse
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..objects.dialect import header_lines
-from ..objects.messages import Body, parts_of
+from ..objects.messages import Body, has_breaks, header_lines, parts_of
 
 if TYPE_CHECKING:
     from _hashlib import HASH
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
 SIGV4 = "s3v4"
 EXPRESS = "v4-s3express"
 _EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
-_breaks = re.compile("[\r\n\0]").search
 _UNSIGNED = "UNSIGNED-PAYLOAD"
 _BLOCK = hashlib.sha256().block_size
 _MAX_FORMS = 64
@@ -131,7 +128,7 @@ class Signer:
 
     def _begin(self, number: int) -> _Second:
         frozen = self._credentials.get_frozen_credentials()
-        if _breaks(f"{frozen.access_key}{frozen.token or ''}"):
+        if has_breaks(f"{frozen.access_key}{frozen.token or ''}"):
             raise PermissionError(errno.EACCES, "a line break or a NUL in the access key or the session token")
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(number))
         day = stamp[:8]

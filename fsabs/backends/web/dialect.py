@@ -19,14 +19,14 @@ from typing import Any, NamedTuple
 
 from ...core import redaction
 from ...core.ranges import Range
-from ..objects import endpoints
+from ..objects import access
+from ..objects.access import Access, ConnectionOptions, Endpoint, endpoint_at
 from ..objects.addresses import LONGEST, Addresses, signed_until
 from ..objects.client import absolute
-from ..objects.dialect import Access, Dialect, Endpoint, header_lines
-from ..objects.endpoints import ConnectionOptions, endpoint_at
+from ..objects.dialect import Dialect
 from ..objects.failures import Expired, Redirected, Transient, is_location_refused, refused
 from ..objects.http1 import ResponseHead
-from ..objects.messages import Body, ObjectPage, Request, Response
+from ..objects.messages import Body, ObjectPage, PageQuery, Request, Response, header_lines
 
 _PERMANENT = (301, 308)
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -113,7 +113,7 @@ class WebDialect(Dialect):
 
     def same_client(self) -> Hashable:
         """Return options and environment."""
-        return self.options, endpoints.environment("NETRC")
+        return self.options, access.environment("NETRC")
 
     def access(self) -> WebAccess:
         """Return this process's access to the host."""
@@ -187,9 +187,7 @@ class WebDialect(Dialect):
         """Return a HEAD."""
         return self._request("HEAD", key)
 
-    def page_request(
-        self, prefix: str, delimiter: str | None, token: str | None, after: str | None, most: int | None
-    ) -> Request:
+    def page_request(self, query: PageQuery) -> Request:
         """Raise `io.UnsupportedOperation`: a web server has no listings."""
         reason = "a web server lists nothing; a manifest of its files does (manifest=)"
         raise io.UnsupportedOperation(errno.EOPNOTSUPP, reason)

@@ -14,9 +14,10 @@ from typing import Any
 from ...core import errors, identity, keys
 from ...core.blobs import Blob, BytesBlob
 from ...core.fs import Capabilities, Path, StoreNotes
+from ...core.registry import COMPRESSIONS
 from ..objects import ObjectStore
+from ..objects.access import ConnectionOptions, described
 from ..objects.dialect import EPOCH
-from ..objects.endpoints import ConnectionOptions, described
 from ..objects.failures import LargeObject
 from ..objects.http1 import ResponseHead
 from ..objects.messages import Found, Response
@@ -26,7 +27,7 @@ from .dialect import WebDialect, WebOptions
 _is_name = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+").fullmatch
 _OURS = frozenset({"accept-encoding", "connection", "content-length", "host", "if-match", "range", "transfer-encoding"})
 """Header fields that `headers` can't have."""
-_COMPRESSED = (".gz", ".tgz", ".bz2", ".tbz2", ".xz", ".txz", ".zst", ".tzst", ".br", ".zip")
+_COMPRESSED = (*(suffix for suffixes in COMPRESSIONS.values() for suffix in suffixes), ".br", ".zip")
 """Ends of the names of files that are compressed: servers take that for an encoding of what they send."""
 MAX_DECODED = 1024**3
 """Bytes of content that a server has compressed."""

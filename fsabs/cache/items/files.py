@@ -10,13 +10,14 @@ import os
 import struct
 import tempfile
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 from ...core import errors, hooks
+from ...disk.descriptors import open_ours
 from ...disk.folders import Folder, cache_directory
 from ..frames import checksum
 from ..single_flight import MISSING, TIMEOUT, SingleFlight, no_claims
-from . import pfiofile
 from .base import NAME, ItemCache
 from .codecs import Bytes, Codec, View
 from .table import (
@@ -190,7 +191,7 @@ class StoredItems(ItemCache):
         try:
             table = ItemTable.preserved(path)
         except errors.CorruptFileError:
-            entries = pfiofile.entries(path, self.length)
+            entries = _pfio_entries(path, self.length)
             if entries is None:
                 raise
             self._copy_of_pfio(path, entries)
@@ -206,7 +207,7 @@ class StoredItems(ItemCache):
         """Take the items of a file that PFIO preserved, in a file of one's own that goes with the cache."""
         kind = RAW if isinstance(self.codec, Bytes) else CODED
         table = ItemTable.temporary(self.dir, length=self.length, contents=self.codec.name)
-        for number, data in pfiofile.items(path, entries):
+        for number, data in _pfio_items(path, entries):
             if table.put(number, data, kind) is not PutOutcome.STORED:
                 table.close()
                 raise errors.error(errno.ENOSPC, "preload", path, "no room for a copy of PFIO's cache")
@@ -441,3 +442,35 @@ class ReadOnlyFileCache(StoredItems):
         """The item, else `backend_get(i)`, which is not stored."""
         value = self.get(i, MISSING)
         return backend_get(i) if value is MISSING else value
+
+
+# ---- files that PFIO 2 has preserved: a table, and behind it the items' bytes
+
+
+_PFIO_ENTRY = struct.Struct("=Qq")
+"""An item's offset in the file, and its size, -1 for an item that is not there; nothing in the file checks an item."""
+
+
+def _pfio_entries(path: str, length: int) -> list[tuple[int, int]] | None:
+    """Return offsets and sizes of `length` items; None if the file can't be a cache of PFIO's of that length."""
+    start = length * _PFIO_ENTRY.size
+    with open(open_ours(path, os.O_RDONLY), "rb") as file:
+        size, table = os.fstat(file.fileno()).st_size, file.read(start)
+    if len(table) != start:
+        return None
+    found = list(_PFIO_ENTRY.iter_unpack(table))
+    ends = start
+    for offset, count in sorted(one for one in found if one[1] > 0):
+        if offset < ends:
+            return None
+        ends = offset + count
+    sane = all(count == -1 or (count >= 0 and start <= offset <= size) for offset, count in found)
+    return found if sane and ends == size else None
+
+
+def _pfio_items(path: str, table: list[tuple[int, int]]) -> Iterator[tuple[int, bytes]]:
+    """Yield number and bytes of each item that is there."""
+    with open(open_ours(path, os.O_RDONLY), "rb") as file:
+        for number, (offset, size) in enumerate(table):
+            if size >= 0:
+                yield number, os.pread(file.fileno(), size, offset)

@@ -45,7 +45,7 @@ class HTTPCache(ItemCache):
         max_item_bytes: int = MAX_ITEM_BYTES,
         raw: bool = False,
     ) -> None:
-        super().__init__(length, do_pickle, codec, None)
+        super().__init__(length, do_pickle, codec, cache_size_limit=None)
         self.connector: HTTPConnector = HTTPConnector(url, bearer_token_path, timeout)
         source = fingerprint.hex() if isinstance(fingerprint, bytes) else fingerprint
         self._name = (urllib.parse.urlsplit(self.connector.url).path, self.codec.name, source)
@@ -67,15 +67,6 @@ class HTTPCache(ItemCache):
             stored = self.connector.put_framed(suffix, identity.encode(suffix, *self._name), body)
         self._puts += stored
         return stored
-
-    def get(self, i: int, default: Any = None) -> Any:
-        """Return the item `i`, or `default` if the server does not have it; None can be an item."""
-        value = self._look(i)
-        if value is MISSING:
-            self._miss()
-            return default
-        self._hit(0)
-        return value
 
     def _look(self, i: int) -> Any:
         suffix = self._suffix(i)

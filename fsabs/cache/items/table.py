@@ -31,7 +31,7 @@ import weakref
 from typing import NamedTuple
 
 from ...core import errors, process
-from ...disk import mounts
+from ...disk import folders
 from ...disk.descriptors import allocate, open_ours, read_all
 from ..frames import checksum
 from ..single_flight import Claims, no_claims
@@ -137,7 +137,7 @@ class ItemTable:
 
         `limit` is how many bytes of values a put may fill it to.
         """
-        mounts.refuse_network(folder)
+        folders.refuse_network(folder)
         header = TableHeader(length, align, contents.encode(), fingerprint, secrets.randbits(63) | 1)
         try:
             os.makedirs(folder, exist_ok=True)
@@ -150,7 +150,7 @@ class ItemTable:
     @classmethod
     def preserved(cls, path: str) -> ItemTable:
         """Open a preserved file of this user's, read-only; `CorruptFileError` where it is none, or damaged."""
-        mounts.refuse_network(path)
+        folders.refuse_network(path)
         try:
             fd = open_ours(path, os.O_RDONLY)
         except OSError as exc:

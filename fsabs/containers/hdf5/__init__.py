@@ -1,5 +1,350 @@
-"""HDF5 files as filesystems, through h5py."""
+"""Hdf5, the container: an HDF5 file as an FS."""
 
-from .container import Hdf5
+from __future__ import annotations
 
-__all__ = ["Hdf5"]
+import contextlib
+import errno
+import functools
+import io
+import os
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING, cast
+
+from ...core import errors, keys, process
+from ...core.blobs import Blob
+from ...core.errors import CorruptFileError
+from ...core.files import buffered
+from ...core.fs import (
+    FS,
+    Capabilities,
+    FileStat,
+    Path,
+)
+from ...core.limits import Limits, LinkedEntries
+from ...core.writing import Writer
+from ..base import READ_ONLY, Container, Problem, SpooledWriter, locked
+from . import content
+from .content import blob_of, size_of
+from .library import BlobFile, check_installed, made, translated
+from .writing import Draft
+
+if TYPE_CHECKING:
+    import h5py
+
+_WRITING = Capabilities(read=False, write=True, exclusive=True, replace=True, mkdir=True, implied_directories=True)
+_LINK_MODE = 0o120777
+_PIECE = 8 * 1024 * 1024
+
+
+class Hdf5(Container):
+    """An HDF5 file: groups are directories, datasets are files.
+
+    A 1-D `uint8` dataset, an opaque one of at most one dimension and a scalar string read as their bytes; any other
+    dataset as the `.npy` file of its array, strings of any length as those of the longest one's. Arrays of references
+    or of runs of other data, and datasets whose data lie in other files, are listed and can't be opened. Soft links are
+    followed inside of the file; links to other files are a `PermissionError`. `h5py_file()` and `dataset()` give h5py's
+    own objects.
+
+    A file that another program writes for readers beside it (SWMR), or didn't close, is read as it was when it was
+    opened; where the writer comes in between, that is a `StaleFileError`. The size of an array of strings of any length
+    is known once it is opened: a listing says 0.
+
+    Written (`w`, `x`, or `a` to add to a file), a file becomes a 1-D `uint8` dataset, and an existing one of the name
+    is replaced; missing groups are made. While it is written, nothing can be read. Members of a file that is added to
+    can be removed; their space stays in the file, for what is added. All is collected in a temporary file of this
+    machine, and stored at `close()`. The bytes depend on the members, their order and the options alone.
+
+    Args:
+        compression: of the datasets that are written: `gzip`, `lzf`, or None: in one piece and as they are, so that
+            they are read without going through HDF5.
+        limits: what reading may cost, by default the limits of `parent`.
+
+    Raises `CorruptFileError` for what is no HDF5 file, or is damaged or cut, and `BlockingIOError` for `a` if another
+    program has the file open for writing.
+    """
+
+    modes = "rwxa"
+
+    def __init__(
+        self,
+        parent: FS,
+        path: Path,
+        mode: str = "r",
+        *,
+        compression: str | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        if compression not in (None, "gzip", "lzf"):
+            raise ValueError(f"unknown compression {compression!r}; known: gzip, lzf")
+        if compression is not None and mode == "r":
+            raise ValueError("compression is for a file that is written; what is in this one tells its own")
+        check_installed()
+        self._opened = process.PerProcess(self._open_h5py, _close_h5py)
+        self._swmr = False
+        self._draft: Draft | None = None
+        super().__init__(parent, path, mode, limits)
+        try:
+            if self._out is None:
+                self.capabilities = READ_ONLY
+                self.default_concurrency = parent.default_concurrency
+                made(self._opened)
+            else:
+                self.capabilities = _WRITING._replace(remove=mode == "a")
+                if self._blob is not None:
+                    with locked(self._blob, "open_container"):  # or h5py has it open, and hasn't written everything yet
+                        BlobFile(self._blob).check_closed()
+                self._draft = Draft(self.file_url, self._blob, compression, self.limits)
+        except BaseException:
+            self._abort()
+            raise
+
+    # ---- h5py's own objects
+
+    def h5py_file(self) -> h5py.File:
+        """The `h5py.File`, this process's own; writable while the container is written."""
+        if self._draft is not None:
+            self._check_ours("h5py_file", "")
+            return self._draft.file
+        self._reader()
+        return made(self._opened)
+
+    def dataset(self, path: Path) -> h5py.Dataset:
+        """The `h5py.Dataset` at `path`, this process's own."""
+        key = self._key(path, "dataset")
+        try:
+            return self._dataset(key)
+        except OSError as exc:
+            self._named(exc, "dataset", key)
+            raise
+
+    def _open_h5py(self) -> h5py.File:
+        import h5py
+
+        source = BlobFile(self._reader())
+        self._swmr = source.swmr
+        with self._translated("", "open_container"):
+            return h5py.File(source, "r")
+
+    @contextlib.contextmanager
+    def _translated(self, key: str, operation: str) -> Iterator[None]:
+        """As `translated`; but what looks like damage of a file that is written to meanwhile (SWMR) may be none."""
+        try:
+            with translated(self._url(key), operation):
+                yield
+        except CorruptFileError as exc:
+            if not self._swmr:
+                raise
+            reason = f"another program writes the file (SWMR), or did and was stopped: open it again ({exc.strerror})"
+            raise errors.stale(self._url(key), reason, operation) from exc
+
+    # ---- reading
+
+    def _node(self, key: str) -> h5py.Group | h5py.Dataset:
+        file = self.h5py_file()
+        with self._translated(key, "open"):
+            return content.find(file, key, self.limits)
+
+    def _dataset(self, key: str) -> h5py.Dataset:
+        node = self._node(key)
+        if content.is_group(node):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        return node
+
+    def _stat(self, key: str) -> FileStat:
+        node = self._node(key)
+        with self._translated(key, "stat"):
+            return self._to_stat(keys.name(key), node)
+
+    def _to_stat(self, name: str, node: h5py.Group | h5py.Dataset | None) -> FileStat:
+        if node is None:
+            return FileStat(name, 0, mode=_LINK_MODE)
+        if content.is_group(node):
+            return FileStat.of_directory(name)
+        version = None if self._blob is None or self._draft is not None else self._blob.version
+        return FileStat(name, size_of(node), version=version)
+
+    def _group(self, key: str) -> h5py.Group:
+        node = self._node(key)
+        if not content.is_group(node):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        return node
+
+    def _children(self, key: str, group: h5py.Group) -> list[tuple[FileStat, h5py.Group | None]]:
+        """The members of `group`, which is at `key`, in order, and of those that are groups the group."""
+        file = self.h5py_file()
+        with self._translated(key, "list"):
+            found = [
+                (self._to_stat(name, child), child if child is not None and content.is_group(child) else None)
+                for name, child in content.children(file, group, self.limits)
+            ]
+        found.sort(key=lambda item: item[0].filename + "/" if item[0].directory else item[0].filename)
+        return found
+
+    def _list(self, key: str) -> Iterator[FileStat]:
+        return (stat for stat, _ in self._children(key, self._group(key)))
+
+    def _walk(self, key: str) -> Iterator[FileStat]:
+        """As derived, but a link to a group above itself is listed and not entered."""
+        group = self._group(key)
+        return self._walk_below(key, group, self._identity(key, group))
+
+    def _walk_below(self, key: str, group: h5py.Group, identity: tuple[int, int]) -> Iterator[FileStat]:
+        entries = LinkedEntries(self.limits)
+        above = {identity: None}
+        levels = [("", entries.enter(identity), iter(self._children(key, group)))]
+        while levels:
+            base, repeated, members = levels[-1]
+            stat, member = next(members, (None, None))
+            if stat is None:
+                levels.pop()
+                above.popitem()
+                continue
+            entries.count(repeated)
+            name = base + stat.filename
+            yield stat._replace(filename=name)
+            if member is not None and (identity := self._identity(keys.join(key, name), member)) not in above:
+                if self.limits.beyond("max_depth", len(levels)):
+                    what = f"groups lie {len(levels)} deep and more"
+                    raise self.limits.error("max_depth", what, "list", self._url(key))
+                above[identity] = None
+                levels.append((name + "/", entries.enter(identity), iter(self._children(keys.join(key, name), member))))
+
+    def _directory_identity(self, key: str) -> tuple[int, int]:
+        return self._identity(key, self._group(key))
+
+    def _identity(self, key: str, group: h5py.Group) -> tuple[int, int]:
+        self.h5py_file()  # a ValueError once the container is closed
+        with self._translated(key, "list"):
+            return content.identity(group)
+
+    def _open_blob(self, key: str) -> Blob:
+        if self._draft is not None:
+            raise self._no_reading(key)
+        dataset = self._dataset(key)
+        with self._translated(key, "open"):
+            return blob_of(self, key, dataset)
+
+    def verify(self) -> list[Problem]:
+        """Return the faults and oddities of the file; empty if there are none.
+
+        Reads everything, so that HDF5 checks its checksums.
+
+        The kinds: `damaged`, `lost link`, `external link`, `unreadable` (no bytes, or in other files), `unsafe name`,
+        `limit` (there is too much to be listed, or to be read of a dataset: see `Limits`).
+        """
+        self._require("read", "verify", "")
+        self._reader()
+        return _problems(self, self.h5py_file())
+
+    # ---- writing
+
+    def _check_ours(self, operation: str, key: str) -> Draft:
+        """Return the written file; `ValueError` once it is closed, `UnsupportedOperation` in a forked child."""
+        if self._draft is None:
+            raise self._unsupported(operation, key)
+        if self._writer().inherited:
+            raise errors.unsupported(operation, self._url(key), "the file was opened for writing in another process")
+        return self._draft
+
+    def _create(self, key: str, exclusive: bool) -> Writer:
+        draft = self._check_ours("open for writing", key)
+        with translated(self._url(key), "open"):
+            draft.check(key, exclusive)
+        return self._member(key, SpooledWriter(functools.partial(self._add, key, exclusive)))
+
+    def _write_bytes(self, key: str, data: bytes) -> None:
+        self._add(key, False, io.BytesIO(data), len(data))
+
+    def _add(self, key: str, exclusive: bool, file: IO[bytes], size: int) -> None:
+        draft = self._check_ours("close", key)
+        with translated(self._url(key), "close"):
+            draft.add(key, exclusive, file, size)
+
+    def add_blob(self, path: Path, blob: Blob) -> None:
+        """Add the file `path` with the content of `blob`, without a copy on its way; what was there is replaced."""
+        key = self._key(path, "add_blob")
+        try:
+            self._add(key, False, cast(IO[bytes], buffered(blob)), blob.size)
+        except OSError as exc:
+            self._named(exc, "add_blob", key)
+            raise
+
+    def _mkdir(self, key: str, mode: int) -> None:
+        draft = self._check_ours("mkdir", key)
+        with translated(self._url(key), "mkdir"):
+            draft.mkdir(key)
+
+    def _remove(self, key: str) -> None:
+        draft = self._check_ours("remove", key)
+        with translated(self._url(key), "remove"):
+            draft.remove(key)
+
+    def _finish(self) -> None:
+        if self._draft is not None:
+            out = self._writer()
+            with translated(self.file_url, "close"):
+                scratch = self._draft.finish()
+            for piece in scratch.pieces():
+                out.write(piece)
+            scratch.drop()
+
+    def _close(self) -> None:
+        self._opened.close()
+        super()._close()
+
+    def _abort(self) -> None:
+        self._opened.close()
+        if self._draft is not None:
+            self._draft.abort()
+        super()._abort()
+
+
+def _close_h5py(file: h5py.File) -> None:
+    file.close()
+
+
+# ---- the checks of `verify`, which read everything
+
+
+def _problems(fs: FS, file: h5py.File) -> list[Problem]:
+    """Return the problems of all members of `file`, which `fs` serves."""
+    found: list[Problem] = []
+    try:
+        for stat in [*fs._walk("")]:
+            if stat.directory:
+                found += _unsafe_names(fs, file, stat.filename)
+            else:
+                found += _of_file(fs, stat.filename)
+        found += _unsafe_names(fs, file, "")
+    except errors.CorruptFileError as exc:
+        found.append(Problem("", "damaged", str(exc.strerror)))
+    except OSError as exc:
+        if exc.errno not in (errno.ELOOP, errno.EFBIG):
+            raise
+        found.append(Problem("", "limit", str(exc.strerror)))
+    return found
+
+
+def _of_file(fs: FS, key: str) -> list[Problem]:
+    try:
+        with fs._open_blob(key) as blob:
+            for offset in range(0, blob.size, _PIECE):
+                blob.pread(_PIECE, offset)
+    except FileNotFoundError as exc:
+        return [Problem(key, "lost link", str(exc.strerror))]
+    except PermissionError as exc:
+        return [Problem(key, "external link", str(exc.strerror))]
+    except io.UnsupportedOperation as exc:
+        return [Problem(key, "unreadable", str(exc.strerror))]
+    except OSError as exc:
+        return [Problem(key, "limit" if exc.errno == errno.EFBIG else "damaged", str(exc.strerror))]
+    return []
+
+
+def _unsafe_names(fs: FS, file: h5py.File, key: str) -> list[Problem]:
+    with translated(fs._url(key), "verify"):
+        group = content.find(file, key, fs.limits)
+        names = [raw.decode("utf-8", "surrogateescape") for raw in group.id]
+    return [
+        Problem(keys.join(key, name), "unsafe name", "no path leads to it") for name in names if content.unsafe(name)
+    ]

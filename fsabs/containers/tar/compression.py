@@ -23,6 +23,7 @@ from ...core import errors, process
 from ...core.blobs import Blob, BlobSlice
 from ...core.buffers import BytesBuffer
 from ...core.files import BlobFile
+from ...core.registry import COMPRESSIONS
 from ...disk import indexes
 from .. import decoding
 from ..decoding import Codec, DecodedBlob, Decoder, Inflate, Native, Reader, SeekPoint, SeekPoints
@@ -298,7 +299,6 @@ class TarCodec(NamedTuple):
     """One compression."""
 
     codec: Codec
-    suffixes: tuple[str, ...]
     levels: range
     default_level: int
     encoder: Callable[[int, float], Encoder]
@@ -327,7 +327,7 @@ def codec_of_content(data: bytes) -> TarCodec | None:
 def codec_of_filename(filename: str) -> TarCodec | None:
     """The compression that a file's suffix names, or None."""
     lower = filename.lower()
-    return next((found for found in _CODECS.values() if lower.endswith(found.suffixes)), None)
+    return next((_CODECS[name] for name, suffixes in COMPRESSIONS.items() if lower.endswith(suffixes)), None)
 
 
 def _starts_gzip(data: bytes) -> bool:
@@ -344,8 +344,9 @@ _BZ2 = Codec("bz2", "tar.bunzip2", decoding.bzip2_decoder, decoding.starts_bzip2
 _XZ = Codec("xz", "tar.unxz", _xz_decoder, _starts_xz, _XzBlocks, padded=True)
 _ZST = Codec("zst", "tar.unzstd", decoding.zstd_decoder, decoding.starts_zstd, padded=True)
 _CODECS = {
-    "gz": TarCodec(_GZ, (".gz", ".tgz"), range(10), 6, _GzEncoder, GzipBlob),
-    "bz2": TarCodec(_BZ2, (".bz2", ".tbz2", ".tbz", ".tb2"), range(1, 10), 9, _bz2_encoder),
-    "xz": TarCodec(_XZ, (".xz", ".txz"), range(10), 6, _xz_encoder),
-    "zst": TarCodec(_ZST, (".zst", ".tzst"), range(-7, 23), 3, _zst_encoder),
+    "gz": TarCodec(_GZ, range(10), 6, _GzEncoder, GzipBlob),
+    "bz2": TarCodec(_BZ2, range(1, 10), 9, _bz2_encoder),
+    "xz": TarCodec(_XZ, range(10), 6, _xz_encoder),
+    "zst": TarCodec(_ZST, range(-7, 23), 3, _zst_encoder),
 }
+"""A compression has a row here, and the ends of its files' names in `COMPRESSIONS`."""

@@ -33,9 +33,8 @@ from ...core.fs import FS
 from ...core.identity import Identity
 from ...core.limits import Limits, parse_json
 from ...disk import indexes
-from ..base import Problem
+from ..base import NameTree, Problem
 from ..decoding import MAGIC_SIZE, SPACING, Cursor, DecodedBlob, SeekPoint, SeekPoints
-from ..tree import NameTree
 from . import compression, headers
 from .compression import TarCodec
 from .headers import BLOCK, Header, HeaderError, Segments

@@ -19,7 +19,7 @@ from ...core.blobs import Blob
 from ...core.files import buffered
 from ...core.fs import FileStat
 from ...core.writing import WriteFile
-from ..tree import NameTree
+from ..base import NameTree
 from .compression import TarCodec
 from .index import TarIndex
 

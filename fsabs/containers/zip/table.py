@@ -1,8 +1,8 @@
-"""The table that an index is: one flat buffer, looked up with no object kept for an entry.
+"""The table that the index of an archive is: one flat buffer, looked up with no object kept for an entry.
 
-It is written part by part, and lies in memory or in the cache directory, from where every process maps it. A row is an
-entry of the archive, numbered in the order of the directory. Each part begins at a multiple of 8 bytes, in the byte
-order of the machine:
+`directory.py` writes it part by part; `index.py` looks up in it. It lies in memory or in the cache directory, from
+where every process maps it. A row is an entry of the archive, numbered in the order of the directory. Each part begins
+at a multiple of 8 bytes, in the byte order of the machine:
 
     part        bytes per item   items           an item is
     directory   1                                (the central directory as it stands in the archive, APPNOTE 4.3.12)
@@ -10,8 +10,9 @@ order of the machine:
     limits      8                rows            the offset in the archive that the row's member may reach to
     keys        8                names           CRC-32 of a name << 32 | its row; in order
     buckets     4                2**bits + 1     the number of the first key whose CRC-32 begins with these bits
-    fresh       8                2 x renamed     rows whose name is not the directory's; then the ends of their names
-    names       1                                those names, one behind the other
+    fresh       8                2 x renamed     rows whose name is not the directory's (another encoding, `./a`, say);
+                                                 then the ends of their names in `names`
+    names       1                                those names as UTF-8, one behind the other
     meta        1                                JSON: the layout of the archive, and the names that are refused
     tail        8                8               the sizes of the parts (`_TAIL`)
 
@@ -56,6 +57,7 @@ _TAIL = struct.Struct("=8Q")
 _LENGTH = struct.Struct("<H")
 _FIELD = struct.Struct("<2H")
 _BIG = records.MAX32
+"""In a record: the number is in the zip64 field. Of a key: the bits of its row."""
 _FEW = 10_000  # entries that are put into order without NumPy, which takes longer to be loaded
 _WIDE = 1 << 28  # bytes of names, each as wide as the longest
 _CHUNK = 1 << 16
@@ -75,7 +77,7 @@ class ZipTable:
     """The entries of an archive: rows in the directory's order, found by name."""
 
     def __init__(self, raw: bytes | mmap, start: int, size: int, kept: CachedIndex | None = None) -> None:
-        """`size` bytes of `raw` from `start`; `ValueError` if they are no table."""
+        """`size` bytes of `raw` from `start`, the payload of `kept` if given; `ValueError` if they are no table."""
         view = memoryview(raw).toreadonly()[start : start + size]
         if size < _TAIL.size or not (kept is None or kept.check(size - _TAIL.size)):
             raise ValueError("no table")
@@ -89,21 +91,22 @@ class ZipTable:
         start_at, total, count, zip64, shift, comment, junk = meta["layout"]
         self.layout = ArchiveLayout(start_at, total, count, zip64, shift, bytes.fromhex(comment), junk)
         self.refused: dict[str, str] = meta["refused"]
+        """Names that can't be opened, and why."""
         self.rows: int = rows
-        self._shifted = shift
+        self._displaced = shift
         self.kept = kept
         self.view = view
         self._raw = raw
         self._start = start
         self._positions = parts[1].cast("I" if width == 4 else "Q")
         self._limits = parts[2].cast("Q")
-        self._starts = starts
+        self._part_starts = starts
         self._keys = parts[3].cast("Q")
-        self._shift = 32 - bits
+        self._bucket_shift = 32 - bits
         self._buckets = parts[4].cast("I")
         self._fresh = parts[5].cast("Q")
         self._names = parts[6]
-        self._good = kept.good if kept is not None and not all(kept.good) else None
+        self._good = kept.good if kept is not None and not all(kept.good) else None  # None: nothing is left to check
         self.sound = self._good is None
         """Whether all of it is known to be as it was written."""
 
@@ -118,7 +121,7 @@ class ZipTable:
     def lookup(self, name: bytes) -> ZipEntry | None:
         """The entry of this name; None if there is none, which means nothing while the table isn't `sound`."""
         value = crc32(name)
-        bucket = value >> self._shift
+        bucket = value >> self._bucket_shift
         keys, buckets = self._keys, self._buckets
         value <<= 32
         at = bisect_right(keys, value | _BIG, buckets[bucket], buckets[bucket + 1])
@@ -137,7 +140,7 @@ class ZipTable:
         None where that isn't found at the first look, or the member is large, or anything is odd about it.
         """
         value = crc32(name)
-        bucket = value >> self._shift
+        bucket = value >> self._bucket_shift
         keys, buckets = self._keys, self._buckets
         at = bisect_right(keys, value << 32 | _BIG, buckets[bucket], buckets[bucket + 1])
         if not at:
@@ -154,7 +157,7 @@ class ZipTable:
             return None
         if offset == _BIG:
             compressed, size, offset = self._zip64(stop, extra, compressed, size, offset)
-        offset += self._shifted
+        offset += self._displaced
         room, header = self._limits[row] - offset - compressed, 30 + length + extra + SLACK
         if (
             room < 30
@@ -205,7 +208,7 @@ class ZipTable:
         fields, limit = raw[start + 6 : start + 30], self._limits[row]
         return _entry(
             ZipEntry,
-            (offset + self._shifted, limit, compressed, size, crc, method, flags, 30 + length + extra, fields,
+            (offset + self._displaced, limit, compressed, size, crc, method, flags, 30 + length + extra, fields,
              raw[name : name + length], record, dos, attributes),
         )  # fmt: skip
 
@@ -268,12 +271,12 @@ class ZipTable:
     def _check_row(self, row: int, start: int, stop: int) -> None:
         """Check the bytes that an entry comes from, as far as it wasn't done before."""
         self._check_bytes(start, stop)
-        limit = self._starts[2] + 8 * row
+        limit = self._part_starts[2] + 8 * row
         self._check_bytes(limit, limit + 8)
 
     def _check_key(self, bucket: int, at: int) -> None:
         """Check that the key before `at` is the one to be found, and nothing behind it."""
-        buckets, keys = self._starts[4] + 4 * bucket, self._starts[3] + 8 * at
+        buckets, keys = self._part_starts[4] + 4 * bucket, self._part_starts[3] + 8 * at
         self._check_bytes(buckets, buckets + 8)
         self._check_bytes(keys - 8, keys + 8)
 

@@ -1,4 +1,4 @@
-"""All faults of an archive: every member is read, and every problem is reported, none raised."""
+"""All faults of an archive, for `verify()` of a zip: every member is read, and every problem reported, none raised."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def refused(archive: Blob, url: str, limits: Limits) -> Iterator[Problem]:
 
 
 def _described(scan: DirectoryScan, table: ZipTable, row: int) -> str:
-    """The name of an entry, be it refused."""
+    """The name of an entry: as it stands in the archive, where that is refused."""
     return scan.refused[row][0] if row in scan.refused else table.name(row).decode(errors="replace")
 
 
@@ -97,7 +97,7 @@ def _of_member(entry: ZipEntry, name: str, archive: Blob, url: str, limits: Limi
                 blob.read_all()
             for offset in range(0, blob.size, _PART) if blob.size > _PART else ():
                 blob.pread(_PART, offset)
-            if not blob.size:
+            if not blob.size:  # no read has looked at its local header
                 members.find(entry, archive, origin, name)
     except io.UnsupportedOperation as exc:
         return Problem(name, "unreadable", _reason(exc))

@@ -325,6 +325,13 @@ def check_range(shard_name: str, start: int, end: int, total: int) -> None:
         )
 
 
+def check_skipped(skipped: int, most: int | None, name: str) -> None:
+    """`CorruptFileError` if more damaged records were skipped than may be; `name` is that of a shard."""
+    if most is not None and skipped > most:
+        reason = f"{skipped} damaged records were skipped, and {most} may be (max_skipped)"
+        raise errors.corrupt(name, reason, "read_records")
+
+
 def shards_of(reader: AbstractDataReader, mode: str = Mode.TRAINING) -> list[Shard]:
     """The shards of a reader, whichever of the three shapes its `create_shards` has.
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import ast
 import os
+import sys
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from ...core.fs import FS
 from ...urls import opening
-from ..definitions import module_from
 from .archives import ArchiveDataReader
 from .base import AbstractDataReader, OnError, adopt, check_options, parameters_of
 from .files import Files, Location
@@ -216,3 +217,20 @@ def _reader_of(
     if any(name.endswith(_ARCHIVES) for name in names):
         return ArchiveDataReader(source)
     return RecordIODataReader(source, on_error=on_error)
+
+
+def module_from(source: bytes | str, where: str) -> types.ModuleType:
+    """Run the source of a module, which is the user's own code, and return the module.
+
+    `where` is the URL or path that tracebacks show. The module is in `sys.modules`, where dataclasses and pickles look
+    for it, under a name that no other module has. Raises what the code raises.
+    """
+    known_as = where.replace(".", "%2E")
+    module = sys.modules[known_as] = types.ModuleType(known_as)
+    module.__file__ = where
+    try:
+        exec(compile(source, where, "exec", dont_inherit=True), module.__dict__)  # no __future__ of this file
+    except BaseException:
+        del sys.modules[known_as]
+        raise
+    return module

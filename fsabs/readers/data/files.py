@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from ...core import errors, keys, process
 from ...core.blobs import Blob
-from ...core.files import ReadFile
 from ...core.fs import FS, FileStat
 from ...core.threads import in_threads
 from ...disk import indexes
@@ -113,14 +112,6 @@ class Files:
     def reads_ahead(self) -> bool:
         """True if reading them ahead of their use gains time."""
         return not is_immediate(self.fs)
-
-    def open(self, path: str) -> ReadFile:
-        """The file at `path`; its `blob` is for positioned reads, and is closed with it."""
-        return self.fs.open(path, "rb")
-
-    def read_many(self, paths: Sequence[str]) -> Iterator[bytes]:
-        """The contents of files, in order."""
-        return self.fs.read_many(paths)
 
     def close(self) -> None:
         """Free what the FS holds in this process."""

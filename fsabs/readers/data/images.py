@@ -62,7 +62,7 @@ class _ImageDataReader(SlicedDataReader):
     def _read(self, numbers: Sequence[int]) -> Iterator[RawImage]:
         for at in range(0, len(numbers), BATCH):
             wanted = [self.images[number] for number in numbers[at : at + BATCH]]
-            contents = self._files.read_many([path for path, _ in wanted])
+            contents = self._files.fs.read_many([path for path, _ in wanted])
             for (path, label), data in zip(wanted, contents, strict=True):
                 yield RawImage(data, label, path)
 

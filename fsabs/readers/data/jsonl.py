@@ -19,6 +19,7 @@ from ...core import errors
 from ...core.blobs import Blob
 from ...core.fs import FileStat
 from ...core.readahead import ReadAhead
+from ...core.registry import COMPRESSIONS
 from .base import LOST, Mode, OnError, Shard, ShardContent, check_on_error, check_range, digest_of
 from .files import FileShardsReader, Location, derived
 from .order import WindowOrder
@@ -32,12 +33,12 @@ if TYPE_CHECKING:
 SUFFIXES = tuple(
     name + compression
     for name in (".jsonl", ".ndjson", ".json")
-    for compression in (".gz", ".zst", ".xz", ".bz2", "")
+    for compression in (*(own for own, *_ in COMPRESSIONS.values()), "")
     if name + compression != ".json"
 )
 CHUNK_BYTES = 1 << 20
 _KIND = "json-lines-1"
-_CODECS = ("", "gz", "zst", "xz", "bz2")
+_CODECS = ("", *COMPRESSIONS)
 
 
 class LineIndex(NamedTuple):

@@ -340,7 +340,7 @@ class MDSDataReader(FileShardsReader[_Open]):
 
     def _open_shard(self, shard_name: str) -> _Open:
         stored = self._shards.get()[shard_name]
-        file = self._files.open(stored.path)
+        file = self._files.fs.open(stored.path, "rb")
         try:
             if file.raw.blob.size != stored.size:
                 reason = f"a shard of {file.raw.blob.size} bytes, and the index says {stored.size}"

@@ -342,15 +342,18 @@ class _WindowEpoch(Epoch):
         return int(self._cuts[number - 1]), int(self._cuts[number])
 
 
+LOCATED_TOGETHER = 256
+"""Records at random places that are located, and so read, together."""
+
+
 class RandomOrder(EpochOrder):
     """Every record at random among all, by a bijection of numbers: no table grows with the records.
 
-    A seed of None leaves the records in the order of the shards. `piece` records are located together.
+    A seed of None leaves the records in the order of the shards.
     """
 
-    def __init__(self, shards: Sequence[Shard], seed: int | None, piece: int = 256) -> None:
+    def __init__(self, shards: Sequence[Shard], seed: int | None) -> None:
         super().__init__(shards, seed, None, 0)
-        self.piece = piece
         self.settings = (seed, "random", 0)
 
     def epoch(self, number: int) -> Epoch:
@@ -366,7 +369,6 @@ class _RandomEpoch(Epoch):
         self._blocks = order.blocks
         self._ends = order.blocks[:, 2].cumsum()
         self._key = None if order.seed is None else key_of(order.seed, number)
-        self._piece = order.piece
 
     @property
     def shuffles_buffers(self) -> bool:
@@ -374,8 +376,8 @@ class _RandomEpoch(Epoch):
         return True
 
     def _piece_at(self, position: int) -> Interval:
-        first = position // self._piece * self._piece
-        return first, first + self._piece
+        first = position // LOCATED_TOGETHER * LOCATED_TOGETHER
+        return first, first + LOCATED_TOGETHER
 
     def locate(self, start: int, end: int) -> tuple[Numbers, Numbers]:
         """The numbers of the shards and records at positions, in order."""

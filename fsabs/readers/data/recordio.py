@@ -24,6 +24,7 @@ from .base import (
     Task,
     check_on_error,
     check_range,
+    check_skipped,
     numbers_of,
     runs,
     shard_name_of,
@@ -102,9 +103,7 @@ class RecordIODataReader(FileShardsReader[recordio.RecordReader]):
                     yield record
                     continue
                 self._lost += 1
-                if self._max_skipped is not None and self._lost > self._max_skipped:
-                    reason = f"{self._lost} damaged records were skipped, and {self._max_skipped} may be (max_skipped)"
-                    raise errors.corrupt(shard_name, reason, "read_records")
+                check_skipped(self._lost, self._max_skipped, shard_name)
             return
         if not len(numbers):
             return

@@ -131,13 +131,13 @@ class TextDataReader(SlicedDataReader):
 
     def _rows(self) -> _Index:
         if self._index is None:
-            with self._files.open(self._path) as file:
+            with self._files.fs.open(self._path, "rb") as file:
                 self._index = _scan(file.raw.blob, self._sep, self._counts)
         return self._index
 
     def _open(self) -> ReadFile:
         index = self._rows()
-        file = self._files.open(self._path)
+        file = self._files.fs.open(self._path, "rb")
         if (file.raw.blob.size, file.raw.blob.version) != (index.size, index.version):
             file.close()
             raise errors.stale(file.name, "the file changed since its rows were counted", "read_records")

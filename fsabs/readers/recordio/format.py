@@ -203,11 +203,11 @@ def _unfit(data: bytes, start: int, stop: int, records: int) -> str:
     return f"{stop - at} bytes are left over behind the {records} records of the chunk"
 
 
-def crc32c(data: bytes, value: int = 0) -> int:
+def crc32c(data: bytes) -> int:
     """Return the CRC-32C (Castagnoli) of `data`, continued from `value`."""
     import google_crc32c
 
-    return cast(int, google_crc32c.extend(value, data))
+    return cast(int, google_crc32c.value(data))
 
 
 def name_chunks(chunks: list[Chunk], exc: OSError) -> None:

@@ -10,14 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ...core import hooks
-from ..results import (
-    Analysis,
-)
-from ..schema import (
-    INSTANTS,
-    READS,
-    Tally,
-)
+from ..results import Analysis
+from ..schema import INSTANTS, READS, Tally
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """What a server says that it is."""

@@ -29,9 +29,9 @@ from . import tables
 HISTOGRAMS = 12
 """Latencies of so many operations are drawn."""
 STEPS_DRAWN = 600
-"""Bars of steps at most: of more, so many together are one."""
+"""Bars of steps at most; of a longer run, each bar is the mean of several steps."""
 LEVELS, COLUMNS = 8, 100
-"""Colours of the heat map, without that of nothing, and places of a line at most."""
+"""Of the heat map: its colours, besides the one for an idle process, and the places that a line has at most."""
 _FOLDER = Path(__file__).parent
 
 

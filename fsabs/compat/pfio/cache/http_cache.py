@@ -1,13 +1,11 @@
 """PFIO's caches in a web server, whose items are what PFIO keeps there: the bytes, or pickles, themselves.
 
-`fsabs.cache.HTTPCache` keeps items with a name and a checksum, which PFIO can't read.
+`fsabs.cache.HTTPCache` keeps items with a name and a checksum, which PFIO can't read, unless they are `raw`.
 """
 
 from __future__ import annotations
 
-import pickle
 import urllib.parse
-from typing import Any
 
 from .... import cache
 
@@ -31,7 +29,7 @@ class HTTPConnector(cache.HTTPConnector):
         return urllib.parse.urlsplit(self.url).path + urllib.parse.quote(suffix, safe="/:~")
 
 
-class HTTPCache(cache.Cache):
+class HTTPCache(cache.HTTPCache):
     """Items in a web server: the item `i` is at `url/i`.
 
     Args:
@@ -51,35 +49,6 @@ class HTTPCache(cache.Cache):
         do_pickle: bool = False,
         trace: bool = False,
     ) -> None:
-        if length <= 0:
-            raise ValueError(f"length has to be at least 1, and is {length}")
-        self.length, self.do_pickle, self.trace = length, do_pickle, trace
+        super().__init__(length, url, bearer_token_path, do_pickle, raw=True)
         self.connector = HTTPConnector(url, bearer_token_path, trace=trace)
-
-    def __len__(self) -> int:
-        return self.length
-
-    @property
-    def multiprocess_safe(self) -> bool:
-        """True: processes may share the cache."""
-        return True
-
-    @property
-    def multithread_safe(self) -> bool:
-        """True: threads may share the cache."""
-        return True
-
-    def put(self, i: int, data: Any) -> bool:
-        """Store an item; return whether the server took it."""
-        name = self._name(i)
-        return self.connector.put(name, pickle.dumps(data) if self.do_pickle else data)
-
-    def get(self, i: int) -> Any:
-        """Return an item; None if the server does not have it."""
-        data = self.connector.get(self._name(i))
-        return pickle.loads(data) if self.do_pickle and data is not None else data
-
-    def _name(self, i: int) -> str:
-        if not 0 <= i < self.length:
-            raise IndexError(f"index {i} out of range ([0, {self.length - 1}])")
-        return str(i)
+        self.trace = trace

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from .... import cache
-from . import folders
+from . import file_cache
 
 
-class ReadOnlyFileCache(folders.Closing, cache.ReadOnlyFileCache):
+class ReadOnlyFileCache(file_cache.Closing, cache.ReadOnlyFileCache):
     """The items of a preserved cache; before `preload()` there are none.
 
     Args:
@@ -17,7 +17,7 @@ class ReadOnlyFileCache(folders.Closing, cache.ReadOnlyFileCache):
     """
 
     def __init__(self, length: int, do_pickle: bool = False, dir: str | None = None, verbose: bool = False) -> None:
-        super().__init__(length, do_pickle, folders.directory(dir), verbose)
+        super().__init__(length, do_pickle, file_cache.directory(dir), verbose)
         self.verbose, self.closed = verbose, True
 
     def preload(self, name: str) -> bool:

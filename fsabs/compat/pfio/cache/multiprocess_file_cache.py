@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from .... import cache
-from . import folders
+from . import file_cache
 
 
-class MultiprocessFileCache(folders.Closing, cache.MultiprocessFileCache):
+class MultiprocessFileCache(file_cache.Closing, cache.MultiprocessFileCache):
     """Items in a file, for all processes that have the cache: forked, or spawned with it pickled.
 
     Args:
@@ -27,5 +27,7 @@ class MultiprocessFileCache(folders.Closing, cache.MultiprocessFileCache):
         verbose: bool = False,
         trace: bool = False,
     ) -> None:
-        super().__init__(length, do_pickle, folders.directory(dir), folders.limit(length, cache_size_limit), verbose)
+        super().__init__(
+            length, do_pickle, file_cache.directory(dir), file_cache.item_bytes(length, cache_size_limit), verbose
+        )
         self.cache_size_limit, self.trace = cache_size_limit, trace

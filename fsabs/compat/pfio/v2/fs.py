@@ -9,12 +9,11 @@ import inspect
 import os
 import stat
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
-from ..options import warn_ignored
 from ..version import __version__ as __version__
 from . import config
 
@@ -296,3 +295,18 @@ def format_repr(cls: type, data: dict[str, Any]) -> str:
     """Return the text of an object: the name of its class, and its arguments."""
     arguments = ", ".join(f"{name}={value!r}" for name, value in data.items())
     return f"{cls.__module__}.{cls.__qualname__}({arguments})"
+
+
+class IgnoredOptionWarning(UserWarning):
+    """An option has no effect."""
+
+
+_warned: set[tuple[str, str]] = set()
+
+
+def warn_ignored(where: str, names: Iterable[str]) -> None:
+    """Warn that the options `names` have no effect; of each once in a process."""
+    for name in names:
+        if (where, name) not in _warned:
+            _warned.add((where, name))
+            warnings.warn(f"{where}: {name}= has no effect", IgnoredOptionWarning, stacklevel=4)

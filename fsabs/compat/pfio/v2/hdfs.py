@@ -10,8 +10,7 @@ from typing import IO, Any
 import fsabs
 
 from ....core.writing import keep_if_dropped
-from ..options import warn_ignored
-from .fs import DirectoryFS, FileStat, format_repr
+from .fs import DirectoryFS, FileStat, format_repr, warn_ignored
 
 
 class HdfsFileStat(FileStat):

@@ -20,8 +20,7 @@ import fsabs
 
 from ....core import redaction
 from ....core.writing import keep_if_dropped
-from ..options import warn_ignored
-from .fs import FS, FileStat, format_repr
+from .fs import FS, FileStat, format_repr, warn_ignored
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -1,4 +1,5 @@
-"""The credentials of a bucket on Google Cloud Storage: google-auth finds and renews them.
+"""How a process reaches a bucket on Google Cloud Storage: the options, and the credentials that google-auth finds and
+renews.
 
 A process fetches tokens for itself. What google-auth has found is kept for the options and the environment that it was
 found by; a forked child goes on with it, since it holds no connection.
@@ -10,32 +11,103 @@ import errno
 import functools
 import os
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Mapping
 from datetime import UTC
-from typing import Any
+from typing import Any, NamedTuple
 
-from ...core import errors, identity
-from ..objects.dialect import Access, Endpoint
-from ..objects.tokens import EARLY, Token, TokenAccess
-from .options import GCSOptions, environment
+from ...core import errors, identity, redaction
+from ..objects import access
+from ..objects.access import EARLY, Access, ConnectionOptions, Endpoint, Token, TokenAccess
+
+PUBLIC = "https://storage.googleapis.com"
+EMULATOR = "STORAGE_EMULATOR_HOST"
+_GCSFS = {
+    "endpoint_url": "endpoint",
+    "project": "",
+    "access": "",
+    "consistency": "",
+    "check_connection": "",
+    "default_location": "",
+    "session_kwargs": "",
+    "timeout": "read_timeout",
+    "secure_serialize": "",
+    "block_size": "",
+    "cache_timeout": "",
+    "version_aware": "",
+    "experimental_zb_hns_support": "",
+}
+"""gcsfs's names of options, and ours; empty for what changes no result."""
+
+
+class GCSOptions(NamedTuple):
+    """The options of a bucket, as those of `GCS`."""
+
+    endpoint: str | None = None
+    credentials: Any = None
+    impersonate: str | None = None
+    access_token: str | None = None
+    anonymous: bool = False
+    requester_pays: bool | str = False
+    storage_class: str | None = None
+    kms_key_name: str | None = None
+    content_type: str | None = None
+    cache_control: str | None = None
+    metadata: tuple[tuple[str, str], ...] = ()
+    connection: ConnectionOptions = ConnectionOptions()
+
+    def __repr__(self) -> str:
+        return redaction.representation("GCSOptions", self._asdict())
+
+    @property
+    def project_billed(self) -> str:
+        """The project that pays for requests; empty where the bucket's does."""
+        if self.requester_pays is True:
+            return os.environ.get("GOOGLE_CLOUD_PROJECT", "")
+        return self.requester_pays or ""
+
+
+def environment() -> access.Environment:
+    """Return the variables that a client depends on."""
+    return access.environment("GOOGLE_", "CLOUDSDK_", "GCE_", "NO_GCE_", EMULATOR)
+
+
+def url_of(endpoint: str | None) -> tuple[str, bool]:
+    """Return the URL of the store, and whether it is an emulator of the environment's, which takes no credentials."""
+    if endpoint is not None:
+        return access.checked_url(endpoint), False
+    emulator = os.environ.get(EMULATOR, "")
+    if not emulator:
+        return PUBLIC, False
+    return access.checked_url(emulator if "://" in emulator else f"http://{emulator}"), True
+
+
+def of_gcsfs(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of `GCS` for those that are given, by its own names or by gcsfs's."""
+    found: dict[str, Any] = {}
+    for name, value in options.items():
+        if name == "token" and (value in ("anon", "google_default", "cloud", "cache", "browser") or value is None):
+            if value == "anon":
+                found["anonymous"] = True
+        elif name == "token":  # a key file, its content, or an object
+            found["credentials"] = value
+        elif ours := _GCSFS.get(name, name):
+            found[ours] = value
+    return found
+
+
+# ---- credentials
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 _KEY_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
 _LIFETIME = 3600
-MAX_FOUND = 64
-_found: dict[Hashable, Any] = {}
 NONE_FOUND = (
     "no credentials: run `gcloud auth application-default login`, set GOOGLE_APPLICATION_CREDENTIALS to a key file, or "
     "give credentials=; anonymous=True for a public bucket"
 )
 
 
-def load() -> None:
-    """Import what fetches tokens: a child that is forked in the middle of an import can't import it any more."""
-    _google_auth()
-
-
-def _google_auth() -> Any:
+def google_auth() -> Any:
+    """Import and return what fetches tokens."""
     try:
         import google.auth
         import google.auth.exceptions
@@ -47,16 +119,12 @@ def _google_auth() -> Any:
 
 def credentials_of(options: GCSOptions) -> Any:
     """Return the credentials that options and environment lead to, as google-auth has them. Raises `OSError`."""
-    name = (options, environment())
-    if name not in _found:
-        if len(_found) >= MAX_FOUND:
-            _found.clear()
-        _found[name] = _loaded(options)
-    return _found[name]
+    return _loaded(options, environment())
 
 
-def _loaded(options: GCSOptions) -> Any:
-    auth = _google_auth()
+@functools.lru_cache(maxsize=64)
+def _loaded(options: GCSOptions, settings: access.Environment) -> Any:
+    auth = google_auth()
     given = options.credentials
     try:
         if given is None:
@@ -89,7 +157,7 @@ def _line(exc: BaseException) -> str:
 
 def _fetched(options: GCSOptions) -> Token:
     """Return a token that is valid for some time; a new one, unless another bucket's requests have just got one."""
-    auth, found = _google_auth(), credentials_of(options)
+    auth, found = google_auth(), credentials_of(options)
     import requests  # which google-auth needs
 
     try:
@@ -127,7 +195,7 @@ class GCSAccess(TokenAccess):
         """Fetch a token by credentials that are found anew: those of a file may be newer."""
         if self._options.anonymous or self._options.access_token is not None:
             return None
-        _found.pop((self._options, environment()), None)
+        _loaded.cache_clear()
         found = GCSAccess(self.endpoint, self._options)
         return found if found.has_other_token_than(self) else None
 

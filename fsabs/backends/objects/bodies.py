@@ -1,6 +1,5 @@
-"""XML in the responses of stores, and the messages of uploads in parts, which stores have as S3 has them.
-
-Everything is parsed in linear time.
+"""What the bodies of requests and responses have in common from store to store: XML, the messages of uploads in parts,
+which stores have as S3 has them, and batches. Everything is parsed in linear time.
 """
 
 from __future__ import annotations
@@ -8,9 +7,10 @@ from __future__ import annotations
 import functools
 import html
 import re
+import secrets
 import urllib.parse
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from errno import EBADMSG
 from typing import Any
@@ -143,3 +143,33 @@ def check_posted(request: Request, body: bytes) -> Mismatch | None:
     if named is not None and (key := html.unescape(named[1].decode("utf-8", "replace"))) != request.key:
         return mismatched(f"the result of an upload to {key!r}")
     return None
+
+
+# ---- batches: many requests in the body of one, as `multipart/mixed`, whose response has one in each part
+
+_part = re.compile(
+    rb"(?:Content-ID: *<?(?:response-)?([0-9]+)>?[^\n]*\n(?:[^\n]*:[^\n]*\n)*\s*)?HTTP/1\.1 ([0-9]{3})", re.IGNORECASE
+)
+
+
+def batch(calls: Iterable[str], name: str) -> tuple[str, bytes]:
+    """Return the header field and the body of a batch; a call is a request's line and header lines.
+
+    Each has a `name` with its number, as the store wants it.
+    """
+    boundary = f"batch_{secrets.token_hex(16)}"
+    parts = (
+        f"--{boundary}\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n"
+        f"Content-ID: {name.format(number)}\r\n\r\n{call}\r\n\r\n"
+        for number, call in enumerate(calls)
+    )
+    return f"content-type:multipart/mixed; boundary={boundary}", f"{''.join(parts)}--{boundary}--\r\n".encode()
+
+
+def not_removed(keys: Sequence[str], body: bytes) -> list[str]:
+    """Return the keys whose call in a batch of removals is not answered, or neither by a success nor by a 404."""
+    done = set()
+    for position, (number, status) in enumerate(_part.findall(body)):
+        if status == b"404" or status.startswith(b"2"):
+            done.add(int(number) if number else position)
+    return [key for number, key in enumerate(keys) if number not in done]
