@@ -709,8 +709,8 @@ class Path(PurePath):
         return self._transfer(self._target(target), TreePlan("replace", keep_links=not follow_symlinks))
 
     def copy_into(self, target_dir: Segment, *, follow_symlinks: bool = True, preserve_metadata: bool = False) -> Self:
-        """As `copy`, into a directory."""
-        into = self._target(target_dir) / self.name
+        """As `copy`, into a directory; `ValueError` for a path without a name, as pathlib's."""
+        into = self._target(target_dir) / self._own_name()
         return self.copy(into, follow_symlinks=follow_symlinks, preserve_metadata=preserve_metadata)
 
     def move(self, target: Segment) -> Self:
@@ -727,8 +727,13 @@ class Path(PurePath):
         return self._transfer(path, TreePlan("compare", move=True))
 
     def move_into(self, target_dir: Segment) -> Self:
-        """As `move`, into a directory."""
-        return self.move(self._target(target_dir) / self.name)
+        """As `move`, into a directory; `ValueError` for a path without a name, as pathlib's."""
+        return self.move(self._target(target_dir) / self._own_name())
+
+    def _own_name(self) -> str:
+        if not self.name:
+            raise ValueError(f"{self!r} has an empty name")
+        return self.name
 
     def _transfer(self, path: Self, plan: TreePlan) -> Self:
         totals = TransferTotals(None)

@@ -33,7 +33,7 @@ STATEMENT = re.compile(r"^( *)(\S.*?)  +# -> (.+)$", re.MULTILINE)
 
 BEFORE = """
 import fsabs.cache.cachedfs
-fsabs.cache.cachedfs._LARGEST_FLOOR = 0  # caches are used also where the disk is nearly full
+fsabs.cache.cachedfs.LARGEST_FLOOR = 0  # caches are used also where the disk is nearly full
 def _is(value, stated): assert repr(value) == stated, f'{value!r}, not {stated}'
 """
 PRELUDE = f"exec({BEFORE!r})"

@@ -28,6 +28,7 @@ from fsabs.backends.s3 import S3
 from fsabs.core import identity
 from fsabs.core.identity import Identity
 from fsabs.readers import recordio
+from fsabs.spi import BytesBlob
 
 WHEN = 1_600_000_000
 
@@ -56,6 +57,18 @@ def test_an_identity_has_one_reading() -> None:
     assert identity.encode("\udcff") != identity.encode("\udcfe")
 
 
+def store_of(fs: fsabs.FS) -> str:
+    """The store in the identities of an FS's files."""
+    found = BytesBlob(fs, "x", b"1", "version").identity
+    assert found is not None
+    return found.store
+
+
+def principal_of(fs: fsabs.FS) -> str:
+    """Whom the store knows an FS as: what it said to one is never taken for its response to another."""
+    return fs._principal()
+
+
 def s3(**options: object) -> S3:
     keys = {"aws_access_key_id": "k", "aws_secret_access_key": "s"}
     return S3("bucket", **{**keys, **options})  # type: ignore[arg-type]
@@ -65,21 +78,21 @@ def s3(**options: object) -> S3:
 def test_an_endpoint_of_the_environment_is_another_store(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "S3_ENDPOINT"):
         monkeypatch.delenv(name, raising=False)
-    stores = [s3()._resolved_store()]
+    stores = [store_of(s3())]
     for host in ("one", "two"):
         monkeypatch.setenv(variable, f"http://{host}.example:9000")
-        stores.append(s3()._resolved_store())
+        stores.append(store_of(s3()))
         monkeypatch.delenv(variable)
-        assert s3(endpoint=f"http://{host}.example:9000/")._resolved_store() == stores[-1]
+        assert store_of(s3(endpoint=f"http://{host}.example:9000/")) == stores[-1]
     assert len(set(stores)) == 3
 
 
 def test_a_bucket_and_a_user() -> None:
     one = s3(endpoint="http://user:secret@store.example")
-    assert "secret" not in one._resolved_store() + one._principal()
-    assert S3("other", endpoint="http://store.example")._resolved_store() != one._resolved_store()
-    assert s3(aws_access_key_id="other")._principal() != one._principal()
-    assert s3(anonymous=True)._principal() == ""
+    assert "secret" not in store_of(one) + principal_of(one)
+    assert store_of(S3("other", endpoint="http://store.example")) != store_of(one)
+    assert principal_of(s3(aws_access_key_id="other")) != principal_of(one)
+    assert principal_of(s3(anonymous=True)) == ""
 
 
 def test_a_nameservice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -88,13 +101,13 @@ def test_a_nameservice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     stores = set()
     for name in ("one", "two"):
         (tmp_path / "core-site.xml").write_text(site.format(name))
-        assert Hdfs()._resolved_store() == Hdfs(nameservice=name)._resolved_store()
-        stores.add(Hdfs()._resolved_store())
+        assert store_of(Hdfs()) == store_of(Hdfs(nameservice=name))
+        stores.add(store_of(Hdfs()))
     assert len(stores) == 2
     monkeypatch.setenv("HADOOP_USER_NAME", "first")
-    before = Hdfs()._principal()
+    before = principal_of(Hdfs())
     monkeypatch.setenv("HADOOP_USER_NAME", "second")
-    assert Hdfs()._principal() != before
+    assert principal_of(Hdfs()) != before
 
 
 def test_fsspecs_options() -> None:
@@ -102,11 +115,11 @@ def test_fsspecs_options() -> None:
         return Fsspec("sftp", "host", "", **options)
 
     plain = made(port=22, password="secret")
-    assert made(port=23, password="secret")._resolved_store() != plain._resolved_store()
-    assert made(port=22, password="other")._resolved_store() == plain._resolved_store()
-    assert made(port=22, password="other")._principal() != plain._principal()
-    assert made(client={"endpoint": "a"})._resolved_store() != made(client={"endpoint": "b"})._resolved_store()
-    assert "secret" not in plain._resolved_store() + plain._principal()
+    assert store_of(made(port=23, password="secret")) != store_of(plain)
+    assert store_of(made(port=22, password="other")) == store_of(plain)
+    assert principal_of(made(port=22, password="other")) != principal_of(plain)
+    assert store_of(made(client={"endpoint": "a"})) != store_of(made(client={"endpoint": "b"}))
+    assert "secret" not in store_of(plain) + principal_of(plain)
 
 
 def test_two_trees_of_one_name_have_no_version_in_common() -> None:
@@ -121,8 +134,8 @@ def test_a_store_of_a_third_party_is_shared_by_copies_of_one_object() -> None:
         _resolved_store = fsabs.FS._resolved_store
 
     one, two = Mine(), Mine()
-    assert one._resolved_store() == one._resolved_store() == one.subfs("tmp")._resolved_store()
-    assert one._resolved_store() != two._resolved_store()
+    assert store_of(one) == store_of(one) == store_of(one.subfs("tmp"))
+    assert store_of(one) != store_of(two)
 
 
 def test_a_file_is_settled_when_a_clock_has_ticked(tmp_path: Path) -> None:

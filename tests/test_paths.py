@@ -466,6 +466,15 @@ def files_below(path: fsabs.Path) -> list[fsabs.Path]:
     return [found for found in path.rglob("*") if found.is_file()]
 
 
+@pytest.mark.parametrize("method", ["copy_into", "move_into"])
+def test_a_path_without_a_name_is_not_put_into_a_directory(tmp_path: pathlib.Path, method: str) -> None:
+    (tmp_path / "target").mkdir()
+    for path in (fsabs.Path("memory://store"), fsabs.Path("/")):
+        with pytest.raises(ValueError, match="has an empty name"):
+            getattr(path, method)(tmp_path / "target")
+    assert not list((tmp_path / "target").iterdir())
+
+
 def test_a_tree_is_not_copied_into_itself_and_links_stay_links(tmp_path: pathlib.Path) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "d/a").write_bytes(b"a")

@@ -26,6 +26,7 @@ from cryptography.x509.oid import NameOID
 import fsabs
 from fsabs.core.errors import ConfigError, ConfigWarning
 from fsabs.readers import convert, paddle
+from fsabs.spi import BytesBlob
 from fsabs.urls import config, opening, roots
 from fsabs.urls.locations import parse
 from tests.servers.ceph import CephGateway
@@ -523,10 +524,13 @@ def test_a_custom_scheme_and_layers(configure: Configure, local: Path, tmp_path:
 
 @pytest.mark.quick
 def test_two_stores_of_one_name_share_nothing(configure: Configure, local: Path, tmp_path: Path) -> None:
-    one = fsabs.from_url("/pfs/datacenter_1")._resolved_store()
+    one = BytesBlob(fsabs.from_url("/pfs/datacenter_1"), "x", b"1", "version")
+    before = one.identity
     (tmp_path / "pfio.ini").write_text("")
     configure("datacenter_1", pfs=str(tmp_path), username="wuyi")
-    assert fsabs.from_url("/pfs/datacenter_1")._resolved_store() != one
+    other = BytesBlob(fsabs.from_url("/pfs/datacenter_1"), "x", b"1", "version")
+    assert other.identity is not None
+    assert other.identity != before
 
 
 @pytest.mark.quick

@@ -15,7 +15,7 @@ import pytest
 import fsabs
 from fsabs.backends.objects.uploads import uploads_below
 from fsabs.backends.s3 import S3
-from fsabs.core.fs import FS
+from fsabs.core.fs import FS, keys_of
 from fsabs.disk.files import ResumedReplacement
 from fsabs.transfer.files import RESUMED_FROM, copy_file, write_behind
 from tests.servers.hdfs import HdfsCluster
@@ -45,7 +45,7 @@ def copied(source: FS, target: FS, stop_at: int | None = None) -> list[int]:
         if stop_at is not None and sum(counts) >= stop_at:
             raise GivenUp
 
-    src, dst = source._key("large", "copy"), target._key("copy", "copy")
+    (src,), (dst,) = keys_of(source, ["large"], "copy"), keys_of(target, ["copy"], "copy")
     if stop_at is None:
         assert copy_file(source, src, target, dst, count) == SIZE
     else:
@@ -104,7 +104,7 @@ def test_a_download_goes_on_where_it_ended(
     else:
         cluster: HdfsCluster = request.getfixturevalue("hdfs")
         store = fsabs.from_url(f"{cluster.url}/downloads-{tmp_path.name}", create=True)
-    assert copy_file(source, source._key("large", "copy"), store, store._key("large", "copy"), lambda _: None) == SIZE
+    source.copy("large", "large", store)
     time.sleep(1.1)  # a tick of the store's clock
     target = fsabs.Local(str(tmp_path / "to"), create=True)
     assert copied(store, target, 40 << 20)[0] == 0

@@ -15,7 +15,7 @@ from fsabs.backends.fsspec import Fsspec
 from fsabs.core import registry
 from fsabs.core.redaction import is_harmless
 from fsabs.core.stats import StoreNotes
-from fsabs.urls import config, opening
+from fsabs.urls import opening
 
 pytestmark = pytest.mark.quick
 ROOT = Path(__file__).parents[1]
@@ -43,14 +43,14 @@ def test_an_option_that_is_misspelt_is_corrected(scheme: str) -> None:
             fsabs.from_url(f"{scheme}://name/path", **wrong)
 
 
-def test_fsspecs_filesystem_serves_a_scheme_that_has_a_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fsspecs_filesystem_serves_a_scheme_that_has_a_backend() -> None:
     with fsabs.from_url("memory://tree/d", fsspec=True, create=True) as fs:
         assert isinstance(fs, Fsspec)
         fs.write_bytes("a.txt", b"by fsspec")
         assert fs.implementation.cat_file("/tree/d/a.txt") == b"by fsspec"
     with fsabs.from_url("memory://tree/d", fsspec=False, create=True) as fs:
         assert isinstance(fs, fsabs.Memory)
-    monkeypatch.setattr(config, "_added", {"mine": {"scheme": "memory", "fsspec": "yes"}})
+    fsabs.add_custom_scheme("mine", "memory", {"fsspec": "yes"})
     with fsabs.from_url("mine://tree/d") as fs:
         assert fs.read_bytes("a.txt") == b"by fsspec"
     with fsabs.from_url("mine://tree/d", fsspec=False, create=True) as fs:

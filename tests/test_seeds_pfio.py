@@ -273,7 +273,7 @@ def test_it_is_equal_to_keywords(ini: Path) -> None:
     assert isinstance(one, fsabs.S3)
     assert isinstance(other, fsabs.S3)
     assert one.url("filename") == other.url("filename") == "s3://path/to/a/filename"
-    assert one._resolved_store() == other._resolved_store()
+    assert one.http.endpoint == other.http.endpoint
 
 
 def test_where_the_configuration_is(ini: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

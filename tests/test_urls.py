@@ -9,6 +9,8 @@ import json
 import os
 import pickle
 import re
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,8 @@ import fsabs
 from fsabs.backends.local import Local
 from fsabs.backends.memory import Memory
 from fsabs.core import registry
-from fsabs.urls import config, locations
+from fsabs.testing.children import forked
+from fsabs.urls import locations
 
 pytestmark = pytest.mark.quick
 
@@ -290,44 +293,62 @@ class Upper(Memory):
         return cls(authority.upper(), path)
 
 
-def test_a_registered_backend(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_BACKENDS", dict(registry._BACKENDS))
-    fsabs.register_backend("upper", Upper)
-    fs = fsabs.from_url("upper://tree/", create=True)
-    fs.write_bytes("a", b"1")
-    assert fsabs.from_url("memory://TREE/").read_bytes("a") == b"1"
+def test_a_registered_backend() -> None:
+    def use() -> bool:  # in a child: what is registered stays
+        fsabs.register_backend("upper", Upper)
+        fs = fsabs.from_url("upper://tree/", create=True)
+        fs.write_bytes("a", b"1")
+        return fsabs.from_url("memory://TREE/").read_bytes("a") == b"1"
+
+    assert forked("registering", [use], 30) == [True]
     with pytest.raises(ValueError, match="already"):
         fsabs.register_backend("s3", Upper)
 
 
-def test_a_registered_container(nested: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for table in ("_CONTAINERS", "_SUFFIXES"):
-        monkeypatch.setattr(registry, table, dict(getattr(registry, table)))
-    fsabs.register_container("comic", (".cbz",), fsabs.Zip)
+def test_a_registered_container(nested: Path) -> None:
     (nested / "data.bin").rename(nested / "book.CBZ")
-    assert fsabs.from_url(f"{nested}/book.CBZ").read_bytes("z") == b"forced"
+
+    def use() -> bool:
+        fsabs.register_container("comic", (".cbz",), fsabs.Zip)
+        return fsabs.from_url(f"{nested}/book.CBZ").read_bytes("z") == b"forced"
+
+    assert forked("registering", [use], 30) == [True]
     with pytest.raises(ValueError, match="already"):
         fsabs.register_container("comic2", (".zip",), fsabs.Zip)
     with pytest.raises(ValueError, match="dot"):
         fsabs.register_container("comic2", ("zip",), fsabs.Zip)
 
 
-def test_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Entry:
-        def __init__(self, name: str, value: str) -> None:
-            self.name, self.value = name, value
+PLUGINS = """
+import importlib.metadata, threading
+from fsabs.core import registry
 
-    entries = {
-        "fsabs.backends": [Entry("plugged", "tests.test_urls:Upper")],
-        "fsabs.containers": [Entry("cbz", "fsabs.containers.zip:Zip")],
-    }
-    for table in ("_BACKENDS", "_CONTAINERS", "_SUFFIXES"):
-        monkeypatch.setattr(registry, table, dict(getattr(registry, table)))
-    monkeypatch.setattr(registry, "_plugins_loaded", False)
-    monkeypatch.setattr(registry, "_entry_points", lambda group: entries[group])
-    assert registry.container_of("a.CBZ") == "cbz"
-    assert registry.backend("plugged") is not None
-    assert "plugged" in registry.schemes()
+entry_points, seen = importlib.metadata.entry_points, []
+
+def meanwhile(group):  # another thread asks, while this one looks for the plugins
+    if not seen:
+        seen.append([])
+        thread = threading.Thread(target=lambda: seen.append(registry.schemes()))
+        thread.start()
+        thread.join()
+    return entry_points(group=group)
+
+importlib.metadata.entry_points = meanwhile
+assert registry.container_of("a.CBZ") == "cbz"
+assert "plugged" in seen[1]
+assert registry.backend("plugged").__name__ == "Memory"
+assert "plugged" in registry.schemes()
+"""
+
+
+def test_entry_points_of_an_installed_package(tmp_path: Path) -> None:
+    information = tmp_path / "plugins-1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: plugins\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text(
+        "[fsabs.backends]\nplugged = fsabs.backends.memory:Memory\n[fsabs.containers]\ncbz = fsabs.containers.zip:Zip\n"
+    )
+    subprocess.run([sys.executable, "-c", f"import sys; sys.path.append({str(tmp_path)!r})\n{PLUGINS}"], check=True)
 
 
 @pytest.mark.parametrize(
@@ -360,8 +381,8 @@ def test_what_is_dropped_unclosed_keeps_no_descriptor(nested: Path) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["file", "memory", "s3", "hdfs", "mine"])
-def test_a_password_is_refused_where_it_would_be_shown(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config, "_added", {"mine": {"scheme": "memory"}})
+def test_a_password_is_refused_where_it_would_be_shown(scheme: str) -> None:
+    fsabs.add_custom_scheme("mine", "memory")
     for call in (fsabs.from_url, lambda url: fsabs.open_url(url).__enter__()):
         with pytest.raises(ValueError, match=re.escape("//***@host")) as caught:
             call(f"{scheme}://user:pass@word@host/a/b")
@@ -379,18 +400,3 @@ def test_what_is_shown_of_urls_and_of_names_with_at_signs() -> None:
 def test_a_recipe_shows_no_arguments() -> None:
     fs = fsabs.lazify(functools.partial(fsabs.from_url, "s3://b", aws_secret_access_key="hunter2"))
     assert (repr(fs), repr(fs.subfs("a"))) == ("lazify(from_url)", "lazify(from_url.subfs('a'))")
-
-
-def test_plugins_are_there_only_once_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another thread, and a child that is forked meanwhile, looks for them itself."""
-    monkeypatch.setattr(registry, "_plugins_loaded", False)
-    seen: list[bool] = []
-
-    def looked_for(group: str) -> list[Any]:
-        seen.append(registry._plugins_loaded)
-        return []
-
-    monkeypatch.setattr(registry, "_entry_points", looked_for)
-    registry.schemes()
-    registry.containers()
-    assert seen == [False, False]

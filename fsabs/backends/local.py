@@ -28,7 +28,8 @@ from . import local_trees
 
 _SMALL = 1 << 16  # bytes; as much as a page has anywhere
 _ONE_READ = 1 << 30  # bytes; Linux gives at most 2 GiB in one
-_MOST_STREAMED = 1 << 30  # bytes of a file without positions, which is read when it is opened
+MOST_STREAMED = 1 << 30
+"""Bytes of a file without positions (of `/proc`, or a pipe), which is read when it is opened."""
 _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
 
 
@@ -197,7 +198,7 @@ class Local(FS):
         if data is None or (regular and len(data) == status.st_size > 0):
             return LocalBlob(self, key, fd, status)  # which owns the descriptor from here on
         os.close(fd)
-        return BytesBlob(self, key, data, _version(status) if regular else None)
+        return BytesBlob(self, key, data, version_of(status) if regular else None)
 
     # One call in place of three for each file; a subclass that overrides one of them overrides all.
     _open_from_start = _open_to_read = _open_blob
@@ -312,7 +313,7 @@ class LocalBlob(Blob):
         self._fd = fd
         self.sparse = status.st_blocks * 512 < status.st_size
         self._own_fd: process.PerProcess[int] | None = None
-        super().__init__(origin, key, status.st_size, _version(status))
+        super().__init__(origin, key, status.st_size, version_of(status))
 
     def _pread(self, size: int, offset: int) -> bytes:
         data = os.pread(self._fd, size, offset)
@@ -344,7 +345,7 @@ class LocalBlob(Blob):
             return os.open(f"/proc/self/fd/{self._fd}", os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:  # no /proc: the path will do as long as it leads to the same file
             fd = os.open("/" + self._key, os.O_RDONLY | os.O_CLOEXEC)
-        if _version(os.fstat(fd)) != self.version:
+        if version_of(os.fstat(fd)) != self.version:
             os.close(fd)
             raise errors.stale(self.url, operation="fileno")
         return fd
@@ -548,12 +549,12 @@ def _read_stream(fd: int, status: os.stat_result) -> bytes:
     while data := os.read(fd, 1 << 16):
         found.append(data)
         size += len(data)
-        if size > _MOST_STREAMED:
-            raise OSError(errno.EFBIG, f"a file without positions, of more than {_MOST_STREAMED} bytes")
+        if size > MOST_STREAMED:
+            raise OSError(errno.EFBIG, f"a file without positions, of more than {MOST_STREAMED} bytes")
     return b"".join(found)
 
 
-def _version(status: os.stat_result) -> str:
+def version_of(status: os.stat_result) -> str:
     """Return the version of a file: `tar -x`, `cp -p` and `rsync -t` set its mtime, and none can set its ctime."""
     # No device: a filesystem that is mounted again, or at another time, may have another number.
     return f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_ctime_ns:x}-{status.st_size:x}"
@@ -573,7 +574,7 @@ def _machine() -> str:
 def _to_stat(name: str, status: os.stat_result) -> FileStat:
     if stat_bits.S_ISDIR(status.st_mode):
         return FileStat.of_directory(name, status.st_mtime, status.st_mode)
-    return FileStat(name, status.st_size, False, status.st_mtime, status.st_mode, _version(status))
+    return FileStat(name, status.st_size, False, status.st_mtime, status.st_mode, version_of(status))
 
 
 def _entry(entry: os.DirEntry[str]) -> FileStat:

@@ -578,7 +578,8 @@ def _default_folder() -> str | None:
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "p": 10**15}
 _BINARY = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?)(i?)b?", re.IGNORECASE)
-_LARGEST_FLOOR = 50 * 10**9
+LARGEST_FLOOR = 50 * 10**9
+"""Bytes of a disk that a cache leaves free by default, at most: a tenth of a small disk."""
 
 
 def size_of(value: int | str, name: str, least: int = 0) -> int:
@@ -600,4 +601,4 @@ def _share_of_disk(folder: str | None) -> int:
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     status = os.statvfs(folder)
-    return min(_LARGEST_FLOOR, status.f_blocks * status.f_frsize // 10)
+    return min(LARGEST_FLOOR, status.f_blocks * status.f_frsize // 10)

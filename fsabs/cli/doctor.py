@@ -164,8 +164,10 @@ def _shared_memory() -> Iterator[CheckFinding]:
 
 T = TypeVar("T")
 
-_SECONDS = 5.0  # that a step of a check of the network waits
-_DEADLINE = 10.0  # seconds for all of a check
+STEP_SECONDS = 5.0
+"""Seconds that one step of a check of the network waits."""
+CHECK_SECONDS = 10.0
+"""Seconds after which a whole check is given up."""
 _SKEW = 60.0  # seconds; stores refuse requests from 300 to 900 on
 NO_LISTING = "not a page of a listing"
 """The text in the error of a listing where the response of a server is no listing."""
@@ -232,11 +234,11 @@ def within(function: Callable[..., T], *arguments: Any) -> T:
 
     threading.Thread(target=run, daemon=True).start()
     try:
-        return done.result(_DEADLINE)
+        return done.result(CHECK_SECONDS)
     except TimeoutError:
         if done.done():  # by its own
             raise
-        raise TimeoutError(errno.ETIMEDOUT, f"no answer within {_DEADLINE:.0f} s: the check was given up") from None
+        raise TimeoutError(errno.ETIMEDOUT, f"no answer within {CHECK_SECONDS:.0f} s: the check was given up") from None
 
 
 # ---- the network
@@ -265,7 +267,7 @@ def network(address: Address) -> Iterator[CheckFinding]:
     yield ok("dns", f"{address.host} is {', '.join(addresses[:4])}" + (", ..." if len(addresses) > 4 else ""))
     begin = time.monotonic()
     try:
-        connection = socket.create_connection((address.host, address.port), _SECONDS)
+        connection = socket.create_connection((address.host, address.port), STEP_SECONDS)
     except OSError as exc:
         advice = "check that the server runs, the port, firewalls, and proxies (HTTPS_PROXY, NO_PROXY)"
         yield fault("tcp", f"{address.host}:{address.port}: {exc.strerror or exc}", advice)
@@ -317,7 +319,7 @@ def _clock(address: Address) -> CheckFinding:
     request = urllib.request.Request(address.url, method="HEAD")
     begin = time.time()
     try:
-        with opener.open(request, timeout=_SECONDS) as response:
+        with opener.open(request, timeout=STEP_SECONDS) as response:
             date = response.headers.get("Date")
     except urllib.error.HTTPError as exc:  # a request without credentials is refused, with a date
         date = exc.headers.get("Date")

@@ -65,7 +65,7 @@ def explain(invocation: Invocation, given: Namespace) -> int:
     code = 0
     try:
         with opening.from_url(given.url) as fs:
-            facts += _of_fs(fs)
+            facts += facts_of(fs)
     except OSError as exc:
         invocation.error(exc)
         code = FAILED
@@ -124,8 +124,8 @@ def _of_url(url: str) -> Iterator[Fact]:
         yield _option(section, name, value, source)
 
 
-def _of_fs(fs: FS) -> Iterator[Fact]:
-    """Yield what is known of an open FS: layers, containers, and how its store is reached."""
+def facts_of(fs: FS) -> Iterator[Fact]:
+    """Yield what is known of an open FS: layers, containers, and how its store is reached; no secret is in it."""
     while isinstance(fs, LayerFS):
         yield Fact("layer", type(fs).__name__)
         fs = fs.inner

@@ -32,7 +32,7 @@ from .plan import UnitResult
 REPORT = ".fsabs-prepare.json"
 """The report in the output directory, which also says that the directory is one that may be replaced."""
 _STAGING = ".fsabs-prepare"
-_RENAMES = frozenset({"file", "hdfs", "viewfs"})
+RENAMING_SCHEMES = frozenset({"file", "hdfs", "viewfs"})
 """Schemes whose stores rename a directory in one step."""
 _THREADS = 16
 
@@ -81,7 +81,7 @@ class OutputDirectory:
         except PermissionError:  # or outside of the prefix of a custom scheme
             return False
         local = isinstance(fs, Local) and not os.access(locations.parse_without_query(fs.url()).path, os.W_OK)
-        if fs.scheme not in _RENAMES or local:
+        if fs.scheme not in RENAMING_SCHEMES or local:
             fs.close()
             return False
         self.fs = fs

@@ -13,7 +13,7 @@ from .copier import SMALL, batches
 from .files import check_size
 
 _BATCH_FILES = 4096
-_BATCH_BYTES = 256 * 1024 * 1024
+BATCH_BYTES = 256 * 1024 * 1024
 """The most files, and bytes of them, in one `read_many`, which holds 64 MiB at a time; the store is idle at its end."""
 _PIECE = 8 * 1024 * 1024
 
@@ -119,7 +119,7 @@ class _Packing:
 
     def run(self, chosen: Iterator[FileStat]) -> TreeCounts:
         """Put everything in, in order."""
-        for batch in batches(chosen, lambda stat: stat.size, max_files=_BATCH_FILES, max_bytes=_BATCH_BYTES):
+        for batch in batches(chosen, lambda stat: stat.size, max_files=_BATCH_FILES, max_bytes=BATCH_BYTES):
             if batch[0].size > SMALL:
                 self._add_large(batch[0])
             else:

@@ -237,8 +237,8 @@ class Full(fsabs.spi.LayerFS):
 
 @pytest.mark.quick
 def test_a_failure_leaves_a_distributed_checkpoint_incomplete(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distributed, "_FILE_BYTES", 1000)
-    monkeypatch.setattr(distributed, "_SMALL_BYTES", 2000)
+    monkeypatch.setattr(distributed, "FILE_BYTES", 1000)
+    monkeypatch.setattr(distributed, "SMALL_BYTES", 2000)
     saved = {f"w{number}": torch.full((size,), float(number)) for number, size in enumerate((50, 200, 300, 2000, 3000))}
     for tensors in ({"w0": saved["w0"], "w1": saved["w1"], "w2": saved["w2"]}, saved):
         Full.made = 0
@@ -250,8 +250,8 @@ def test_a_failure_leaves_a_distributed_checkpoint_incomplete(monkeypatch: pytes
 
 @pytest.mark.quick
 def test_files_of_a_distributed_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distributed, "_FILE_BYTES", 4000)
-    monkeypatch.setattr(distributed, "_SMALL_BYTES", 4000)
+    monkeypatch.setattr(distributed, "FILE_BYTES", 4000)
+    monkeypatch.setattr(distributed, "SMALL_BYTES", 4000)
     whole = torch.arange(5000.0)
     saved: dict[str, Any] = {f"w{number}": torch.full((300,), float(number)) for number in range(9)}
     saved |= {
@@ -346,7 +346,7 @@ DCP_SAVES = """
 import itertools, torch
 from torch.distributed.checkpoint.state_dict_saver import save
 from fsabs.adapters.torch import distributed
-distributed._FILE_BYTES, distributed._SMALL_BYTES = 300_000, 200_000
+distributed.FILE_BYTES, distributed.SMALL_BYTES = 300_000, 200_000
 
 def work(folder, first):
     for step in itertools.count(int(first)):

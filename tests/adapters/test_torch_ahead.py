@@ -30,7 +30,6 @@ from fsabs.adapters.torch import (
     ShardedDataset,
     map_style,
 )
-from fsabs.adapters.torch.reading import EpochRecords
 from fsabs.core.errors import CorruptFileError
 from fsabs.readers.prefetch import read_batches_ahead
 from fsabs.readers.recordio import RecordWriter
@@ -226,13 +225,13 @@ def shards(tmp_path: Path) -> Logged:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_records_are_read_ahead(workers: int, shards: Logged, monkeypatch: pytest.MonkeyPatch) -> None:
-    fetch = map_style._Records.fetch
+    fetch = map_style.ShardRecords.fetch
 
     def noted(self: Any, indices: Sequence[int]) -> list[Any]:
         shards.note("read", [str(index) for index in indices])
         return fetch(self, indices)
 
-    monkeypatch.setattr(map_style._Records, "fetch", noted)
+    monkeypatch.setattr(map_style.ShardRecords, "fetch", noted)
     data = RecordIODataset(shards, int)
     for loader in (DataLoader(data, 4, **options(workers)), Loader(data, 4, seed=1, **options(workers))):
         assert sorted(samples(loader)) == EVERYTHING
@@ -242,25 +241,38 @@ def test_records_are_read_ahead(workers: int, shards: Logged, monkeypatch: pytes
     assert sorted(samples(DataLoader(local, 4, shuffle=True))) == EVERYTHING
 
 
-def test_a_zip_on_a_local_disk_is_read_when_it_is_needed(tmp_path: Path) -> None:
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The reading ahead that data sets of this process begin."""
+    found: list[str] = []
+
+    def noted(*arguments: Any, **options: Any) -> Any:
+        found.append("ahead")
+        return read_batches_ahead(*arguments, **options)
+
+    monkeypatch.setattr(map_style, "read_batches_ahead", noted)
+    return found
+
+
+def test_a_zip_on_a_local_disk_is_read_when_it_is_needed(tmp_path: Path, begun: list[str]) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         for number in EVERYTHING:
             archive.writestr(f"{number:02}", str(number))
     with fsabs.from_url(str(tmp_path / "a.zip")) as near:
         data = FileDataset(near, transform=int)
         assert samples(DataLoader(data, 4)) == EVERYTHING
-        assert data._ahead is None
+        assert not begun
     with Logged(fsabs.from_url(str(tmp_path)), str(tmp_path / "log")).open_container("a.zip") as far:
         data = FileDataset(far, transform=int)
         batches = iter(DataLoader(data, 4))
         assert len(samples([next(batches)])) == 4
-        assert data._ahead is not None
+        assert begun
 
 
 def test_sharded_data_sets_read_ahead_of_what_is_not_local(shards: Logged) -> None:
     data = ShardedDataset(shards, int, seed=3)
-    assert data._records._max_bytes is not None  # type: ignore[attr-defined]
-    assert ShardedDataset(shards.inner, int)._records._max_bytes is None  # type: ignore[attr-defined]
+    assert data.reader.reads_ahead
+    assert not ShardedDataset(shards.inner, int).reader.reads_ahead
     assert sorted(samples(DataLoader(data, 4, **options(2)))) == EVERYTHING
     orders = [names for _, _, names in logged(shards, "order")]
     assert len(orders) == 2
@@ -288,16 +300,16 @@ def test_buffers_are_read_together(shards: Logged, monkeypatch: pytest.MonkeyPat
 
 def test_few_bytes_allow_few_buffers(shards: Logged, monkeypatch: pytest.MonkeyPatch) -> None:
     data = ShardedDataset(shards, int, seed=3, buffer_size=4, max_bytes=16)
-    located: list[int] = []
-    shuffled = EpochRecords._shuffled
+    read, sizes = data.reader.read_at, []
 
-    def noted(self: EpochRecords, parts: list[Any]) -> list[Any]:
-        located.append(len(parts))
-        return shuffled(self, parts)
+    def noted(name: str, numbers: Sequence[int]) -> Iterator[Any]:
+        sizes.append(len(numbers))
+        return read(name, numbers)
 
-    monkeypatch.setattr(EpochRecords, "_shuffled", noted)
+    monkeypatch.setattr(data.reader, "read_at", noted)
     assert sorted(data) == EVERYTHING
-    assert located == [1] * 15  # a quarter of the bytes is for what is being read
+    assert len(sizes) >= 15  # of 4 records each: a quarter of the bytes is for what is being read
+    assert max(sizes) <= 4
 
 
 def damage(path: Path) -> None:
@@ -354,10 +366,10 @@ def test_lists_that_are_read_ahead_keep_to_the_bound() -> None:
     assert 8 * most[0] <= 512 * 1.25
 
 
-def test_a_single_record_starts_nothing(shards: Logged) -> None:
+def test_a_single_record_starts_nothing(shards: Logged, begun: list[str]) -> None:
     data = RecordIODataset(shards, int)
     assert [data[0], data[1], data[-1]] == [0, 1, TOTAL - 1]
-    assert data._ahead is None
+    assert not begun
 
 
 @pytest.mark.parametrize("kind", [FileDataset, RecordIODataset])

@@ -16,14 +16,15 @@ import pytest
 import fsabs
 from fsabs import trace
 from fsabs.backends.azure import Azure
-from fsabs.backends.azure import access as azure_access
 from fsabs.backends.azure.access import AzureOptions, account_of
 from fsabs.backends.fsspec import Fsspec
 from fsabs.backends.objects import checksums
+from fsabs.cli.explain import facts_of
+from fsabs.core import identity, keys
 from fsabs.core.fs import LAST_NAME
 from fsabs.transfer.files import copy_file
 from fsabs.urls import locations
-from tests.servers import azure_store
+from tests.servers import azure_store, azurite
 from tests.servers.azure_store import ACCOUNT, KEY, AzureStore, Refused
 from tests.servers.hostile_store import Answer, Request
 
@@ -130,7 +131,7 @@ def test_the_account_of_a_container(
 def test_an_emulator_by_its_connection_string() -> None:
     found = account_of("", AzureOptions(connection_string="UseDevelopmentStorage=true"))
     assert (found.name, found.url) == ("devstoreaccount1", "http://127.0.0.1:10000/devstoreaccount1")
-    assert found.key == azure_access._EMULATOR_KEY
+    assert found.key == azurite.KEY
     assert found.key not in repr(found)
 
 
@@ -166,8 +167,7 @@ def test_urls_lead_back_to_the_account() -> None:
     assert fs.http.endpoint.host == "mine.blob.core.windows.net"  # type: ignore[attr-defined]
     assert pickle.loads(pickle.dumps(fs)).url("x") == "abfss://c@mine.dfs.core.windows.net/d/x"
     same = fsabs.from_url("az://c/d", account_name="mine", account_key=KEY)
-    assert same._place("d/x") == fs._place("d/x")
-    assert same._resolved_store() == "azure https://mine.blob.core.windows.net c"
+    assert identity.same(same, "d/x", fs, "d/x")
 
 
 def test_addresses_of_the_web_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,12 +244,8 @@ def test_what_is_written_carries_a_checksum(store: AzureStore, monkeypatch: pyte
     fs.write_bytes("b.png", os.urandom(3 * MIB))
     crcs["CRC64NVME"] = azure_store.crc64nvme
     assert store.blobs["b.png"].metadata.keys() == {"owner", "fsabs_write"}
-    honest = store._check
-
-    def corrupted(request: Request) -> dict[str, str]:
-        return honest(request._replace(body=b"other"))
-
-    store._check = corrupted  # type: ignore[method-assign]
+    honest = store.answer
+    monkeypatch.setattr(store, "answer", lambda request: honest(request._replace(body=bytes(len(request.body)))))
     with pytest.raises(OSError, match="Crc64Mismatch"):
         fs.write_bytes("c.png", data)
 
@@ -326,12 +322,12 @@ def test_a_copy_that_was_interrupted_is_continued(
             raise GivenUp
 
     monkeypatch.setattr("fsabs.transfer.files.RESUMED_FROM", MIB)
-    src, dst = source._key("large", "copy"), target._key("large", "copy")
+    src = keys.normalize(f"{tmp_path}/data/large")
     with pytest.raises(GivenUp):
-        copy_file(source, src, target, dst, count)
+        copy_file(source, src, target, "large", count)
     assert store.blocks["large"]
     counts = []
-    copy_file(source, src, target, dst, counts.append)
+    copy_file(source, src, target, "large", counts.append)
     assert counts[0] >= 5 * MIB
     assert store.blobs["large"].content == data
 
@@ -348,7 +344,7 @@ def test_copies_are_the_stores(store: AzureStore, monkeypatch: pytest.MonkeyPatc
     assert sorted(store.blobs) == ["a ü", "e/b"]
     with pytest.raises(FileNotFoundError):
         fs.copy("nothing", "b")
-    assert opened(store, "az://other")._can_copy_from(fs)
+    assert opened(store, "az://other").dialect.can_copy_from(fs.dialect)
     signed = opened(store, account_key=None, sas_token="sv=1&sig=signature")
     signed.copy("a ü", "c")
     source = next(request.headers["x-ms-copy-source"] for request in reversed(store.seen) if request.method == "PUT")
@@ -372,15 +368,7 @@ def test_what_a_batch_does_not_remove_is_removed_alone_or_named(store: AzureStor
     fs = opened(store)
     for number in range(10):
         store.put(f"d/{number}", b"")
-    honest, refused = store._drop, {"d/3": 1, "d/5": 100}
-
-    def refusing(key: str) -> None:
-        if refused.get(key, 0) > 0:
-            refused[key] -= 1
-            raise Refused(409, "BlobImmutableDueToPolicy", "it is held")
-        honest(key)
-
-    store._drop = refusing  # type: ignore[method-assign]
+    store.kept = {"d/3": 1, "d/5": 100}
     with pytest.raises(OSError, match="it is held") as caught:
         fs.remove("d", recursive=True)
     assert caught.value.filename == "az://bucket/d/5"
@@ -447,8 +435,9 @@ def test_the_mark_of_a_directory_is_one_on_flat_accounts_too(store: AzureStore) 
         b"<EnumerationResults><Prefix>other</Prefix><Blobs></Blobs></EnumerationResults>",
     ],
 )
-def test_what_is_no_page_is_an_error(store: AzureStore, body: bytes) -> None:
-    store._page = lambda query: store._said(200, body)  # type: ignore[method-assign]
+def test_what_is_no_page_is_an_error(store: AzureStore, body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = store.answer
+    monkeypatch.setattr(store, "answer", lambda request: honest(request)._replace(body=body, length=len(body)))
     with pytest.raises(fsabs.CorruptFileError):
         list(opened(store).list(""))
 
@@ -535,7 +524,7 @@ def test_its_requests_are_named_in_traces_without_secrets(store: AzureStore, tmp
     rows = {f"{row.kind} {row.layer}.{row.operation}" for row in trace.analyze(tmp_path).operations}
     assert rows >= {f"request azure.{name}" for name in ("get", "put", "list", "head")} | {"fs azure.read_bytes"}
     assert not any(b"=signature" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
-    assert "=signature" not in repr(fs) + repr(fs.options) + repr(fs.dialect.account) + str(fs._describe_store())
+    assert "=signature" not in repr(fs) + repr(fs.options) + repr(fs.dialect.account) + str(list(facts_of(fs)))
 
 
 # ---- accounts with directories

@@ -17,10 +17,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 import fsabs
-from fsabs.backends.azure import access as azure_access
 from fsabs.backends.gcs import access as gcs_access
 from fsabs.backends.objects import ObjectStore
 from fsabs.backends.objects.access import Token, TokenAccess
+from fsabs.cli.explain import facts_of
 from tests.servers.azure_store import AzureStore
 from tests.servers.gcs_store import GcsStore
 from tests.servers.token_server import TokenServer
@@ -31,14 +31,12 @@ SECRET = "planted-secret"
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No credentials of this machine, and none of an earlier test."""
+    """No credentials of this machine."""
     for name in list(os.environ):
         if name.startswith(("GOOGLE_", "CLOUDSDK_", "AZURE_", "GCE_", "IDENTITY_", "MSI_", "STORAGE_EMULATOR")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path / "gcloud"))
     monkeypatch.setenv("NO_GCE_CHECK", "true")
-    gcs_access._loaded.cache_clear()
-    azure_access._found.clear()
 
 
 @pytest.fixture
@@ -111,11 +109,11 @@ def test_google_auth_finds_credentials(
         other = fsabs.from_url("gs://other", endpoint=store.endpoint, max_attempts=1, **options)
         other.read_bytes("1-x")
         assert server.given == ["token-1"]  # of the same credentials
-        assert "none found" not in fs._describe_store()["credentials"]
+        assert "none found" not in credentials_shown(fs)
         text = repr(fs) + repr(fs.options) + str(fs.info())
         assert "PRIVATE KEY" not in text
         assert "token-1" not in text
-        assert fs._principal()
+        assert gcs_access.principal(fs.options)
 
 
 def managed_identity(server: TokenServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +128,7 @@ def test_azure_identity_finds_credentials(server: TokenServer, monkeypatch: pyte
         fs = fsabs.from_url("az://bucket", account_name="account", endpoint=store.endpoint, max_attempts=1)
         assert len(fs.read_bytes("700-x")) == 700
         assert server.given == ["token-1"]
-        assert SECRET not in repr(fs) + str(fs._describe_store())
+        assert SECRET not in repr(fs) + str(list(facts_of(fs)))
 
 
 class Static:
@@ -152,6 +150,11 @@ def test_a_credential_is_used_as_it_is_and_pickles() -> None:
         store.token = "mine"
         fs = fsabs.from_url("az://bucket", account_name="account", endpoint=store.endpoint, credential=Static("mine"))
         assert len(pickle.loads(pickle.dumps(fs)).read_bytes("700-x")) == 700
+
+
+def credentials_shown(fs: fsabs.FS) -> str:
+    """Where `fsabs explain` says that the credentials come from."""
+    return next(f"{fact.value} {fact.source}" for fact in facts_of(fs) if fact.name == "credentials")
 
 
 # ---- renewed
@@ -193,46 +196,45 @@ def test_a_token_that_is_refused_is_renewed_once(
 def test_a_token_is_renewed_before_it_ends(
     cloud: str, server: TokenServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gcs_access, "EARLY", 1e9)  # so that the token is taken for one that ends soon
     with STORES[cloud]() as store:
         fs = _opened(cloud, store, server, tmp_path, monkeypatch)
         store.token = "token-1"
         fs.read_bytes("700-x")
         store.token = "token-2"
-        access = fs.http.access
-        assert isinstance(access, TokenAccess)
-        access._renew_at = time.time() - 1
-        azure_access._found.clear()  # azure-identity has a cache of its own
-        requests = store.requests
+        later, requests = time.time() + 3400, store.requests
+        monkeypatch.setattr(time, "time", lambda: later)
         fs.read_bytes("701-x")
         assert (server.given, store.requests) == (["token-1", "token-2"], requests + 1)
 
 
-def test_threads_renew_a_token_once_and_a_failure_is_none_while_the_token_is_good() -> None:
-    given: list[float] = []
+def test_threads_renew_a_token_once_and_a_failure_is_none_while_the_token_is_good(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, given = [1e9], []
+    monkeypatch.setattr(time, "time", lambda: now[0])
     slow = threading.Event()
 
     def fetch() -> Token:
-        given.append(time.time())
+        given.append(now[0])
         if len(given) > 2:
             raise PermissionError(13, "no token")
         slow.wait(0.2 if len(given) > 1 else 0)
-        return Token(f"t{len(given)}", time.time() + 1000)
+        return Token(f"t{len(given)}", now[0] + 1000)
 
     access = TokenAccess(None, fetch)  # type: ignore[arg-type]
-    access._renew_at = 0
+    now[0] += 900
     threads = [threading.Thread(target=access.authorise, args=("GET", "/", "", (), b"")) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert len(given) == 2
-    access._renew_at = 0
+    now[0] += 900
     assert access.authorise("GET", "/", "", ("a:b",), b"") == "a:b\r\nauthorization:Bearer t2\r\n"
     assert len(given) == 3
     access.authorise("GET", "/", "", (), b"")
     assert len(given) == 3  # it is not asked again at once
-    access._token, access._renew_at = Token("t2", time.time() - 1), 0
+    now[0] += 101
     with pytest.raises(PermissionError, match="no token"):
         access.authorise("GET", "/", "", (), b"")
 
@@ -297,7 +299,7 @@ def test_no_credentials_of_google(tmp_path: Path, server: TokenServer, monkeypat
         server.refusing = (400, {"error": "invalid_grant", "error_description": "Invalid JWT Signature."})
         revoked = fsabs.from_url("gs://bucket", credentials=key_file(tmp_path, server), **options)
         assert "invalid_grant" in told(lambda: revoked.read_bytes("1-x"))
-        assert "none found" in fsabs.from_url("gs://bucket", **options)._describe_store()["credentials"]
+        assert "none found" in credentials_shown(fsabs.from_url("gs://bucket", **options))
 
 
 def test_no_credentials_of_azure(server: TokenServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ import fsabs
 from fsabs import trace
 from fsabs.backends.fsspec import Fsspec
 from fsabs.backends.gcs import GCS
+from fsabs.core import keys
 from fsabs.core.fs import LAST_NAME
 from fsabs.transfer.files import copy_file
 from tests.servers.gcs_store import GcsStore, Refused
@@ -58,16 +59,11 @@ def test_a_file_is_read_in_the_generation_that_was_opened(store: GcsStore) -> No
             blob.pread(5, 0)
 
 
-def test_a_whole_file_is_compared_with_its_checksum(store: GcsStore) -> None:
+def test_a_whole_file_is_compared_with_its_checksum(store: GcsStore, monkeypatch: pytest.MonkeyPatch) -> None:
     fs = opened(store)
     fs.write_bytes("a", b"right")
-    honest = store._download
-
-    def lying(request: Request, found: Any) -> Answer:
-        answer = honest(request, found)
-        return answer._replace(body=b"wrong") if answer.status == 200 else answer
-
-    store._download = lying  # type: ignore[method-assign]
+    honest = store.answer
+    monkeypatch.setattr(store, "answer", lambda request: honest(request)._replace(body=b"wrong"))
     with pytest.raises(fsabs.CorruptFileError, match="CRC32C .* where the store says"):
         fs.read_bytes("a")
 
@@ -173,12 +169,12 @@ def test_a_copy_that_was_interrupted_is_continued(
             raise GivenUp
 
     monkeypatch.setattr("fsabs.transfer.files.RESUMED_FROM", MIB)
-    src, dst = source._key("large", "copy"), target._key("large", "copy")
+    src = keys.normalize(f"{tmp_path}/data/large")
     with pytest.raises(GivenUp):
-        copy_file(source, src, target, dst, count)
+        copy_file(source, src, target, "large", count)
     (upload,) = store.uploads
     counts = []
-    copy_file(source, src, target, dst, counts.append)
+    copy_file(source, src, target, "large", counts.append)
     assert counts[0] >= 15 * MIB
     assert store.objects["large"].content == data
     assert upload not in store.uploads
@@ -209,8 +205,8 @@ def test_a_copy_goes_on_until_it_is_done(store: GcsStore) -> None:
     with pytest.raises(FileNotFoundError):
         fs.copy("nothing", "b")
     other = opened(store, "gs://other")
-    assert other._can_copy_from(fs)
-    assert not other._can_copy_from(opened(store, storage_class="COLDLINE"))
+    assert other.dialect.can_copy_from(fs.dialect)
+    assert not other.dialect.can_copy_from(opened(store, storage_class="COLDLINE").dialect)
 
 
 def test_trees_are_removed_in_batches(store: GcsStore) -> None:
@@ -227,15 +223,7 @@ def test_what_a_batch_does_not_remove_is_removed_alone_or_named(store: GcsStore)
     fs = opened(store)
     for number in range(10):
         store.put(f"d/{number}", b"")
-    honest, refused = store._existing, {"d/3": 1, "d/5": 100}
-
-    def refusing(key: str) -> Any:
-        if store.seen[-1].method in ("DELETE", "POST") and refused.get(key, 0) > 0:
-            refused[key] -= 1
-            raise Refused(403, "forbidden", f"no permission to remove {key}")
-        return honest(key)
-
-    store._existing = refusing  # type: ignore[method-assign]
+    store.kept = {"d/3": 1, "d/5": 100}
     with pytest.raises(PermissionError, match="no permission") as caught:
         fs.remove("d", recursive=True)
     assert caught.value.filename == "gs://bucket/d/5"
@@ -274,8 +262,9 @@ def test_pages_of_files_at_any_depth_follow_one_another(store: GcsStore) -> None
 
 
 @pytest.mark.parametrize("body", [b"<html>Welcome</html>", b"[]", b"{", b'{"items": [{"name": "x"}]}', b'{"items": 3}'])
-def test_what_is_no_page_is_an_error(store: GcsStore, body: bytes) -> None:
-    store._page = lambda query: store._plain(200, body)  # type: ignore[method-assign]
+def test_what_is_no_page_is_an_error(store: GcsStore, body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = store.answer
+    monkeypatch.setattr(store, "answer", lambda request: honest(request)._replace(body=body, length=len(body)))
     with pytest.raises(fsabs.CorruptFileError):
         list(opened(store).list(""))
 
@@ -339,7 +328,8 @@ def test_an_emulator_of_the_environment_is_asked_without_credentials(
         fs = fsabs.from_url("gs://bucket")
         assert fs.read_bytes("x") == b"1"
         assert "authorization" not in store.seen[-1].headers
-        assert fs._resolved_store() == f"gcs {store.endpoint} bucket"
+        assert isinstance(fs, GCS)
+        assert fs.dialect.store_url == store.endpoint
     with fsabs.from_url("gcs://bucket") as fs:
         assert fs.url("x") == "gs://bucket/x"
 

@@ -20,6 +20,8 @@ import fsabs
 from fsabs import trace
 from fsabs.backends.hub import Hub
 from fsabs.backends.hub.dialect import parse
+from fsabs.cli.explain import facts_of
+from tests.servers.hostile_store import Answer, Request
 from tests.servers.hub import READER, STRANGER, TOKEN, HubServer
 
 NAME = "org/data"
@@ -277,15 +279,15 @@ def test_pages_are_followed(hub: HubServer) -> None:
 
 def test_a_listing_that_is_cut_is_an_error(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.make("o/n", {f"{n:05}": b"" for n in range(2_500)})
-    answer = hub._tree
+    answer = hub.answer
 
-    def cut(*arguments: Any) -> Any:
-        found = answer(*arguments)
+    def cut(request: Request) -> Answer:
+        found = answer(request)
         if "Link" in found.headers:
             found.headers["Link"] = f'<{hub.endpoint}/api/x?page=2>; rel="next"'
         return found
 
-    monkeypatch.setattr(hub, "_tree", cut)
+    monkeypatch.setattr(hub, "answer", cut)
     with pytest.raises(fsabs.CorruptFileError, match="where it goes on"):
         list(opened("hf://datasets/o/n").list(recursive=True))
 
@@ -370,7 +372,7 @@ def test_no_secret_is_shown(data: HubServer, tmp_path: Path) -> None:
     with trace.record(tmp_path / "trace"):
         fs = opened(token=READER)
         fs.read_bytes(IMAGES[0])
-        shown = f"{fs!r} {fs.info()} {fs._describe_store()} {fs.dialect.options!r} {fs.http.access!r}"
+        shown = f"{fs!r} {fs.info()} {list(facts_of(fs))} {fs.dialect.options!r} {fs.http.access!r}"
         data.elsewhere.valid_from = time.time() + 100
         with pytest.raises(OSError) as caught:
             fs.read_bytes(IMAGES[0])

@@ -39,7 +39,7 @@ def test_what_has_no_positions_is_read_when_it_is_opened(tmp_path: Path, monkeyp
     script = "import fsabs, sys; f = fsabs.open_url('/dev/stdin', 'rb'); sys.stdout.buffer.write(f.__enter__().read())"
     done = subprocess.run([sys.executable, "-c", script], input=b"through", capture_output=True, timeout=60)
     assert done.stdout == b"through", done.stderr
-    monkeypatch.setattr(local, "_MOST_STREAMED", 1 << 20)
+    monkeypatch.setattr(local, "MOST_STREAMED", 1 << 20)
     with pytest.raises(OSError, match="without positions") as caught:
         fsabs.from_url("/dev").read_bytes("zero")
     assert caught.value.errno == errno.EFBIG

@@ -200,7 +200,7 @@ def test_a_page_of_somebody_else_is_no_answer_to_any_request(tls: bool, tmp_path
                 act()
         fs.dialect.has_versions = False
         with pytest.raises(fsabs.CorruptFileError, match="nothing shows that anything was removed"):
-            fs._delete("k")
+            fs.send(fs.dialect.remove("k"))
 
 
 @pytest.mark.parametrize("line", ["\n", "\r\n", "\0", "\r"])
@@ -344,7 +344,7 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
 
     with ScriptedStore({}, script) as store:
         fs = opened(store, max_attempts=1, **options)
-        print(repr(fs), repr(fs.options), repr(fs.dialect._headers), repr(fs.dialect), repr(fs.http.access), file=shown)
+        print(repr(fs), repr(fs.options), repr(fs.dialect), repr(fs.http.access), file=shown)
         acts: list[Any] = [
             lambda: fs.read_bytes("k"),
             lambda: fs.read_bytes("reset"),

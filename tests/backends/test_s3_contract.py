@@ -234,7 +234,7 @@ def test_connections_that_were_reset_cost_one_new_one() -> None:
         for read in ("read_bytes", "stat", "open", "read_many"):
             fs = opened(store, max_attempts=2)
             assert list(fs.read_many(objects, concurrency=32)) == list(objects.values())
-            for connection in list(store._open):  # as a NAT does that has forgotten them
+            for connection in list(store.connected):  # as a NAT does that has forgotten them
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
                 connection.shutdown(socket.SHUT_RDWR)
             before = store.connections
@@ -319,9 +319,9 @@ def test_the_last_fs_closes_the_connections() -> None:
         assert second.read_bytes("k0001") == objects["k0001"]
         del second
         deadline = time.monotonic() + 5
-        while len(store._open) and time.monotonic() < deadline:
+        while len(store.connected) and time.monotonic() < deadline:
             time.sleep(0.02)
-        assert not store._open
+        assert not store.connected
         assert len(os.listdir("/proc/self/fd")) <= before + 2
 
 

@@ -24,6 +24,7 @@ from botocore.exceptions import ClientError
 import fsabs
 from fsabs.backends.objects.dialect import content_type_of
 from fsabs.backends.s3 import S3
+from fsabs.backends.s3.endpoint import principal, resolve
 from fsabs.backends.s3.options import ObjectHeaders, Options, S3Options, parse
 from tests.backends.sessions import core_session
 from tests.backends.test_s3_reads import certificate
@@ -136,7 +137,7 @@ def test_customer_keys(ceph: Any, sender: str) -> None:  # moto looks at no key
             other.read_bytes("b/copy.bin")
     text = opened(ceph, bucket, sender, sse_customer_key=base64.b64encode(KEY).decode())
     assert text.read_bytes("b/copy.bin") == b"small" * 1000
-    assert text._principal() == fs._principal() != opened(ceph, bucket, sender)._principal()
+    assert text.dialect.key_digest() == fs.dialect.key_digest() != opened(ceph, bucket, sender).dialect.key_digest()
 
 
 @SENDERS
@@ -511,7 +512,7 @@ def test_sessions(ceph: Any, tmp_path: Path) -> None:
         fs = S3(bucket, endpoint=ceph.endpoint, session=session)
         fs.write_bytes("a", b"1")
         assert fs.read_bytes("a") == b"1"
-        assert fs._principal() == ceph.access_key
+        assert principal(resolve(bucket, fs.options), fs.options) == ceph.access_key
 
 
 def test_a_session_of_a_profile_pickles_by_its_name(ceph: Any, tmp_path: Path) -> None:
@@ -584,14 +585,14 @@ def test_certificates(tmp_path: Path, sender: str) -> None:
     path = certificate(tmp_path)
     keys = {"aws_access_key_id": "me", "aws_secret_access_key": "secret", "region": "us-east-1", "max_attempts": 1}
     with HostileStore(path) as store:
-        assert store._context is not None
+        assert store.context is not None
         options: dict[str, Any] = {"endpoint": store.endpoint, **keys}
         with pytest.raises(OSError, match="certificate"):
             opened_by(sender, **options).read_bytes("10-a")
         for verify in (f"{path}.crt", False):
             assert len(opened_by(sender, verify=verify, **options).read_bytes("10-a")) == 10
-        store._context.load_verify_locations(f"{path}.crt")
-        store._context.verify_mode = ssl.CERT_REQUIRED
+        store.context.load_verify_locations(f"{path}.crt")
+        store.context.verify_mode = ssl.CERT_REQUIRED
         options["verify"] = f"{path}.crt"
         with pytest.raises(OSError):
             opened_by(sender, **options).read_bytes("10-a")

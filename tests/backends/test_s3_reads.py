@@ -222,25 +222,25 @@ def test_what_a_read_costs_in_requests(ceph: Any) -> None:
 
 def test_the_first_bytes_are_kept_until_they_are_read_and_do_not_pickle(ceph: Any) -> None:
     ceph.create_bucket("wire-first")
-    fs = fsabs.from_url(
-        "s3://wire-first",
-        endpoint=ceph.endpoint,
-        aws_access_key_id=ceph.access_key,
-        aws_secret_access_key=ceph.secret_key,
-    )
+    keys = {"aws_access_key_id": ceph.access_key, "aws_secret_access_key": ceph.secret_key}
     data = os.urandom(300_000)
-    fs.write_bytes("x", data)
-    blob: Any = fs._open_from_start("x")
-    assert len(pickle.dumps(blob)) < FIRST // 10
-    assert blob.pread(10, 5) == data[5:15]
-    assert len(blob._start) == FIRST
-    assert blob.pread(FIRST, 1000) == data[1000 : 1000 + FIRST]  # some of it is there, the rest is asked for
-    assert blob._start == b""
-    assert blob.read_all() == data
-    blob = fs._open_from_start("x")
-    fs.write_bytes("x", data[::-1])
-    with pytest.raises(fsabs.StaleFileError):
-        blob.pread(FIRST, 1000)
+    with FaultProxy.before(ceph.endpoint) as proxy:
+        fs = fsabs.from_url("s3://wire-first", endpoint=proxy.endpoint, **keys)
+        fs.write_bytes("x", data)
+        with fs.open("x", "rb") as file:  # the request that opens it asks for the first bytes
+            blob = file.raw.blob
+            assert len(pickle.dumps(blob)) < FIRST // 10
+            proxy.clear()
+            assert blob.pread(10, 5) == data[5:15]
+            assert not proxy.requests()
+            assert blob.pread(FIRST, 1000) == data[1000 : 1000 + FIRST]  # some of it is there, the rest is asked for
+            assert blob.pread(10, 5) == data[5:15]  # the first bytes are given up once what follows them is read
+            assert len(proxy.requests()) == 2
+            assert blob.read_all() == data
+        with fs.open("x", "rb") as file:
+            fs.write_bytes("x", data[::-1])
+            with pytest.raises(fsabs.StaleFileError):
+                file.raw.blob.pread(FIRST, 1000)
 
 
 def test_a_stream_forks_and_survives_a_pause(ceph: Any) -> None:

@@ -22,6 +22,7 @@ import fsabs
 from fsabs.backends.objects import uploads
 from fsabs.backends.objects.uploads import UploadRecord, parts_of, sweep, uploads_below
 from fsabs.backends.s3 import S3
+from fsabs.core.fs import keys_of
 from fsabs.transfer import files
 from tests.servers.ceph import CephGateway
 from tests.servers.network import FaultProxy
@@ -33,6 +34,7 @@ SIZE = 4 * PART + 12345
 CHILD = """
 import os, sys
 import fsabs
+from fsabs.core.fs import keys_of
 from fsabs.transfer import files
 files.RESUMED_FROM = 1
 how, folder, bucket, endpoint, access, secret, region = sys.argv[1:]
@@ -47,7 +49,7 @@ def count(size):
         sys.stdin.readline()
 if how == "copy":
     source = fsabs.Local(folder)
-    files.copy_file(source, source._key("large", "copy"), target, "to", count)
+    files.copy_file(source, *keys_of(source, ["large"], "copy"), target, "to", count)
 else:
     with target.open("to", "wb") as file:
         for _ in range(20):
@@ -74,7 +76,7 @@ def target(ceph: CephGateway, source: fsabs.Local, monkeypatch: pytest.MonkeyPat
 
 
 def opened(ceph: CephGateway, bucket: str, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> S3:
-    monkeypatch.setattr(uploads, "_swept", {})
+    monkeypatch.setattr(uploads, "SWEEP_EVERY", 0.0)
     ceph.create_bucket(bucket)
     keys = {"aws_access_key_id": ceph.access_key, "aws_secret_access_key": ceph.secret_key, "region": ceph.region}
     return S3(bucket, **{"endpoint": ceph.endpoint, "mpu_chunksize": PART, **keys, **changes})
@@ -89,16 +91,16 @@ def records() -> list[Path]:
 
 
 def age(seconds: float) -> None:
-    """Make the records look as if nobody had touched them for so long, and the last sweep a long time ago."""
+    """Make the records look as if nobody had touched them for so long."""
     for path in records():
         os.utime(path, (time.time() - seconds,) * 2)
-    uploads._swept.clear()
 
 
 def copied(source: fsabs.Local, target: S3) -> int:
     """Copy the file, and return how many bytes had been there."""
     counts: list[int] = []
-    assert files.copy_file(source, source._key("large", "copy"), target, "to", counts.append) == SIZE
+    (src,) = keys_of(source, ["large"], "copy")
+    assert files.copy_file(source, src, target, "to", counts.append) == SIZE
     assert target.read_bytes("to") == source.read_bytes("large")
     return counts[0]
 
@@ -107,7 +109,7 @@ class Child:
     """Another process that has sent some parts of an upload, and waits."""
 
     def __init__(self, how: str, source: fsabs.Local, target: S3, ceph: CephGateway) -> None:
-        where = [source._root and f"/{source._root}", target.bucket, ceph.endpoint]
+        where = [source.url().removeprefix("file://"), target.bucket, ceph.endpoint]
         keys = [ceph.access_key, ceph.secret_key, ceph.region]
         command = [sys.executable, "-c", CHILD, how, *where, *keys]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -212,23 +214,32 @@ def test_an_upload_with_other_options_is_not_continued(
 
 
 @pytest.mark.parametrize("child", ["copy"], indirect=True)
-def test_only_one_takes_an_upload_over(child: Child, target: S3) -> None:
+def test_only_one_takes_an_upload_over(child: Child, source: fsabs.Local, target: S3) -> None:
     child.end(signal.SIGKILL)
-    (record,) = uploads._records(target, "to")
-    assert list(uploads._records(target, "to")) == []
-    record.release()
-    assert len(list(uploads._records(target, "to"))) == 1
+    with source.open_blob("large") as blob:
+        upload, there = uploads.resume(target, "to", blob, PART)
+        assert upload is not None
+        assert uploads.resume(target, "to", blob, PART) == (None, 0)
+        upload.leave()
+        upload, again = uploads.resume(target, "to", blob, PART)
+        assert upload is not None
+        assert again == there >= PART
+        upload.leave()
 
 
-@pytest.mark.parametrize("child", ["copy"], indirect=True)
-def test_the_response_to_the_completion_of_a_continued_upload_may_be_lost(
-    child: Child, source: fsabs.Local, target: S3, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    child.end(signal.SIGKILL)
+def test_the_response_to_the_completion_of_a_continued_upload_may_be_lost(source: fsabs.Local, target: S3) -> None:
+    counts: list[int] = []
+
+    def stop(size: int) -> None:
+        counts.append(size)
+        if sum(counts) > 3 * PART:
+            raise InterruptedError
+
     with FaultProxy.before(str(target.options.endpoint)) as proxy:
         slow = S3(target.bucket, mpu_chunksize=PART, **{**target.options._asdict(), "endpoint": proxy.endpoint})
-        store = uploads._store(target)
-        monkeypatch.setattr(uploads, "_store", lambda fs: store)  # the same one behind the proxy
+        (src,) = keys_of(source, ["large"], "copy")
+        with pytest.raises(InterruptedError):
+            files.copy_file(source, src, slow, "to", stop)
         proxy.lose_answer(times=1, where=lambda request: request.method == "POST" and "uploadId" in request.target)
         assert copied(source, slow) >= PART
     assert records() == []

@@ -19,6 +19,7 @@ import fsabs
 from fsabs import manifest
 from fsabs.backends.fsspec import Fsspec
 from fsabs.backends.web import Http, Https
+from fsabs.cli.explain import facts_of
 from tests.servers.web import BODY, WebServer
 
 pytestmark = pytest.mark.quick
@@ -224,7 +225,7 @@ def test_users(web: WebServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     for authority in ("me:secret", "me:s%65cret"):
         fs = fsabs.from_url(f"http://{authority}@{host}/auth/d")
         assert fs.read_bytes("small") == b"small"
-        assert "secret" not in f"{fs!r} {fs.url()} {fs.info()} {fs._describe_store()} {fs.dialect.options!r}"  # type: ignore[attr-defined]
+        assert "secret" not in f"{fs!r} {fs.url()} {fs.info()} {list(facts_of(fs))} {fs.dialect.options!r}"  # type: ignore[attr-defined]
     assert fsabs.from_url(url, headers={"Authorization": "Basic bWU6c2VjcmV0"}).read_bytes("small") == b"small"
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login me password secret\n")
     (tmp_path / ".netrc").chmod(0o600)
@@ -278,13 +279,13 @@ def test_content_in_encodings(web: WebServer) -> None:
     fs = fsabs.from_url(f"{web.url}/gzip/d", max_attempts=1)
     found = gzip.decompress(fs.read_bytes("x.tar.gz"))  # what is compressed by its name is not decompressed
     assert found == FILES["/d/x.tar.gz"]
-    send, encoding = web._send, "br"
+    send, encoding = web.send, "br"
 
     def other(handler: Any, status: int, body: bytes, fields: dict[str, str], chunked: bool = False) -> None:
         body = body[:-5] if "cut" in handler.path else body
         send(handler, status, body, {**fields, "Content-Encoding": encoding}, chunked)
 
-    web._send = other  # type: ignore[method-assign]
+    web.send = other  # type: ignore[method-assign]
     web.files["/d/cut"] = BODY
     with pytest.raises(fsabs.CorruptFileError, match="encoding that was not asked for: br"):
         fs.read_bytes("small")

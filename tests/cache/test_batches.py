@@ -25,6 +25,7 @@ from fsabs.core.blobs import Blob
 from fsabs.core.layers import LayerFS
 from fsabs.core.ranges import plan
 from fsabs.disk.folders import Folder
+from fsabs.testing.children import started
 from tests.cache.stores import BLOCK, cached, entry, noise
 
 GAP = 16 * 1024
@@ -306,26 +307,26 @@ def test_a_full_cache_refuses_without_looking_at_its_files(folder: str, monkeypa
     assert all(full.put(entry(b"%d" % number, f"url {number}"), bytes(100), order) for number in range(800, 900))
 
 
-def test_a_cache_around_local_files_says_once_that_it_does_not_pay(
-    tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(disk, "_warned", set())
-    with pytest.warns(RuntimeWarning, match="around local files makes small ones slower"):
-        CachedFS(Local(tmp_path), folder)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        CachedFS(Local(tmp_path), folder)
-    monkeypatch.setattr(disk, "_warned", set())
+def warnings_of_caches(path: str, folder: str) -> list[list[str]]:
+    """The warnings of a cache around memory, a zip, a network's files, and twice around local files."""
+
+    def warned(inner: FS) -> list[str]:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            CachedFS(inner, folder)
+        return [str(one.message) for one in caught]
+
+    found = [warned(Memory()), warned(Local(path).open_zip("a.zip"))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fsabs.disk.folders.filesystem_of", lambda path, table=None: "nfs4" if path != folder else "ext4")
+        found.append(warned(Local(path)))
+    return [*found, warned(Local(path)), warned(Local(path))]
+
+
+def test_a_cache_around_local_files_says_once_that_it_does_not_pay(tmp_path: Path, folder: str) -> None:
     in_zip(tmp_path)
-    monkeypatch.setattr(
-        "fsabs.disk.folders.filesystem_of", lambda path, table=None: "nfs4" if path != folder else "ext4"
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        CachedFS(Local(tmp_path), folder)
-        CachedFS(Memory(), folder)
-    monkeypatch.undo()
-    monkeypatch.setattr(disk, "_warned", set())
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        CachedFS(Local(tmp_path).open_zip("a.zip"), folder)
+    arguments = (str(tmp_path), folder)
+    *others, first, second = started("spawn", "warning", warnings_of_caches, arguments, 60)  # none has warned there
+    assert others == [[], [], []]
+    assert [message for message in first if "around local files makes small ones slower" in message] == first != []
+    assert second == []

@@ -19,6 +19,7 @@ from fsabs.cache.content import ContentCache, MemoryCache
 from fsabs.cache.disk import open_disk
 from fsabs.cache.eviction import DiskLimits
 from fsabs.cache.policy import Passes, ReadOrder
+from fsabs.core import readahead
 from fsabs.core.blobs import Blob
 from fsabs.core.layers import lazify
 from fsabs.testing.children import forked
@@ -44,15 +45,15 @@ class Streamed(Ranges):
     """Gives pieces that fit no block."""
 
     piece = 3001
+    end = 1 << 40
+    """Where the stream ends, if that is before the file's end."""
 
-    def _stream(self, start: int) -> Iterator[memoryview] | None:
-        return self._pieces(start)
-
-    def _pieces(self, start: int) -> Iterator[memoryview]:
+    def _stream(self, start: int) -> Iterator[memoryview]:
         assert isinstance(self._store, Far)
         self._store.streams.append(start)
-        for at in range(start, self.size, self.piece):
-            yield memoryview(self._inner.pread(self.piece, at))
+        end = min(self.size, self.end)
+        for at in range(start, end, self.piece):
+            yield memoryview(self._inner.pread(min(self.piece, end - at), at))
 
 
 @pytest.fixture
@@ -111,22 +112,32 @@ def test_bringing_files_in_asks_nothing_either(far: Far, folder: str) -> None:
 # ---- streams
 
 
+@pytest.fixture
+def streaming(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read from front to back is streamed from its first byte on."""
+    monkeypatch.setattr(readahead, "STREAM_AFTER", 0)
+
+
+def streamed(blob: Blob, start: int) -> bytes:
+    return b"".join(readahead.pieces(blob, start))
+
+
+@pytest.mark.usefixtures("streaming")
 def test_a_large_file_is_kept_as_it_streams_by(far: Far, folder: str) -> None:
     data = noise(50_000)
     fs = cached(far, folder)
     with fs.open_blob("large.bin") as blob:
-        pieces = blob._stream(5000)
-        assert pieces is not None
-        assert b"".join(pieces) == data[5000:]
+        assert streamed(blob, 5000) == data[5000:]
         assert far.streams == [BLOCK], "from the block's start"
         far.streams.clear()
-        assert b"".join(blob._stream(100) or ()) == data[100:]
+        assert streamed(blob, 100) == data[100:]
         assert far.streams == [0], "for the one block that was missing"
     with cached(far, folder).open_blob("large.bin") as blob:
-        assert b"".join(blob._stream(7) or ()) == data[7:]
+        assert streamed(blob, 7) == data[7:]
     assert far.streams == [0]
 
 
+@pytest.mark.usefixtures("streaming")
 def test_a_stream_passes_over_what_is_kept(far: Far, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "AHEAD", 2 * BLOCK)
     data = noise(50_000)
@@ -134,20 +145,22 @@ def test_a_stream_passes_over_what_is_kept(far: Far, folder: str, monkeypatch: p
     with fs.open_blob("large.bin") as blob:
         blob.pread(1, 2 * BLOCK)
         blob.pread(4 * BLOCK, 5 * BLOCK)
-        assert b"".join(blob._stream(0) or ()) == data
+        assert streamed(blob, 0) == data
     assert far.streams == [0, 9 * BLOCK], "one block is passed over, four are not"
 
 
+@pytest.mark.usefixtures("streaming")
 def test_a_store_without_streams_gives_several_blocks_at_once(store: Store, folder: str) -> None:
     with cached(store, folder).open_blob("large.bin") as blob:
-        assert b"".join(blob._stream(0) or ()) == noise(50_000)
+        assert streamed(blob, 0) == noise(50_000)
     assert store.ranges == [(50_000, 0)]
 
 
+@pytest.mark.usefixtures("streaming")
 def test_a_stream_that_ends_early_is_an_error(far: Far, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Streamed, "_pieces", lambda self, start: iter([memoryview(b"short")]))
+    monkeypatch.setattr(Streamed, "end", 5)
     with cached(far, folder).open_blob("large.bin") as blob, pytest.raises(OSError, match="5 bytes at offset 0"):
-        list(blob._stream(0) or ())
+        streamed(blob, 0)
 
 
 # ---- threads and forks
@@ -236,21 +249,15 @@ def test_forks_while_threads_fill_the_memory(folder: str) -> None:
 
 def test_threads_that_keep_one_item_at_once_keep_it_once() -> None:
     memory = MemoryCache(100, Passes())
-    within = memory._lock
 
-    class Overtaken:
-        """A lock for which one waits while another thread has put the same item."""
+    class Overtaken(ReadOrder):
+        """While one thread looks for the item's place in the order, another one puts it."""
 
-        def __enter__(self) -> None:
-            memory._lock = within
+        def need(self, key: int) -> float:
             memory.put(b"x", "", bytes(60), ReadOrder())
-            within.__enter__()
+            return super().need(key)
 
-        def __exit__(self, *exc: object) -> None:
-            within.__exit__(*exc)
-
-    memory._lock = Overtaken()  # type: ignore[assignment]
-    assert not memory.put(b"x", "", bytes(60), ReadOrder())
+    assert not memory.put(b"x", "", bytes(60), Overtaken())
     assert (len(memory), memory.size) == (1, 60)
     memory.put(b"y", "", bytes(60), ReadOrder())
     memory.put(b"z", "", bytes(60), ReadOrder())

@@ -25,6 +25,7 @@ from fsabs.cache.disk import DiskCache, open_disk
 from fsabs.cache.eviction import DiskLimits
 from fsabs.cache.policy import Passes, ReadOrder
 from fsabs.core import identity
+from fsabs.disk.folders import Folder
 from fsabs.manifest.layer import ManifestFS
 from fsabs.testing.children import Child, forked
 from tests.cache.stores import CONTENTS, NAMES, Asked, Store, cached, entry, noise
@@ -103,7 +104,7 @@ def test_a_file_that_is_rewritten_within_a_second_of_a_coarse_clock(
         changed, modified = status.st_ctime_ns // second * second, status.st_mtime_ns // second * second
         return f"{status.st_ino:x}-{modified:x}-{changed:x}-{status.st_size:x}"
 
-    monkeypatch.setattr(local_backend, "_version", coarse)
+    monkeypatch.setattr(local_backend, "version_of", coarse)
     monkeypatch.setattr(identity, "TICK", 0.0)
     (tmp_path / "store").mkdir()
     path = tmp_path / "store" / "a"
@@ -113,7 +114,8 @@ def test_a_file_that_is_rewritten_within_a_second_of_a_coarse_clock(
     for content in (b"first", b"other"):
         path.write_bytes(content)  # in place
         assert fs.read_bytes("a") == content
-    assert not Local(tmp_path)._is_settled(coarse(path.stat()))
+    with Local(tmp_path / "store").open_blob("a") as blob:
+        assert not blob.settled
     later = time.time() + 3.1
     monkeypatch.setattr(time, "time", lambda: later)
     assert [fs.read_bytes("a") for _ in range(2)] == [b"other"] * 2
@@ -127,7 +129,7 @@ def test_the_version_of_a_local_file_has_no_device(tmp_path: Path) -> None:
     fields: Any = status.__reduce__()[1]
     other = os.stat_result((*tuple(status)[:2], status.st_dev + 1, *tuple(status)[3:]), fields[1])
     assert other.st_dev != status.st_dev
-    assert local_backend._version(other) == local_backend._version(status)
+    assert local_backend.version_of(other) == local_backend.version_of(status)
 
 
 # ---- folders that others can write to
@@ -223,13 +225,13 @@ def test_evicted_entries_are_not_reported_as_damaged(tmp_path: Path, monkeypatch
     cache = DiskCache(str(tmp_path), LIMITS)
     for number in range(20):
         assert cache.put(entry(b"%d" % number, f"url {number}"), bytes(3000), ReadOrder())
-    checked = fsabs.cache.disk._damaged
+    opened = Folder.open
 
-    def evicted_meanwhile(folder: Any, path: str) -> Any:
-        (tmp_path / "entries-1" / path).unlink()
-        return checked(folder, path)
+    def evicted_meanwhile(folder: Folder, path: str, *flags: int) -> int:
+        (tmp_path / "entries-1" / path).unlink(missing_ok=True)
+        return opened(folder, path, *flags)
 
-    monkeypatch.setattr(fsabs.cache.disk, "_damaged", evicted_meanwhile)
+    monkeypatch.setattr(Folder, "open", evicted_meanwhile)
     assert cache.verify() == []
 
 
@@ -260,18 +262,22 @@ def test_who_waited_for_anothers_fetch_is_neither_a_miss_nor_a_hit(store: Store,
 def test_a_memory_goes_on_after_an_exception_of_a_signal_handler() -> None:
     memory, order = MemoryCache(3000, Passes()), ReadOrder(f"u{number}" for number in range(100))
 
-    class Interrupting(dict[Any, Any]):
-        def __delitem__(self, name: bytes) -> None:
-            super().__delitem__(name)
-            raise KeyboardInterrupt
+    class Interrupting(bytes):
+        """A content, for which a signal comes as its size is asked for when it has been dropped."""
 
+        def __len__(self) -> int:
+            if putting and len(memory) == 2:
+                putting.clear()
+                raise KeyboardInterrupt
+            return super().__len__()
+
+    putting: list[bool] = []
     for number in (90, 91, 92):
-        assert memory.put(b"%d" % number, f"u{number}", bytes(1000), order)
-    items, memory._items = memory._items, Interrupting(memory._items)
+        assert memory.put(b"%d" % number, f"u{number}", Interrupting(1000), order)
+    putting.append(True)
     with pytest.raises(KeyboardInterrupt):
         memory.put(b"1", "u1", bytes(1000), order)
     assert len(memory) == 2
-    memory._items = {name: items[name] for name in memory._items}
     for number in range(2, 30):
         memory.put(b"%d" % number, f"u{number}", bytes(1000), order)
     assert memory.size == 1000 * len(memory) <= 3000

@@ -27,15 +27,20 @@ class Reply(NamedTuple):
 
 
 class Web:
-    """A running server: its URL, and every request so far."""
+    """A running server: its URL, every request so far, and the number of connections."""
 
     def __init__(self, answer: Callable[[Request], Reply]) -> None:
         self.requests: list[Request] = []
+        self.connections = 0
         self.answer = answer
         web = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+
+            def setup(self) -> None:
+                web.connections += 1
+                super().setup()
 
             def do_GET(self) -> None:
                 size = int(self.headers.get("Content-Length", 0))

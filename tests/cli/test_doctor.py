@@ -228,8 +228,8 @@ def test_a_server_that_speaks_no_tls(server: tuple[http.server.HTTPServer, Path]
 def test_a_store_that_stays_silent(
     url: str, scheme: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(doctor, "_SECONDS", 0.5)
-    monkeypatch.setattr(doctor, "_DEADLINE", 1.0, raising=False)
+    monkeypatch.setattr(doctor, "STEP_SECONDS", 0.5)
+    monkeypatch.setattr(doctor, "CHECK_SECONDS", 1.0)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen(50)  # the system accepts

@@ -35,7 +35,7 @@ def test_the_examples_of_the_page(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TZ", "UTC")
-    monkeypatch.setattr("fsabs.cache.cachedfs._LARGEST_FLOOR", 0)  # caches are used also where the disk is nearly full
+    monkeypatch.setattr("fsabs.cache.cachedfs.LARGEST_FLOOR", 0)  # caches are used also where the disk is nearly full
     time.tzset()
     with fsabs.from_url("train.zip", mode="w") as archive:
         archive.write_bytes("labels.csv", b"0,cat\n1,dog\n")

@@ -15,12 +15,13 @@ import numpy as np
 import pytest
 
 import fsabs
-from fsabs import CorruptFileError
+from fsabs import CorruptFileError, Hdf5
 from fsabs.containers.hdf5 import content
 from fsabs.core.blobs import BlobSlice
 
 from .hdf5files import BLOB, built, opened, tree
 from .tarballs import contents
+from .zips import CountingFS
 
 pytestmark = pytest.mark.quick
 
@@ -35,7 +36,7 @@ def test_groups_are_directories_and_bytes_are_files(version: str) -> None:
     assert list(hdf5.list("g")) == ["packed", "sub/", "text"]
     assert contents(hdf5) == {"g/packed": BLOB, "g/sub/empty": b"", "g/text": "héllo".encode(), "raw": BLOB}
     assert [hdf5.stat(n).size for n in ("raw", "g/packed", "g/text")] == [len(BLOB), len(BLOB), 6]
-    assert hdf5.stat("raw").version == hdf5._parent.stat("a.h5").version
+    assert hdf5.stat("raw").version == hdf5.parent.stat("a.h5").version
     assert (hdf5.isdir("void"), hdf5.isfile("raw"), hdf5.exists("nothing")) == (True, True, False)
     assert list(hdf5.list("void")) == []
     assert hdf5.verify() == []
@@ -338,13 +339,10 @@ def test_a_bad_checksum_is_told_by_verify() -> None:
     assert [(p.path, p.kind) for p in hdf5.verify()] == [("x", "damaged")]
 
 
-def test_errors_of_the_store_pass_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    hdf5 = opened(tree)
-
-    def fail(size: int, offset: int) -> bytes:
-        raise TimeoutError("gone")
-
-    monkeypatch.setattr(type(hdf5._reader()), "_pread", lambda self, size, offset: fail(size, offset))
+def test_errors_of_the_store_pass_as_they_are() -> None:
+    store = CountingFS(opened(tree).parent)
+    hdf5 = Hdf5(store, "a.h5")
+    store.failure = TimeoutError("gone")
     with pytest.raises(TimeoutError) as caught:
         hdf5.read_bytes("g/packed")
     assert caught.value.filename == "memory:///a.h5"
@@ -420,29 +418,21 @@ def test_one_dataset_of_a_type_that_no_file_has_hurts_no_other() -> None:
 def test_a_compound_of_fields_that_overlap_is_told_by_numpy_and_by_us() -> None:
     kind = np.dtype({"names": ["a", "b"], "formats": ["<i4", "<i4"], "offsets": [0, 2], "itemsize": 8})
     with pytest.raises(TypeError, match="overlap"):
-        content._plain(kind)
+        content.plain_dtype(kind)
     holes = np.dtype({"names": ["a", "b"], "formats": ["<i4", "<i2"], "offsets": [2, 8], "itemsize": 16})
-    assert content._plain(holes) == holes
+    assert content.plain_dtype(holes) == holes
 
 
-def test_listing_reads_no_strings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listing_reads_no_strings() -> None:
     text = [f"string {number}" for number in range(100_000)]
-    hdf5 = opened(lambda file: file.create_dataset("d/text", data=text))
-    size = hdf5._parent.stat("a.h5").size
-    assert size > 3_000_000
-    read: list[int] = []
-    blob = hdf5._reader()
-    pread = type(blob)._pread
-
-    def counted(self: Any, size: int, offset: int) -> bytes:
-        read.append(size)
-        return pread(self, size, offset)
-
-    monkeypatch.setattr(type(blob), "_pread", counted)
+    store = CountingFS(opened(lambda file: file.create_dataset("d/text", data=text)).parent)
+    assert store.stat("a.h5").size > 3_000_000
+    hdf5 = Hdf5(store, "a.h5")
+    store.taken()
     assert list(hdf5.list("d", detail=True)) == [hdf5.stat("d/text")]
     assert hdf5.exists("d/text")
     assert list(hdf5.glob("**/text")) == ["d/text"]
-    assert sum(read) < 300_000
+    assert sum(size for size, _ in store.taken()) < 300_000
     assert np.load(io.BytesIO(hdf5.read_bytes("d/text"))).tolist() == text
 
 

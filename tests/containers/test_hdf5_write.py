@@ -20,7 +20,6 @@ from fsabs import FS, CorruptFileError, Local, Memory
 from fsabs.containers.hdf5 import Hdf5
 from fsabs.core.blobs import BlobSlice
 from fsabs.core.writing import partial_name
-from fsabs.disk import files as disk_files
 from tests import namespaces
 from tests.servers.fixtures import require
 
@@ -175,7 +174,7 @@ def test_a_blob_becomes_a_file() -> None:
     read = fs.open_container("a.h5")
     assert contents(read) == {"d/x": BLOB}
     with pytest.raises(io.UnsupportedOperation):
-        read._create("x", False)
+        read.write_bytes("x", b"1")
 
 
 def test_a_file_is_not_closed_over_an_open_member() -> None:
@@ -255,7 +254,6 @@ def test_a_full_disk_is_an_error_and_no_more(disk: int, size: int, compression: 
 def test_a_system_that_lacks_unnamed_files(missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, missing, raising=False)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(disk_files, "_swept", set())
     fs = Memory()
     _write(fs, "a.h5", TREE)
     _write(fs, "a.h5", {"more": BLOB}, "a")
@@ -284,7 +282,6 @@ def test_the_name_that_a_killed_writer_had_for_a_moment_is_removed(
     now = time.time
     monkeypatch.setattr("fsabs.disk.files.time.time", lambda: now() + 25 * 3600)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(disk_files, "_swept", set())
     _write(Memory(), "a.h5", TREE)
     assert os.listdir(tmp_path) == []
 

@@ -131,7 +131,7 @@ def test_without_the_library_the_bytes_are_the_same(
 def test_a_long_way_between_two_seek_points_is_decoded_in_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compression, "_GZIP_UNIT", 40_000)
+    monkeypatch.setattr(compression, "GZIP_UNIT", 40_000)
     path = made(tmp_path / "a.tar.gz", "usual")
     opened(path)
     tar = opened(path)[0]
@@ -342,8 +342,8 @@ def test_damage_is_found_by_the_pass(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize("before", [True, False])
 def test_damage_behind_a_point_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: bool) -> None:
     """Be it there before seek points are looked for, or only after."""
-    monkeypatch.setattr(local, "_version", lambda status: "the same")  # as a disk would do it: nothing tells of it
-    monkeypatch.setattr(Local, "_is_settled", lambda fs, version: True)
+    monkeypatch.setattr(local, "version_of", lambda status: "00-0-0-0")  # as a disk would do it: nothing tells of it
+    monkeypatch.setattr(identity, "TICK", -1)
     path = made(tmp_path / "a.tar.gz", "usual")
     opened(path)
     if not before:

@@ -70,7 +70,7 @@ def test_metadata() -> None:
     tar = opened(tarball([(entry("f", mode=0o640, mtime=when), b"12"), (entry("d", tarfile.DIRTYPE, mode=0o700), b"")]))
     found = tar.stat("f")
     assert (found.size, found.mode, found.last_modified) == (2, stat.S_IFREG | 0o640, when)
-    assert found.version == tar._parent.stat("a.tar").version
+    assert found.version == tar.parent.stat("a.tar").version
     directory = tar.stat("d")
     assert (directory.mode, directory.directory, directory.last_modified) == (stat.S_IFDIR | 0o700, True, 0)
     assert tar.info()["entries"] == 2

@@ -158,7 +158,7 @@ def test_a_kept_index_needs_no_numpy(tmp_path: Path, many: bytes) -> None:
 
 
 def test_the_order_is_kept_too(folder: Path, monkeypatch: pytest.MonkeyPatch, many: bytes) -> None:
-    monkeypatch.setattr(index, "_LONG_ORDER", 1000)
+    monkeypatch.setattr(index, "LONG_ORDER", 1000)
     store = far(many)
     first = list(Zip(store, "a.zip").list(recursive=True, detail=True))
     assert [stat.filename for stat in first if not stat.directory] == sorted(MANY)
@@ -213,7 +213,7 @@ def told(archive: FS, parent: FS) -> Any:
             found[stat.filename] = (stat, str(exc))
     for name in ("../out", "no", "dir", "twice"):
         try:
-            found[name] = archive._stat(name), archive.open_blob(name).version
+            found[name] = archive.stat(name), archive.open_blob(name).version
         except OSError as exc:
             found[name] = type(exc), str(exc)
     return found, archive.info(), archive._loaded.index.layout  # type: ignore[attr-defined]

@@ -29,6 +29,7 @@ from .zips import (
     LZMA,
     METHODS,
     STORED,
+    CountingFS,
     Made,
     by_hand,
     contents,
@@ -409,11 +410,13 @@ def test_zip_in_zip_in_zip(outer: int, middle: int) -> None:
 
 def test_members_of_nested_stored_archives_are_slices_of_the_outermost(tmp_path: Path) -> None:
     (tmp_path / "o.zip").write_bytes(zipped({"m.zip": zipped({"i.zip": zipped(TREE)})}))
-    archive = Local(tmp_path).open_zip("o.zip").open_zip("m.zip").open_zip("i.zip")
+    store = CountingFS(Local(tmp_path))
+    archive = store.open_zip("o.zip").open_zip("m.zip").open_zip("i.zip")
     with archive.open_blob("dir/b.bin") as blob:
+        assert blob.pread(1, 0) == TREE["dir/b.bin"][:1]
+        store.taken()
         assert blob.pread(4, 250) == TREE["dir/b.bin"][250:254]
-        undermost = blob._slice._inner  # type: ignore[attr-defined]
-        assert type(undermost).__name__ == "LocalBlob"
+        assert store.taken() == [(4, (tmp_path / "o.zip").read_bytes().index(TREE["dir/b.bin"]) + 250)]
 
 
 def test_the_hand_made_archives_are_as_others_see_them() -> None:

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fsabs import FS, Memory
+from fsabs import FS, FileStat, Memory
 from fsabs.containers.zip import Zip
 from fsabs.core.blobs import Blob
 from fsabs.spi import LayerFS
@@ -143,6 +143,16 @@ def contents(archive: FS) -> dict[str, bytes]:
     return found
 
 
+def walked(archive: FS, folder: str = "") -> list[FileStat]:
+    """The stats of all that is below a directory, by listings of one directory each."""
+    found = []
+    for stat in archive.list(folder, detail=True):
+        name = folder + stat.filename
+        found.append(stat._replace(filename=name))
+        found += walked(archive, name) if stat.directory else []
+    return found
+
+
 def read_by_zipfile(data: bytes) -> dict[str, bytes]:
     """What zipfile finds, after its own test."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -151,7 +161,12 @@ def read_by_zipfile(data: bytes) -> dict[str, bytes]:
 
 
 class CountingFS(LayerFS):
-    """Notes every read of the store: a `(size, offset)`, or a list of them for a read of several ranges."""
+    """Notes every read of the store: a `(size, offset)`, or a list of them for a read of several ranges.
+
+    `failure` is what reads raise from then on.
+    """
+
+    failure: OSError | None = None
 
     def __init__(self, inner: FS) -> None:
         super().__init__(inner)
@@ -175,6 +190,8 @@ class _CountingBlob(Blob):
 
     def _pread(self, size: int, offset: int) -> bytes:
         self._fs.reads.append((size, offset))
+        if self._fs.failure is not None:
+            raise self._fs.failure
         return self._inner.pread(size, offset)
 
     def _pread_many(self, ranges: Iterable[tuple[int, int]]) -> list[bytes]:

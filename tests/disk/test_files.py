@@ -24,6 +24,7 @@ from fsabs.disk import files
 from fsabs.disk.descriptors import open_ours
 from fsabs.disk.files import Replacement, ResumedReplacement
 from fsabs.disk.folders import Folder
+from fsabs.testing.children import forked
 from tests import namespaces
 from tests.users import ALICE, BOB, as_user, needs_root, shared_folder
 
@@ -463,18 +464,24 @@ def test_what_a_killed_writer_has_left_goes_after_a_day(tmp_path: Path, monkeypa
     left = killed(tmp_path)
     fs = fsabs.Local(tmp_path)
     assert list(fs.list()) == []
-    monkeypatch.setattr(files, "_swept", set())
-    fs.write_bytes("y", b"1")
+
+    def write() -> None:  # in a process that hasn't looked yet
+        assert forked("a new writer", [lambda: fs.write_bytes("y", b"1")], 30) == [1]
+
+    def write_twice() -> list[str]:
+        fs.write_bytes("y", b"1")
+        a_day_passes(monkeypatch)
+        fs.write_bytes("y", b"1")
+        return hidden(tmp_path)
+
+    write()
     assert sorted(os.listdir(tmp_path)) == [left, "y"], "its writer may still be writing, on whichever machine"
     os.utime(tmp_path / left, (0, 0))
-    monkeypatch.setattr(files, "_swept", set())
-    fs.write_bytes("y", b"1")
+    write()
     assert sorted(os.listdir(tmp_path)) == [left, "y"], "a copy may have the time of its source already"
+    assert forked("a writer for a day", [write_twice], 30) == [[left]], "it has looked already"
     a_day_passes(monkeypatch)
-    fs.write_bytes("y", b"1")
-    assert hidden(tmp_path) == [left], "this process has looked already"
-    monkeypatch.setattr(files, "_swept", set())
-    fs.write_bytes("y", b"1")
+    write()
     assert os.listdir(tmp_path) == ["y"]
 
 

@@ -20,7 +20,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from fsabs.dispatch import Dispatch, TaskDispatcher, TaskType, database
+from fsabs.dispatch import Dispatch, TaskDispatcher, TaskType
+from tests.dispatch.clocks import sqlite_clock
 from tests.servers.postgresql import PostgreSQL
 
 PER_TASK, EPOCHS = 3, 2
@@ -109,18 +110,12 @@ def _nothing(_: str) -> None:
 
 def _shift_sqlite(path: str) -> None:
     """Give the SQLite connections of this process a clock that is wrong by the seconds in a file."""
-    module: Any = database
-    configure = module._configure_sqlite
 
-    def julian_day(_: str) -> float:
+    def now() -> float:
         with open(path) as file:
-            return 2440587.5 + (time.time() + float(file.read())) / 86400
+            return time.time() + float(file.read())
 
-    def with_clock(connection: Any, record: Any) -> None:
-        configure(connection, record)
-        connection.create_function("julianday", 1, julian_day)
-
-    module._configure_sqlite = with_clock
+    sqlite_clock(now).__enter__()  # until the process ends
 
 
 def create(url: str, tasks: int, seed: int) -> TaskDispatcher:

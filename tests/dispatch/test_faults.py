@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from fsabs.dispatch import TaskDispatcher, TaskType, jobs
 from tests import soak
 from tests.dispatch.chaos import PostgreSQLFaults, SQLiteFaults, chaos
+from tests.dispatch.clocks import sqlite_clock
 from tests.servers.postgresql import PostgreSQL
 
 
@@ -74,21 +75,15 @@ def test_a_database_that_goes_away_is_waited_for(postgresql: PostgreSQL, how: st
     dispatcher.close()
 
 
-def test_a_clock_that_jumps_costs_repetition_and_no_record(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_jumps_costs_repetition_and_no_record(tmp_path: Any) -> None:
     url = f"sqlite:///{tmp_path}/tasks.db"
     shift = [0.0]
-    from fsabs.dispatch import database
-
-    configure = database._configure_sqlite
-
-    def with_clock(connection: Any, record: Any) -> None:
-        configure(connection, record)
-        connection.create_function("julianday", 1, lambda _: 2460000.5 + (time.time() + shift[0]) % 1e7 / 86400)
-
-    monkeypatch.setattr(database, "_configure_sqlite", with_clock)
-    with TaskDispatcher.create(
-        url, training=[("a", 0, 40)], records_per_task=1, lease_seconds=10, train_end_callback=False
-    ) as dispatcher:
+    with (
+        sqlite_clock(lambda: time.time() + shift[0]),
+        TaskDispatcher.create(
+            url, training=[("a", 0, 40)], records_per_task=1, lease_seconds=10, train_end_callback=False
+        ) as dispatcher,
+    ):
         held = [dispatcher.get("w") for _ in range(10)]
         shift[0] = 3600.0  # forward: every lease is over
         assert not any(dispatcher.report(*dispatch) for dispatch in held)

@@ -8,26 +8,20 @@ from typing import Any
 import pytest
 
 from benchmarks.simulations.dispatch import Costs, JobModel, Leased, Outcome, Scenario, Simulation
-from fsabs.dispatch import TaskDispatcher, TaskType, database
+from fsabs.dispatch import TaskDispatcher, TaskType
+from tests.dispatch.clocks import sqlite_clock
 
 RECORDS = 1000
 """Of a task: its share that is done is a number of records."""
 
 
 class RealJob:
-    """A job in SQLite, under the simulation's clock."""
+    """A job in SQLite, which sets the clock to the simulation's time."""
 
-    def __init__(self, scenario: Scenario, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, scenario: Scenario, url: str, clock: list[float]) -> None:
         self.ended = False
-        self._now = 0.0
+        self._clock = clock
         self._left = scenario.tasks
-        configure = database._configure_sqlite
-
-        def with_clock(connection: Any, record: Any) -> None:
-            configure(connection, record)
-            connection.create_function("julianday", 1, lambda _: 2440587.5 + self._now / 86400)
-
-        monkeypatch.setattr(database, "_configure_sqlite", with_clock)
         self.dispatcher = TaskDispatcher.create(
             url,
             training=[("a", 0, RECORDS * scenario.tasks)],
@@ -38,7 +32,7 @@ class RealJob:
 
     def get(self, now: float) -> Leased | None:
         """Lease a task; None if none is free."""
-        self._now = now
+        self._clock[0] = now
         found = self.dispatcher.get("w")
         if found.task.type == TaskType.WAIT:
             return None
@@ -48,7 +42,7 @@ class RealJob:
     def report(self, task: Leased, now: float) -> None:
         """Account for a task."""
         found: Any = task.key
-        self._now = now
+        self._clock[0] = now
         assert self.dispatcher.report(found.task, found.lease)
         self._left -= 1
         self.ended = not self._left
@@ -56,11 +50,11 @@ class RealJob:
     def fail(self, task: Leased, begin: float, renewed: float, done: float) -> None:
         """Renew the lease as the worker did until it failed."""
         found: Any = task.key
-        self._now = begin
+        self._clock[0] = begin
         records = round((done - task.done) * RECORDS)
-        while self._now < renewed - 1e-3:
-            self._now += self.dispatcher.lease_seconds / 3
-            assert self.dispatcher.renew(found.task, found.lease, records if self._now >= renewed - 1e-3 else 0)
+        while self._clock[0] < renewed - 1e-3:
+            self._clock[0] += self.dispatcher.lease_seconds / 3
+            assert self.dispatcher.renew(found.task, found.lease, records if self._clock[0] >= renewed - 1e-3 else 0)
 
 
 def simulate(scenario: Scenario, job: Any) -> Outcome:
@@ -69,12 +63,14 @@ def simulate(scenario: Scenario, job: Any) -> Outcome:
 
 
 @pytest.mark.parametrize("hours", [0.0, 0.02])
-def test_the_model_of_a_job_is_like_a_real_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: float) -> None:
+def test_the_model_of_a_job_is_like_a_real_one(tmp_path: Path, hours: float) -> None:
     scenario = Scenario(20, 150, 10.0, lease_seconds=60.0, hours_between_failures=hours)
-    real = RealJob(scenario, f"sqlite:///{tmp_path}/tasks.db", monkeypatch)
-    with real.dispatcher:
-        found = simulate(scenario, real)
-        assert real.dispatcher.status().tasks.records == 150 * RECORDS
+    clock = [0.0]
+    with sqlite_clock(lambda: clock[0]):
+        real = RealJob(scenario, f"sqlite:///{tmp_path}/tasks.db", clock)
+        with real.dispatcher:
+            found = simulate(scenario, real)
+            assert real.dispatcher.status().tasks.records == 150 * RECORDS
     model = simulate(scenario, JobModel(scenario))
     assert (model.redone > 0) == (hours > 0)
     assert found == pytest.approx(model, rel=0.02, abs=0.01)

@@ -208,7 +208,7 @@ def state(where: Path) -> str:
 
 @pytest.mark.parametrize("beside", [True, False], ids=["renamed", "moved"])
 def test_a_commit_that_is_cut_off_after_any_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: bool) -> None:
-    monkeypatch.setattr("fsabs.prepare.output._RENAMES", frozenset({"file"}) if beside else frozenset())
+    monkeypatch.setattr("fsabs.prepare.output.RENAMING_SCHEMES", frozenset({"file"}) if beside else frozenset())
     seen = []
     for steps in range(100):
         where = tmp_path / f"{steps}" / "out"
@@ -295,7 +295,7 @@ def test_a_directory_that_became_someone_elses_is_left_alone(tmp_path: Path) -> 
 def test_what_another_program_put_beside_the_shards_stays(
     folder: Path, monkeypatch: pytest.MonkeyPatch, beside: bool
 ) -> None:
-    monkeypatch.setattr("fsabs.prepare.output._RENAMES", frozenset({"file"}) if beside else frozenset())
+    monkeypatch.setattr("fsabs.prepare.output.RENAMING_SCHEMES", frozenset({"file"}) if beside else frozenset())
     arguments = folder / "model.py", folder / "raw", folder / "out"
     prepare.run(*arguments, num_workers=1)
     checkpoint = folder / "out" / "ckpt" / "step-900"

@@ -57,7 +57,7 @@ def test_no_record_is_given_behind_a_wrong_count(count: int, compressor: int) ->
 def test_a_file_is_proved_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FSABS_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(identity, "TICK", -1)
-    monkeypatch.setattr("fsabs.readers.recordio.index._WORTH_KEEPING", 0)
+    monkeypatch.setattr("fsabs.readers.recordio.index.WORTH_KEEPING", 0)
     fs = fsabs.from_url(str(tmp_path))
     with RecordWriter(fs, "f", max_chunk_bytes=40) as writer:
         for number in range(100):

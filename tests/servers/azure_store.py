@@ -51,6 +51,7 @@ class AzureStore(HostileStore):
         public: whether reads need no credentials.
         missing: whether there is no container.
         pending: how often a copy is under way when it is looked at.
+        kept: how often a blob is not removed, by its key.
     """
 
     sends_checksums = False
@@ -65,6 +66,7 @@ class AzureStore(HostileStore):
         self.public = False
         self.missing = False
         self.pending = 0
+        self.kept: dict[str, int] = {}
         self.page = 10 if listed else 5000
         self.seen: list[Request] = []
         self._listed = listed
@@ -157,6 +159,9 @@ class AzureStore(HostileStore):
         return [name for name in self.blobs if name.startswith(f"{key}/")] if self.hierarchical else []
 
     def _drop(self, key: str) -> None:
+        if self.kept.get(key, 0) > 0:
+            self.kept[key] -= 1
+            raise Refused(409, "BlobImmutableDueToPolicy", "it is held")
         del self.blobs[key]
         self.written.pop(key, None)
 

@@ -54,6 +54,7 @@ class GcsStore(HostileStore):
         missing: whether there is no bucket.
         page: entries of a page.
         rewritten: bytes that one step of a copy takes on.
+        kept: how often an object is not removed, by its key.
     """
 
     def __init__(self, certificate: str | None = None, seed: int = 0, listed: bool = True) -> None:
@@ -62,6 +63,7 @@ class GcsStore(HostileStore):
         self.missing = False
         self.page = 10 if listed else PAGE
         self.rewritten = 1 << 40
+        self.kept: dict[str, int] = {}
         self.seen: list[Request] = []
         self._listed = listed
         self._begun: dict[str, tuple[str, dict[str, str], str]] = {}
@@ -115,6 +117,9 @@ class GcsStore(HostileStore):
             raise Refused(501, "notImplemented", request.path)
         if request.method == "DELETE":
             self._existing(request.key)
+            if self.kept.get(request.key, 0) > 0:
+                self.kept[request.key] -= 1
+                raise Refused(403, "forbidden", f"no permission to remove {request.key}")
             del self.objects[request.key]
             self.written.pop(request.key, None)
             return self._plain(204, b"")

@@ -206,16 +206,18 @@ class HostileStore:
         self.polite = True
         self.reads_slowly = False
         self.requests = 0
+        self.connections = 0
         self.injected: dict[str, int] = {}
         self._chance = random.Random(seed)
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._links: set[Link] = set()
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
-        self._context: ssl.SSLContext | None = None
+        self.context: ssl.SSLContext | None = None
+        """Of TLS; a test may have it ask clients for a certificate."""
         if certificate is not None:
-            self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            self._context.load_cert_chain(certificate)
+            self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self.context.load_cert_chain(certificate)
         scheme = "http" if certificate is None else "https"
         self.endpoint = f"{scheme}://127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
@@ -260,6 +262,7 @@ class HostileStore:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
+            self.connections += 1
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
@@ -267,8 +270,8 @@ class HostileStore:
         if self.reads_slowly:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32768)
         try:
-            if self._context is not None:
-                connection = self._context.wrap_socket(connection, server_side=True)
+            if self.context is not None:
+                connection = self.context.wrap_socket(connection, server_side=True)
             link = Link(self, connection)
             self._links.add(link)
             link.run()

@@ -62,7 +62,8 @@ class ScriptedStore:
         self.greet = greet
         self.requests: list[Asked] = []
         self.connections = 0
-        self._open: set[socket.socket] = set()
+        self.connected: set[socket.socket] = set()
+        """The connections that are open."""
         self._context: ssl.SSLContext | None = None
         if certificate:
             self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -79,7 +80,7 @@ class ScriptedStore:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
-        for connection in list(self._open):
+        for connection in list(self.connected):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
@@ -97,11 +98,11 @@ class ScriptedStore:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._context is not None:
                 connection = self._context.wrap_socket(connection, server_side=True)
-            self._open.add(connection)
+            self.connected.add(connection)
             if self.greet:
                 connection.sendall(self.greet)
             self._converse(connection)
-        self._open.discard(connection)
+        self.connected.discard(connection)
         connection.close()
 
     def _converse(self, connection: socket.socket) -> None:

@@ -70,19 +70,19 @@ class WebServer:
             where = f"{self.elsewhere}{rest}"
             if habit == "signed":
                 where += f"?Expires={2**33}&Signature=abc"
-            return self._send(handler, 301 if habit == "moved" else 302, b"elsewhere", {"Location": where})
+            return self.send(handler, 301 if habit == "moved" else 302, b"elsewhere", {"Location": where})
         if habit == "status":
-            return self._send(handler, int(rest[1:].partition("/")[0]), b"", {})
+            return self.send(handler, int(rest[1:].partition("/")[0]), b"", {})
         if habit == "auth" and headers.get("authorization") != f"Basic {base64.b64encode(b'me:secret').decode()}":
-            return self._send(handler, 401, b"", {"WWW-Authenticate": "Basic"})
+            return self.send(handler, 401, b"", {"WWW-Authenticate": "Basic"})
         if habit == "nohead" and handler.command == "HEAD":
-            return self._send(handler, 405, b"", {})
+            return self.send(handler, 405, b"", {})
         habits = ("norange", "chunked", "weak", "dated", "plain", "nohead", "gzip", "auth")
         plain = rest if habit in habits else path
         plain = re.sub(r"[?&](Expires|Signature)=[^&]*", "", plain)
         data = self.files.get(plain)
         if data is None:
-            return self._send(handler, 404, b"nothing", {})
+            return self.send(handler, 404, b"nothing", {})
         etag = f'"{hashlib.md5(data).hexdigest()}"'
         dated = {"Last-Modified": formatdate(1_700_000_000 + sum(data[:64]), usegmt=True)}
         fields = {"ETag": etag, **dated}
@@ -91,22 +91,23 @@ class WebServer:
         elif habit in ("dated", "plain"):
             fields = dated if habit == "dated" else {}
         if headers.get("if-match", etag) != etag:
-            return self._send(handler, 412, b"", {})
+            return self.send(handler, 412, b"", {})
         if habit == "gzip":
-            return self._send(handler, 200, gzip.compress(data), {**fields, "Content-Encoding": "gzip"})
+            return self.send(handler, 200, gzip.compress(data), {**fields, "Content-Encoding": "gzip"})
         if habit == "chunked":
-            return self._send(handler, 200, data, fields, chunked=True)
+            return self.send(handler, 200, data, fields, chunked=True)
         asked = re.fullmatch(r"bytes=(\d+)-(\d+)", headers.get("range", ""))
         if asked is None or habit == "norange":
             ranges = {} if habit == "norange" else {"Accept-Ranges": "bytes"}
-            return self._send(handler, 200, data, {**fields, **ranges})
+            return self.send(handler, 200, data, {**fields, **ranges})
         start, end = int(asked[1]), min(int(asked[2]), len(data) - 1)
         if start >= len(data):
-            return self._send(handler, 416, b"", {"Content-Range": f"bytes */{len(data)}"})
+            return self.send(handler, 416, b"", {"Content-Range": f"bytes */{len(data)}"})
         fields["Content-Range"] = f"bytes {start}-{end}/{len(data)}"
-        return self._send(handler, 206, data[start : end + 1], fields)
+        return self.send(handler, 206, data[start : end + 1], fields)
 
-    def _send(self, handler: Any, status: int, body: bytes, fields: dict[str, str], chunked: bool = False) -> None:
+    def send(self, handler: Any, status: int, body: bytes, fields: dict[str, str], chunked: bool = False) -> None:
+        """Send a response with these header fields; a test may put another function in its place."""
         handler.send_response(status)
         for name, value in fields.items():
             handler.send_header(name, value)

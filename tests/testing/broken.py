@@ -275,4 +275,4 @@ class ManyOnlyOnce(LayerFS):
 @breaks("read-many")
 class ManySkipTheMissing(LayerFS):
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
-        return super()._read_many([key for key in wanted if self.inner._is(key, None)], concurrency)
+        return super()._read_many([key for key in wanted if self.inner.exists(f"/{key}")], concurrency)

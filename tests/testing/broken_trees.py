@@ -363,7 +363,7 @@ class NamesThePathAlone(LayerFS):
 @breaks("error-directory")
 class DirectoriesAreEmptyFiles(LayerFS):
     def _read_bytes(self, key: str) -> bytes:
-        return b"" if self.inner._is(key, directory=True) else super()._read_bytes(key)
+        return b"" if self.inner.isdir(f"/{key}") else super()._read_bytes(key)
 
 
 # ---- threads and processes

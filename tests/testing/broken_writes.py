@@ -98,7 +98,7 @@ class PublishesEveryBlock(Rewriting):
 @breaks("whole-replace")
 class TruncatesAtOpen(LayerFS):
     def _create(self, key: str, exclusive: bool) -> Writer:
-        if self.inner._is(key, directory=False):
+        if self.inner.isfile(f"/{key}"):
             self.inner._remove(key)
         return super()._create(key, exclusive)
 
@@ -133,7 +133,7 @@ class NotExclusive(LayerFS):
 @breaks("write-parent")
 class MakesParents(LayerFS):
     def _create(self, key: str, exclusive: bool) -> Writer:
-        if keys.parent(key) and not self.inner._is(keys.parent(key), None):
+        if keys.parent(key) and not self.inner.exists(f"/{keys.parent(key)}"):
             self.inner._makedirs(keys.parent(key), 0o777)
         return super()._create(key, exclusive)
 
@@ -141,7 +141,7 @@ class MakesParents(LayerFS):
 @breaks("write-directory")
 class TakesDirectoriesForMissing(LayerFS):
     def _create(self, key: str, exclusive: bool) -> Writer:
-        if self.inner._is(key, directory=True):
+        if self.inner.isdir(f"/{key}"):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         return super()._create(key, exclusive)
 
@@ -268,7 +268,7 @@ class RememberingWriter(Rewriter):
 
     def __init__(self, fs: Rewriting, key: str, inner: Writer) -> None:
         super().__init__(fs, key, inner)
-        self.data = fs.inner._read_bytes(key)
+        self.data = fs.inner.read_bytes(f"/{key}")
 
     def write(self, data: bytes) -> None:
         self.data += data
@@ -304,7 +304,7 @@ class InPlaceWriter(Writer):
 @breaks("whole-killed", "whole-exit", "whole-invisible", "whole-exception", over=LocalSubject)
 class WritesInPlace(LayerFS):
     def _create(self, key: str, exclusive: bool) -> Writer:
-        if self.inner._is(key, directory=True):
+        if self.inner.isdir(f"/{key}"):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         return InPlaceWriter("/" + key)
 
@@ -364,7 +364,7 @@ class ReadsTheLatest(LayerFS):
 @breaks("mkdir")
 class MakesDirectoriesAgain(LayerFS):
     def _mkdir(self, key: str, mode: int) -> None:
-        if not self.inner._is(key, directory=True):
+        if not self.inner.isdir(f"/{key}"):
             super()._mkdir(key, mode)
 
 
@@ -379,14 +379,14 @@ class TakesFilesForDirectories(LayerFS):
 class RenameLoses(LayerFS):
     def _rename(self, src: str, dst: str) -> None:
         super()._rename(src, dst)
-        if self.inner._is(dst, directory=False):
+        if self.inner.isfile(f"/{dst}"):
             self.inner._remove(dst)
 
 
 @breaks("rename-file")
 class RenameCopies(LayerFS):
     def _rename(self, src: str, dst: str) -> None:
-        if self.inner._is(src, directory=False):
+        if self.inner.isfile(f"/{src}"):
             self.inner._copy(src, dst)
         else:
             super()._rename(src, dst)
@@ -397,14 +397,14 @@ class RenameIntoWhatIsThere(LayerFS):
     """As `mv`, and as HDFS does."""
 
     def _rename(self, src: str, dst: str) -> None:
-        inside = self.inner._is(dst, directory=True) and self.inner._is(src, directory=True)
+        inside = self.inner.isdir(f"/{dst}") and self.inner.isdir(f"/{src}")
         super()._rename(src, keys.join(dst, keys.name(src)) if inside else dst)
 
 
 @breaks("rename-errors")
 class RenameOfNothing(LayerFS):
     def _rename(self, src: str, dst: str) -> None:
-        if self.inner._is(src, None):
+        if self.inner.exists(f"/{src}"):
             super()._rename(src, dst)
 
 

@@ -69,9 +69,9 @@ class ImpliedWriter(Writer):
 
 def _make_parent(fs: FS, key: str) -> None:
     parent = keys.parent(key)
-    if parent and not fs._is(parent, directory=True):
-        with contextlib.suppress(FileExistsError):  # another thread made it
-            fs._makedirs(parent, 0o777)
+    if parent:
+        with contextlib.suppress(FileExistsError):  # a file, below which the operation itself fails
+            fs.makedirs(f"/{parent}", exist_ok=True)
 
 
 def implied() -> WrappedSubject:

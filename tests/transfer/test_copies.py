@@ -14,6 +14,7 @@ import fsabs
 from fsabs import FS, CorruptFileError, FileStat, Local, Memory, StaleFileError
 from fsabs.backends.s3 import S3
 from fsabs.cli import program
+from fsabs.core.fs import keys_of
 from fsabs.spi import Blob
 from fsabs.transfer import files
 from fsabs.transfer.copier import Copier, CopyResult, FileCopy, batches
@@ -37,11 +38,12 @@ class Cut(Memory):
 def moved(source: FS, target: FS) -> list[BaseException]:
     """Move the directory `s` to `t`; return the errors."""
     found: list[BaseException] = []
+    (src,), (dst,) = keys_of(source, ["s"], "move"), keys_of(target, ["t"], "move")
     run = TreeTransfer(
         source,
-        source._key("s", "move"),
+        src,
         target,
-        target._key("t", "move"),
+        dst,
         TreePlan(move=True),
         lambda event: found.append(event.error) if event.error is not None else None,
         lambda size: None,

@@ -202,7 +202,7 @@ def test_small_files_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
         return original(wanted, concurrency)
 
     monkeypatch.setattr(source, "_read_many", counted)
-    monkeypatch.setattr(module, "_BATCH_BYTES", 50_000)
+    monkeypatch.setattr(module, "BATCH_BYTES", 50_000)
     pack(source, target := Memory(), "a.tar", concurrency=7)
     assert contents(target.open_container("a.tar")) == expected
     assert calls == [(50, 7)] * 4

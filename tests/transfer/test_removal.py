@@ -7,12 +7,12 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import fsabs
 from fsabs import FS, CorruptFileError, FileStat, Local, Memory
-from fsabs.backends import local_trees
 from tests.users import ALICE, as_user, needs_root, shared_folder
 
 pytestmark = pytest.mark.quick
@@ -85,17 +85,19 @@ def test_a_directory_that_becomes_a_link_meanwhile_is_not_followed(
     (tmp_path / "t/d").mkdir(parents=True)
     (tmp_path / "out").mkdir()
     (tmp_path / "out/keep").write_bytes(b"keep")
-    enter = local_trees._TreeRemoval._enter
+    opened, swapped = os.open, []
 
-    def swapped(self: local_trees._TreeRemoval, name: str, above: int | None) -> None:
-        if name == "d":
+    def swapping(name: Any, *arguments: Any, **options: Any) -> int:
+        if name == "d":  # as it is entered
             os.rmdir(tmp_path / "t/d")
             os.symlink(tmp_path / "out", tmp_path / "t/d")
-        enter(self, name, above)
+            swapped.append(name)
+        return opened(name, *arguments, **options)
 
-    monkeypatch.setattr(local_trees._TreeRemoval, "_enter", swapped)
+    monkeypatch.setattr(os, "open", swapping)
     with pytest.raises(OSError, match="remove"):
         Local(tmp_path).remove("t", recursive=True)
+    assert swapped == ["d"]
     assert (tmp_path / "out/keep").read_bytes() == b"keep"
 
 

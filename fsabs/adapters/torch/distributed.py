@@ -25,9 +25,9 @@ from torch.futures import Future
 from ...core.threads import Threads
 from ...paths import Path
 
-_SMALL_BYTES = 1024 * 1024
+SMALL_BYTES = 1024 * 1024
 """Size up to which an item is collected in memory; larger ones are streamed to their file."""
-_FILE_BYTES = 32 * 1024 * 1024
+FILE_BYTES = 32 * 1024 * 1024
 """Size up to which items share a file."""
 
 
@@ -118,8 +118,8 @@ def _grouped(items: list[WriteItem], prefix: str) -> list[_Group]:
     sizes = {False: 0, True: 0}
     for item in items:
         size = _size_of(item)
-        large = size > _SMALL_BYTES
-        if large not in current or sizes[large] + size > _FILE_BYTES:
+        large = size > SMALL_BYTES
+        if large not in current or sizes[large] + size > FILE_BYTES:
             current[large] = _Group(f"{prefix}{len(groups)}{DEFAULT_SUFFIX}", [], large)
             groups.append(current[large])
             sizes[large] = 0

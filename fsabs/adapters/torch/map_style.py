@@ -352,7 +352,7 @@ class RecordIODataset(ReadAheadDataset):
         self._counts = WorkerCounts()
         self.shards = [shard for shard in shards_of(self.reader) if shard.count]
         self.transform = transform
-        self._records = _Records(self.reader, self.shards, self._skips)
+        self._records = ShardRecords(self.reader, self.shards, self._skips)
 
     def __getitem__(self, index: int) -> Any:
         return self._samples([self._records.record(operator.index(index))])[0]
@@ -398,7 +398,7 @@ class RecordIODataset(ReadAheadDataset):
         return [(shard.start, shard.count, self.reader.content_of(shard.name)) for shard in self.shards]
 
 
-class _Records:
+class ShardRecords:
     """The records of all shards by number, read in batches."""
 
     def __init__(self, reader: RecordIODataReader, shards: list[Shard], skips: bool) -> None:

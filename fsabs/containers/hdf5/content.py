@@ -288,7 +288,7 @@ def _npy_of_text(holder: Hdf5Origin, key: str, dataset: h5py.Dataset) -> bytes:
     return out.getvalue()
 
 
-def _plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def plain_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """`dtype` without what h5py notes on it; `TypeError` for one that no .npy can describe: with references or runs of
     other data, or with fields that overlap or are out of order.
     """
@@ -298,7 +298,7 @@ def _plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
         raise TypeError("values of no fixed size, or references")
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
-        return np.dtype((_plain(base), shape))
+        return np.dtype((plain_dtype(base), shape))
     if dtype.names is None:
         return np.dtype(dtype.str)
     fields = [_field(dtype, name) for name in dtype.names]
@@ -308,7 +308,7 @@ def _plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(
         {
             "names": list(dtype.names),
-            "formats": [_plain(kind) for kind, _ in fields],
+            "formats": [plain_dtype(kind) for kind, _ in fields],
             "offsets": [offset for _, offset in fields],
             "itemsize": dtype.itemsize,
         }
@@ -325,7 +325,7 @@ def _npy_header(dataset: h5py.Dataset) -> bytes:
     """The start of a `.npy` file, as NumPy writes it."""
     import numpy as np
 
-    form, dtype, shape = np.lib.format, _plain(dataset.dtype), dataset.shape
+    form, dtype, shape = np.lib.format, plain_dtype(dataset.dtype), dataset.shape
     if dtype.subdtype is not None:  # arrays in an array are more dimensions to NumPy
         dtype, inner = dtype.subdtype
         shape += inner

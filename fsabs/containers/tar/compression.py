@@ -60,7 +60,8 @@ def _spacing(size: int) -> int:
 
 GZIP_INDEX = "gzip-1"
 """The kind of the cached index: what `indexed_gzip` exports, deflated, for most of it is content."""
-_GZIP_UNIT = 16 * 1024 * 1024  # decoded at once, at most
+GZIP_UNIT = 16 * 1024 * 1024
+"""Bytes between two seek points of a gzip stream that are decoded at once, at most."""
 _GZIP_UNITS = 2  # that are kept
 _GZIP_STEP = 32 * 1024 * 1024  # of a search for seek points: an interrupt waits for one
 
@@ -138,8 +139,8 @@ class GzipIndex:
     def _read_some(self, view: memoryview, offset: int) -> int:
         """Read from one unit: by itself at the first time, so that a jump decodes little; then all of the unit."""
         at = bisect_right(self._starts, offset) - 1
-        start = self._starts[at] + (offset - self._starts[at]) // _GZIP_UNIT * _GZIP_UNIT
-        stop = min(start + _GZIP_UNIT, self._size, *self._starts[at + 1 : at + 2])
+        start = self._starts[at] + (offset - self._starts[at]) // GZIP_UNIT * GZIP_UNIT
+        stop = min(start + GZIP_UNIT, self._size, *self._starts[at + 1 : at + 2])
         view = view[: stop - offset]
         unit = self._units.pop(start, None)
         if unit is None and start != self._touched:

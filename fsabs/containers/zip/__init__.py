@@ -34,7 +34,7 @@ from .table import ZipTable
 __all__ = ["Zip"]
 
 _BATCH_MEMBERS = 256
-_BATCH_BYTES = 32 * 1024 * 1024
+BATCH_BYTES = 32 * 1024 * 1024
 
 
 class Zip(Container):
@@ -242,7 +242,7 @@ class Zip(Container):
             if read is None:
                 break
             size += read[1]
-            if size > _BATCH_BYTES and batch:
+            if size > BATCH_BYTES and batch:
                 break
             batch.append(read)
         return batch

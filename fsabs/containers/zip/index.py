@@ -37,7 +37,8 @@ REMEMBERED = 8192
 """Members that were asked for first, and are found again without a search, at half a kilobyte each: an epoch comes
 after another. Of more members, others take no one's place: a search is cheaper than a memory that changes all the time.
 """
-_LONG_ORDER = 10_000  # entries; fewer are put into order as soon as they are read
+LONG_ORDER = 10_000
+"""Entries from which on their order is kept on the disk; fewer are put into order as soon as they are read."""
 
 
 class ZipIndex:
@@ -208,7 +209,7 @@ class ZipIndex:
     def _kept_order(self, table: ZipTable) -> memoryview | None:
         """The order, if it is kept, or can be."""
         blob = self._blob
-        if blob is None or table.kept is None or table.rows < _LONG_ORDER:
+        if blob is None or table.kept is None or table.rows < LONG_ORDER:
             return None
         identity = blob.identity and blob.identity._replace(version=f"{blob.version}:{len(table.kept.view)}")
         found = indexes.load(ORDER, identity)

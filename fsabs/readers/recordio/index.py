@@ -56,7 +56,8 @@ _KIND = "recordio-2"
 _KEPT_FROM = 2  # reads that an index must have cost to be kept
 _LEAST, _FIRST, _MOST = 4096, 65536, 4 << 20  # bytes that are read ahead
 _WINDOW = 16 << 20  # bytes of neighbouring chunks that are read at once to be counted
-_WORTH_KEEPING = 0.02  # seconds that counting took
+WORTH_KEEPING = 0.02
+"""Seconds that counting the records takes, from which on the result is kept on the disk."""
 _PIECE = 8 << 20
 _FIRST_SEARCHED, _MOST_SEARCHED = 4096, 1 << 20  # bytes that are searched at once: at first, and after doubling
 
@@ -177,7 +178,7 @@ class Index:
                 if records != chunk.records:
                     return chunk, wrong_count(chunk.records, records)
                 self.proved = max(self.proved, chunk.number + 1)
-        if time.monotonic() - began > _WORTH_KEEPING and not skip:
+        if time.monotonic() - began > WORTH_KEEPING and not skip:
             self._keep_proof(blob)
         return None
 

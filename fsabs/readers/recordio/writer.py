@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from ...core.fs import FS, Path
 
 _PIECE = 8 << 20
-_MOST_PREFIXES = 256 << 20  # bytes of a chunk's payload, where records are so small that their limit is never reached
+MOST_PREFIXES = 256 << 20
+"""Bytes of a chunk's payload at most, where records are so small that their own limit is never reached."""
 
 
 class RecordWriter(AbortsOnError):
@@ -43,7 +44,7 @@ class RecordWriter(AbortsOnError):
         self._records = 0
         self._payload = bytearray()  # of the chunk that is being filled
         self._count = 0  # of its records
-        self._most = min(MAX_PAYLOAD, max(_MOST_PREFIXES, 2 * max_chunk_bytes))
+        self._most = min(MAX_PAYLOAD, max(MOST_PREFIXES, 2 * max_chunk_bytes))
         self._lock = process.Lock()
         self._file = fs.open(path, "wb")
 

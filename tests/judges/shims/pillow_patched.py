@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import Tests
+from Tests import helper
 
 import fsabs
 
+helper.magick_command = lambda: None  # a program named `convert` is not always ImageMagick's
 fsabs.patch("PIL", "builtins", "os", "shutil", "glob", "pathlib")
 
 
