@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import multiprocessing
 import os
 import signal
@@ -159,6 +160,33 @@ def test_a_killed_worker_loses_and_doubles_no_record(job: TaskDispatcher) -> Non
     rest = numbers(Loader(TaskDataset(job, Numbers()), 4))
     assert sorted(consumed + rest) == list(range(RECORDS))
     assert job.status().tasks.records == RECORDS
+
+
+@pytest.mark.filterwarnings("ignore:the lease on")  # of what was reported twice
+@pytest.mark.parametrize("done", [False, True])
+def test_a_report_that_a_signal_handler_interrupts_is_made_up_for(
+    done: bool, job: TaskDispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch's handler of SIGCHLD raises anywhere, before what a report does or behind it."""
+    consumed: list[int] = []
+    dataset, report, calls = TaskDataset(job, Numbers()), job.report, itertools.count()
+
+    def interrupted(*arguments: Any, **more: Any) -> bool:
+        first = next(calls) == 0
+        if first and not done:
+            raise RuntimeError("DataLoader worker (pid 1) is killed")
+        accepted = report(*arguments, **more)
+        if first:
+            raise RuntimeError("DataLoader worker (pid 1) is killed")
+        return accepted
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dataset.dispatcher, "report", interrupted)
+        with pytest.raises(RuntimeError, match="is killed"):
+            for batch in Loader(dataset, 4):
+                consumed += batch.tolist()
+    rest = numbers(Loader(TaskDataset(job, Numbers()), 4))
+    assert sorted(consumed + rest) == list(range(RECORDS))
 
 
 @pytest.mark.parametrize("workers", [0, 1])

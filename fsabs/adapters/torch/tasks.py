@@ -211,12 +211,15 @@ class TaskDataset(IterableDataset[Any]):
                 if not isinstance(batch, Tagged):
                     raise TypeError("the DataLoader must be made with collate_fn=dataset.tagged(...)")
                 self._in_hand = batch.tag
-                yield batch.data
+                try:
+                    yield batch.data
+                except GeneratorExit:  # the batch that the loop was left in was not consumed
+                    self._in_hand = ()
+                    raise
                 self._count()
             if self.dispatcher.status().state == "failed":
                 raise JobFailedError(self.dispatcher.job, self.dispatcher.failed())
         finally:
-            self._in_hand = ()  # a batch that the loop was left in was not consumed
             del batches
             try:
                 self._give_back(workers)
@@ -227,19 +230,26 @@ class TaskDataset(IterableDataset[Any]):
                 self._running = False
 
     def _count(self) -> None:
-        """Count the batch in hand as consumed; report the tasks that it completes."""
-        spans, self._in_hand = self._in_hand, ()
-        for span in spans:
-            before = self._partly.pop(span.lease, None)
-            done = (before.records if before is not None else 0) + span.records
+        """Count the batch in hand as consumed, and report the tasks that are complete.
+
+        Called again, it goes on where an exception of a signal handler has ended it.
+        """
+        partly = dict(self._partly)
+        for span in self._in_hand:
+            before = partly.get(span.lease)
+            partly[span.lease] = span._replace(records=span.records + (before.records if before is not None else 0))
+        self._in_hand, self._partly = (), partly  # no handler runs between the two
+        for lease, span in partly.copy().items():
             if span.error:
-                self.dispatcher.report(span.task, span.lease, success=False, records=done, error=span.error)
+                self.dispatcher.report(span.task, lease, success=False, records=span.records, error=span.error)
+                del partly[lease]
             elif span.task.type == TaskType.TRAIN_END_CALLBACK:
+                del partly[lease]  # first: the user's function is not called again
                 self._end_training(span)
-            elif done < span.task.end:
-                self._partly[span.lease] = span._replace(records=done)
-            elif not self.dispatcher.report(span.task, span.lease):
-                self._refused(span)
+            elif span.records >= span.task.end:
+                if not self.dispatcher.report(span.task, lease):
+                    self._refused(span)
+                del partly[lease]
 
     def _end_training(self, span: TaskSpan) -> None:
         try:
@@ -262,6 +272,7 @@ class TaskDataset(IterableDataset[Any]):
         """Report what was counted of tasks that are not done, and free the tasks of all workers."""
         if self._pass is not None:
             self._pass.close()
+        self._count()
         for lease, span in list(self._partly.items()):
             self.dispatcher.report(span.task, lease, records=span.records)
             del self._partly[lease]
