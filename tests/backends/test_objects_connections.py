@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
-import contextlib
 import os
 import socket
 import time
