@@ -232,7 +232,7 @@ class TaskDataset(IterableDataset[Any]):
     def _count(self) -> None:
         """Count the batch in hand as consumed, and report the tasks that are complete.
 
-        Called again, it goes on where an exception of a signal handler has ended it.
+        May be called again after an exception, of a signal handler say, has interrupted it: nothing is counted twice.
         """
         partly = dict(self._partly)
         for span in self._in_hand:

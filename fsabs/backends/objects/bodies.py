@@ -1,4 +1,4 @@
-"""What the bodies of requests and responses have in common from store to store: XML, the messages of uploads in parts,
+"""The formats of bodies that several stores share: XML, the messages of uploads in parts,
 which stores have as S3 has them, and batches. Everything is parsed in linear time.
 """
 

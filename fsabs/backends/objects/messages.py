@@ -117,7 +117,7 @@ class Found(NamedTuple):
 
 
 class PageQuery(NamedTuple):
-    """What a page of a listing is asked for with."""
+    """The parameters of a request for a page of a listing."""
 
     prefix: str
     """That the keys begin with."""
