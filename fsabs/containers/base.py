@@ -25,6 +25,7 @@ from ..core.layers import LayerFS
 from ..core.limits import Limits
 from ..core.writing import LayerWriter, WriteFile, Writer
 from ..disk.temporary import Spool
+from .in_memory import in_memory_if_small
 
 if TYPE_CHECKING:
     from typing import Self
@@ -110,10 +111,11 @@ class Container(FS):
         if self._file == "":
             raise errors.error(errno.EISDIR, "open_container", self.file_url)
         try:
-            return self._parent._open_blob(self._file)
+            blob = self._parent._open_blob(self._file)
         except OSError as exc:
             errors.named(exc, "open_container", self.file_url)
             raise
+        return in_memory_if_small(self._parent, self._file, blob)
 
     def _state(self, operation: str) -> _State | None:
         """What distinguishes the container's file from a later one: version, size, time; None if there is no file."""
