@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import sys
 import threading
 import time
 from collections import Counter
@@ -572,11 +573,16 @@ def test_steps_are_left_out_and_states_stay_exact(store: fsabs.FS, workers: int)
     for stop in (2, 4, 10):
         begun = loader()
         seen = [list(batch) for batch in itertools.islice(iter(begun), stop)]
+        assert (len(begun), begun.batches_left) == (len(whole) - 6, len(whole) - 6 - stop)
         again = loader()
         again.load_state_dict(begun.state_dict())
+        assert (len(again), again.batches_left) == (len(whole) - 6, len(whole) - 6 - stop)
         assert seen + [list(batch) for batch in again] == [b for step, b in enumerate(whole) if step not in left]
     assert loader().samples(6) == {0: []}
-    assert len(list(Loader(mixture(store), 4, skip={1: [0]}))) == len(whole)
+    second = Loader(mixture(store), 4, skip={1: [0, range(3, -1, -1), range(100, sys.maxsize)]})
+    assert len(second) == len(list(second)) == len(whole)
+    second.set_epoch(1)
+    assert len(second) == len(list(second)) == len(whole) - 4
     documents = list(Loader(packed(store, FIRST), 4))
     some = list(Loader(packed(store, FIRST), 4, skip=[range(1, 3)]))
     assert tokens_of(some) == tokens_of([documents[0], *documents[3:]])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
@@ -79,6 +80,12 @@ def _environments_rank() -> tuple[int, int] | None:
     except (KeyError, ValueError):
         return None
     return (rank, ranks) if 0 <= rank < ranks else None
+
+
+def _members(ranges: Sequence[range], start: int, stop: int) -> int:
+    """Return how many numbers from `start` to `stop` are in any of some ascending ranges."""
+    inside = (one[bisect_left(one, start) : bisect_left(one, stop)] for one in ranges)
+    return len(set().union(*inside))
 
 
 Rebase: TypeAlias = Callable[[EpochPlan, Callable[[], EpochPlan], StateDict], EpochPlan]
@@ -190,8 +197,10 @@ class Epochs:
         steps = (skip or {}).get(self.plan.epoch, ())
         return self.pass_type(self.plan, place, self.sharing, self.serial, batch_size, drop_last, steps)
 
-    def batches(self, workers: int, batch_size: int, drop_last: bool) -> tuple[int, int]:
-        """Return how many batches of the pass that runs or comes next were consumed before, and how many remain."""
+    def batches(
+        self, workers: int, batch_size: int, drop_last: bool, skip: Mapping[int, Sequence[range]]
+    ) -> tuple[int, int]:
+        """Return how many batches of the pass that runs or comes next were handed out before, and how many remain."""
         place = self.place._replace(workers=workers)
         running = self.running
         least = batch_size if drop_last else 1
@@ -201,7 +210,10 @@ class Epochs:
         elif self.ended:
             following = self.plan.of_epoch(self.plan.epoch + 1, self.sharing)
             running = self.pass_type(following, place, self.sharing, 0, batch_size, drop_last)
-        return running.plan.batches + running.batches, running.batches_left
+        step, left = running.step, running.batches_left
+        skipped = skip.get(running.plan.epoch, ())
+        before, behind = _members(skipped, 0, step), _members(skipped, step, step + left)
+        return step - before, left - behind
 
     def skip_to(self, epoch: int) -> None:
         """Make `epoch` the next one, which follows passes that were not seen here."""

@@ -153,7 +153,7 @@ class Loader(DataLoader[Any]):
         return self._source.packing.padded(batch)
 
     def __len__(self) -> int:
-        """The number of batches of an epoch, with those that were consumed before the state that was loaded.
+        """The number of batches of an epoch that are handed out, with those before the state that was loaded.
 
         Of a `ShardedDataset`, the last batch of each worker may be partial.
         """
@@ -238,7 +238,9 @@ def _by_epoch(skip: Skip) -> Mapping[int, Iterable[int | range]]:
 
 
 def _as_range(steps: int | range) -> range:
-    return steps if isinstance(steps, range) else range(steps, steps + 1)
+    if not isinstance(steps, range):
+        return range(steps, steps + 1)
+    return steps if steps.step > 0 else steps[::-1]  # ascending
 
 
 def _is_tasks(dataset: Any) -> bool:
@@ -309,8 +311,8 @@ class _Batches(DistributedSampler[Any]):
         return epochs.planned(place, self.batch_size, self.drop_last, self._skip)
 
     def counts(self) -> tuple[int, int]:
-        """Return how many batches of the epoch were consumed, and how many remain."""
-        return self.epochs.batches(self._parts, self.batch_size, self.drop_last)
+        """Return how many batches of the epoch were handed out, and how many will be: none of those that are skipped."""
+        return self.epochs.batches(self._parts, self.batch_size, self.drop_last, self._skip)
 
     def __len__(self) -> int:
         return sum(self.counts())
