@@ -311,7 +311,7 @@ class _Batches(DistributedSampler[Any]):
         return epochs.planned(place, self.batch_size, self.drop_last, self._skip)
 
     def counts(self) -> tuple[int, int]:
-        """Return how many batches of the epoch were handed out, and how many will be: none of those that are skipped."""
+        """Return how many batches of the epoch were handed out, and how many will be; none that is skipped counts."""
         return self.epochs.batches(self._parts, self.batch_size, self.drop_last, self._skip)
 
     def __len__(self) -> int:
