@@ -1,9 +1,9 @@
-"""A small archive of a store: read from there until that has taken as many requests as all of it is worth, and from
-memory from then on.
+"""A small archive of a store: read from there until the requests for that have cost as much as all of its bytes would,
+and from memory from then on.
 
-A shuffled epoch of 3,000 files in a zip of 13 MB is 3,000 requests, each of which costs a round trip, and all of its
-bytes are one. How much of an archive will be read is not known when it is opened; this rule costs at most twice what
-the best decision would have cost. What is fetched for a few members is these members.
+A shuffled epoch of 3,000 files in a zip of 13 MB is 3,000 requests, and all of its bytes are one. How much of an archive
+will be read is not known when it is opened: this rule costs at most twice what the best decision would have cost. What
+is fetched for a few members is these members.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ MAX_TOTAL = 64 * 1024 * 1024
 """What all archives of a process may take. Those that come first stay until they are closed: were they replaced, a data
 set of many archives would be fetched again and again."""
 SMALL = 32 * 1024
-"""The size in bytes up to which a read's cost is its round trip."""
+"""The size in bytes up to which a read's cost is that of its request."""
 ROUND_TRIP = 256 * 1024
-"""The bytes that come in the time of a round trip."""
+"""The bytes that come in the time of a request that is waited for."""
+REQUEST = 96 * 1024
+"""The same of a request that is under way together with others."""
 
 
 def in_memory_if_small(origin: Origin, key: str, blob: Blob) -> Blob:
@@ -35,13 +37,13 @@ def in_memory_if_small(origin: Origin, key: str, blob: Blob) -> Blob:
 class SmallArchive(BlobLayer):
     """The archive in `inner`, of a store whose requests take a round trip. A pickle leaves the content out."""
 
-    __slots__ = ("_content", "_lock", "_round_trips")
+    __slots__ = ("_content", "_lock", "_spent")
 
     def __init__(self, origin: Origin, key: str, inner: Blob) -> None:
         super().__init__(origin, key, inner, inner.size, inner.version)
         self._lock = process.Lock()
         self._content: bytes | None = None
-        self._round_trips = 0
+        self._spent = 0  # on small reads, in bytes that would have come in their time
 
     def _pread(self, size: int, offset: int) -> bytes:
         content = self._content or self._fetched([(size, offset)])
@@ -72,8 +74,8 @@ class SmallArchive(BlobLayer):
     def _fetched(self, wanted: Sequence[ranges.Range]) -> bytes | None:
         """Return the content if it is time to fetch it, before `wanted` is."""
         requests = ranges.plan(wanted, self.max_gap_bytes, self.size).requests
-        self._round_trips += sum(size <= SMALL for size, _ in requests)
-        if self._round_trips * ROUND_TRIP < self.size:
+        self._spent += (ROUND_TRIP if len(requests) == 1 else REQUEST) * sum(size <= SMALL for size, _ in requests)
+        if self._spent < self.size:
             return None
         with self._lock:
             if self._content is None and _has_room(self.size):

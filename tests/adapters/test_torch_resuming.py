@@ -14,6 +14,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader  # type: ignore[imp
 
 from benchmarks.contestants import resuming
 from fsabs.adapters.torch import EpochSampler, FileDataset, Loader, PlannedBatches, ShardedDataset
+from fsabs.testing.children import started
 from tests import soak
 
 pytestmark = [
@@ -50,13 +51,19 @@ def samples(batches: Any) -> list[int]:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("datasets", [resuming.RECORDS, resuming.ROWS])
 def test_the_kill_matrix(datasets: tuple[str, ...]) -> None:
-    cases, seed = soak.rounds(10), soak.seed(1)
-    faults: list[str] = []
-    found = resuming.run(seed, cases, TOTAL, faults.append, datasets=datasets)
-    assert not faults
+    """In a process that is small, since it forks hundreds of times."""
+    cases = soak.rounds(10)
+    found = started("spawn", "the kill matrix", _matrix, (soak.seed(1), cases, datasets), 590.0)
     assert [found[fault] for fault in resuming.FAULTS] == [0] * len(resuming.FAULTS)
     assert found["epochs"] >= 4 * found["cases"] // 2
     soak.count("jobs killed and continued", cases)
+
+
+def _matrix(seed: int, cases: int, datasets: tuple[str, ...]) -> dict[str, int]:
+    faults: list[str] = []
+    found = resuming.run(seed, cases, TOTAL, faults.append, datasets=datasets)
+    assert not faults
+    return found
 
 
 def test_the_kill_matrix_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

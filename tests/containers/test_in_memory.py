@@ -23,8 +23,8 @@ from tests.containers.zips import zipped
 pytestmark = pytest.mark.quick
 
 GAP = 16 * 1024
-MEMBERS = {f"{number:04}.bin": random.Random(number).randbytes(4000) for number in range(1000)}
-SIZE = 4_000_000
+MEMBERS = {f"{number:04}.bin": random.Random(number).randbytes(4000) for number in range(3000)}
+SIZE = 12_000_000
 SHUFFLED = random.Random(7).sample(sorted(MEMBERS), len(MEMBERS))
 
 
@@ -80,12 +80,12 @@ def archive(store: Store) -> Iterator[FS]:
         yield archive
 
 
-@pytest.mark.parametrize("batch", [1, 16, 256, 1000])
-def test_a_shuffled_epoch_takes_few_requests(store: Store, archive: FS, batch: int) -> None:
-    for start in range(0, 1000, batch):
+@pytest.mark.parametrize(("batch", "most"), [(1, 47), (16, 129), (256, 1), (3000, 1)])
+def test_a_shuffled_epoch_takes_few_requests(store: Store, archive: FS, batch: int, most: int) -> None:
+    for start in range(0, len(SHUFFLED), batch):
         names = SHUFFLED[start : start + batch]
         assert list(archive.read_many(names)) == [MEMBERS[name] for name in names]
-    assert len(store.requests) <= 17
+    assert len(store.requests) <= most
     assert store.fetched < 1.1 * SIZE
     store.requests.clear()
     assert archive.read_bytes(SHUFFLED[0]) == MEMBERS[SHUFFLED[0]]
@@ -95,10 +95,15 @@ def test_a_shuffled_epoch_takes_few_requests(store: Store, archive: FS, batch: i
 
 
 def test_a_few_members_cost_their_own_bytes(store: Store, archive: FS) -> None:
-    for name in SHUFFLED[:14]:
+    for name in SHUFFLED[:40]:
         archive.read_bytes(name)
-    assert len(store.requests) == 14
-    assert store.fetched < 14 * 5000
+    assert len(store.requests) == 40
+    assert store.fetched < 40 * 5000
+
+
+def test_a_few_members_at_once_cost_their_own_bytes(store: Store, archive: FS) -> None:
+    assert len(list(archive.read_many(SHUFFLED[:120]))) == 120
+    assert store.fetched < 2 * 120 * 4000  # with gaps between neighbours
 
 
 def test_neighbours_are_one_request(store: Store, archive: FS) -> None:
@@ -107,7 +112,7 @@ def test_neighbours_are_one_request(store: Store, archive: FS) -> None:
     for start in range(0, 400, 50):
         assert list(archive.read_many(names[start : start + 50])) == [MEMBERS[name] for name in names[start:][:50]]
     assert len(store.requests) == 8
-    assert store.fetched < 0.5 * SIZE
+    assert store.fetched < 0.2 * SIZE
 
 
 def test_large_members_are_never_fetched_twice(tmp_path: Path) -> None:
@@ -125,7 +130,7 @@ def test_a_large_archive_is_never_held(store: Store, monkeypatch: pytest.MonkeyP
     with store.open_container("a.zip") as archive:
         for name in SHUFFLED:
             archive.read_bytes(name)
-    assert len(store.requests) >= 1000
+    assert len(store.requests) >= 3000
 
 
 def test_what_all_take_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +148,7 @@ def test_what_all_take_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with store.open_container("b.zip") as second:
         with store.open_container("a.zip") as first:
             assert requests(first) < 10
-            assert requests(second) > 100
+            assert requests(second) > 500
             assert requests(first) == 0
         assert requests(second) < 10
     third = store.open_container("c.zip")
@@ -198,12 +203,12 @@ def test_a_tar_too(tmp_path: Path) -> None:
         store.requests.clear()
         for name in SHUFFLED:
             assert archive.read_bytes(name) == MEMBERS[name]
-    assert len(store.requests) <= 25
+    assert len(store.requests) <= 70
 
 
 def test_every_way_to_read_gives_the_same(store: Store, tmp_path: Path) -> None:
     expected = (tmp_path / "a.zip").read_bytes()
-    with SmallArchive(store, "a.zip", store._open_blob("a.zip")) as blob:
+    with SmallArchive(store, "a.zip", store.open("a.zip", "rb", buffering=0).blob) as blob:
         for _ in range(2):
             buffer = bytearray(9000)
             assert blob.pread_into(memoryview(buffer), 5) == 9000
@@ -211,7 +216,7 @@ def test_every_way_to_read_gives_the_same(store: Store, tmp_path: Path) -> None:
             assert blob.pread(100, 7) == expected[7:107]
             assert blob.pread_many([(3, 1), (0, 9), (5, SIZE)]) == [expected[1:4], b"", expected[SIZE:][:5]]
             assert blob.read_all() == expected
-            for at in range(0, SIZE, 100_000):
+            for at in range(0, SIZE, 200_000):
                 blob.pread(10, at)
         stream = blob._stream(10)
         assert stream is not None

@@ -24,6 +24,7 @@ from typing import NamedTuple
 import pytest
 
 import fsabs
+from fsabs.testing.children import started
 from fsabs.transfer.unpack import unpack
 from tests import soak
 from tests.users import ALICE, BOB, as_user, needs_root, shared_folder
@@ -297,34 +298,42 @@ class Onlooker:
         os.close(self._told)
 
 
-@pytest.fixture
-def onlooker() -> Iterator[Onlooker]:
+@contextlib.contextmanager
+def looking_on() -> Iterator[Onlooker]:
     """Another user, who looks on."""
     folder = shared_folder(0o777)
     (folder / "tmp").mkdir()
     (folder / "tmp").chmod(0o1777)
     looking = Onlooker(folder, shared_folder() / "seen")
-    yield looking
-    looking.close()
+    try:
+        yield looking
+    finally:
+        looking.close()
 
 
 @needs_root
 @pytest.mark.timeout(60 + soak.rounds(60))
-def test_writers_leave_what_builtin_open_leaves(onlooker: Onlooker) -> None:
-    root = onlooker.folder
-    (root / "source").write_bytes(SECRET)
-    seed = soak.seed(27)
-    rng, rounds, mounts = random.Random(seed), soak.rounds(150), can_mount()
-    for way in WAYS:  # what they import, the users may not be able to read
-        warm = drawn(rng)._replace(way=way, exists=False, writer=0)
-        with contextlib.suppress(OSError):
-            write_by_fsabs(root / way, warm)
-    for number in range(rounds):
-        case = drawn(rng)
-        if not mounts:
-            case = case._replace(mounted=False)
-        compare(root, number, case, f"seed {seed}, round {number}", onlooker)
-        assert not onlooker.found.exists(), f"seed {seed}, {number}: {case}: {onlooker.found.read_text()} was read"
+def test_writers_leave_what_builtin_open_leaves() -> None:
+    """In a process that is small, since it forks for each write."""
+    started("spawn", "writers", _write_and_compare, (soak.seed(27), soak.rounds(150)), 50.0 + soak.rounds(60))
+
+
+def _write_and_compare(seed: int, rounds: int) -> None:
+    rng, mounts = random.Random(seed), can_mount()
+    with looking_on() as onlooker:
+        root = onlooker.folder
+        (root / "source").write_bytes(SECRET)
+        for way in WAYS:  # what they import, the users may not be able to read
+            warm = drawn(rng)._replace(way=way, exists=False, writer=0)
+            with contextlib.suppress(OSError):
+                write_by_fsabs(root / way, warm)
+        for number in range(rounds):
+            case = drawn(rng)
+            if not mounts:
+                case = case._replace(mounted=False)
+            compare(root, number, case, f"seed {seed}, round {number}", onlooker)
+            found = onlooker.found
+            assert not found.exists(), f"seed {seed}, {number}: {case}: {found.read_text()} was read"
     soak.count("writes beside builtin open", rounds)
 
 
@@ -353,9 +362,10 @@ def compare(root: Path, number: int, case: Case, where: str, onlooker: Onlooker)
 
 
 @needs_root
-def test_the_onlooker_sees_what_is_not_private(onlooker: Onlooker) -> None:
-    for name, mode in (("file", 0o644), ("private", 0o640)):
-        (onlooker.folder / name).write_bytes(SECRET)
-        (onlooker.folder / name).chmod(mode)
-    onlooker.look(onlooker.folder)
-    assert onlooker.found.read_text() == f"{onlooker.folder}/file\n"
+def test_the_onlooker_sees_what_is_not_private() -> None:
+    with looking_on() as onlooker:
+        for name, mode in (("file", 0o644), ("private", 0o640)):
+            (onlooker.folder / name).write_bytes(SECRET)
+            (onlooker.folder / name).chmod(mode)
+        onlooker.look(onlooker.folder)
+        assert onlooker.found.read_text() == f"{onlooker.folder}/file\n"
