@@ -1,9 +1,9 @@
 """A small archive of a store: read from there until the requests for that have cost as much as all of its bytes would,
 and from memory from then on.
 
-A shuffled epoch of 3,000 files in a zip of 13 MB is 3,000 requests, and all of its bytes are one. How much of an archive
-will be read is not known when it is opened: this rule costs at most twice what the best decision would have cost. What
-is fetched for a few members is these members.
+A shuffled epoch of 3,000 files in a zip of 13 MB is 3,000 requests, and all of its bytes are one. How much of an
+archive will be read is not known when it is opened: this rule costs at most twice what the best decision would have
+cost. What is fetched for a few members is these members.
 """
 
 from __future__ import annotations
