@@ -198,7 +198,7 @@ class Epochs:
         return self.pass_type(self.plan, place, self.sharing, self.serial, batch_size, drop_last, steps)
 
     def batches(
-        self, workers: int, batch_size: int, drop_last: bool, skip: Mapping[int, Sequence[range]]
+        self, workers: int, batch_size: int, drop_last: bool, skip: Mapping[int, Sequence[range]] | None = None
     ) -> tuple[int, int]:
         """Return how many batches of the pass that runs or comes next were handed out before, and how many remain."""
         place = self.place._replace(workers=workers)
@@ -211,7 +211,7 @@ class Epochs:
             following = self.plan.of_epoch(self.plan.epoch + 1, self.sharing)
             running = self.pass_type(following, place, self.sharing, 0, batch_size, drop_last)
         step, left = running.step, running.batches_left
-        skipped = skip.get(running.plan.epoch, ())
+        skipped = (skip or {}).get(running.plan.epoch, ())
         before, behind = _members(skipped, 0, step), _members(skipped, step, step + left)
         return step - before, left - behind
 
