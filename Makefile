@@ -33,7 +33,7 @@ quick: $(VENV)/.test ## the tests that need no server
 portable: $(VENV)/.test ## the quick tests once more, without the names that only Linux has
 	FSABS_TESTS_HIDE=1 $(PYTEST) -m quick $(PYTEST_ARGS)
 
-pythons: $(VENV)/.test ## the quick tests on every other Python from 3.11 on that this machine has
+pythons: $(VENV)/.test ## the quick tests on every other Python of this machine, on the newest as `portable` does
 	$(RUN) -m tests.pythons $(PYTEST_ARGS)
 
 release: $(VENV)/.test ## build the wheel and the source distribution, and try them with each extra by itself

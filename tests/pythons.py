@@ -1,4 +1,5 @@
-"""`python -m tests.pythons`: the quick tests on every other Python of this machine that the package is made for.
+"""`python -m tests.pythons`: the quick tests on every other Python of this machine that the package is made for; on the
+newest of them, or on this one if there is no other, without the names that only Linux has (`make portable`).
 
 Each has a virtual environment of its own (`.venv-3.12`) with the extra `quick`, which leaves out what only the tests
 with servers need and what is large (torch). A Python is looked for on the PATH and beside the one that runs this, where
@@ -7,6 +8,7 @@ pyenv keeps them. The exit status is 1 if the tests fail on one of them.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -17,6 +19,7 @@ from tests.servers import guard
 
 ROOT = Path(__file__).parents[1]
 MINORS = range(11, 15)
+PORTABLE = {"FSABS_TESTS_HIDE": "1"}
 TORCH = re.compile(r"^(import|from) (fsabs\.adapters\.)?torch\b", re.MULTILINE)
 
 
@@ -39,7 +42,7 @@ def _version(path: str) -> str:
     return done.stdout.strip()
 
 
-def run(name: str, interpreter: str) -> int:
+def run(name: str, interpreter: str, environment: dict[str, str]) -> int:
     """Run the quick tests on one Python; return the exit status."""
     folder = ROOT / f".venv-{name}"
     python = folder / "bin" / "python"
@@ -47,8 +50,13 @@ def run(name: str, interpreter: str) -> int:
         subprocess.run([interpreter, "-m", "venv", str(folder)], check=True)
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--editable", ".[quick]"]
     subprocess.run(pip, cwd=ROOT, check=True)
-    pytest = [str(python), "-m", "pytest", "-q", "-n", "3", "--dist", "worksteal", *without_torch(), "-m", "quick"]
-    return subprocess.run([*pytest, *sys.argv[1:]], cwd=ROOT, check=False).returncode
+    return tested(str(python), without_torch(), environment)
+
+
+def tested(python: str, options: list[str], environment: dict[str, str]) -> int:
+    """Run the quick tests by a Python that has what they need; return the exit status."""
+    pytest = [python, "-m", "pytest", "-q", "-n", "3", "--dist", "worksteal", *options, "-m", "quick"]
+    return subprocess.run([*pytest, *sys.argv[1:]], cwd=ROOT, env={**os.environ, **environment}, check=False).returncode
 
 
 def without_torch() -> list[str]:
@@ -61,11 +69,13 @@ def main() -> int:
     """Run the quick tests on each Python; return the exit status."""
     found = interpreters()
     if not found:
-        print("there is no other Python from 3.11 on")
+        print("there is no other Python from 3.11 on", flush=True)
+        return tested(sys.executable, [], PORTABLE)
     failed = []
     for name, interpreter in found.items():
-        print(f"--- Python {name}", flush=True)
-        if run(name, interpreter):
+        newest = name == [*found][-1]
+        print(f"--- Python {name}{', without the names that only Linux has' if newest else ''}", flush=True)
+        if run(name, interpreter, PORTABLE if newest else {}):
             failed.append(name)
     print(f"the quick tests failed on {', '.join(failed) or 'none'} of {', '.join(found) or 'no other Python'}")
     return 1 if failed else 0
