@@ -38,16 +38,17 @@ def _new_name() -> str:
 class S3Subject(Subject):
     """Prefixes of one bucket of a gateway, or of moto; the side channel is boto3."""
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: Any, bucket: str = BUCKET) -> None:
         import boto3
 
+        self._bucket = bucket
         self.options = {
             "endpoint": store.endpoint,
             "aws_access_key_id": store.access_key,
             "aws_secret_access_key": store.secret_key,
             "region": store.region,
         }
-        store.create_bucket(BUCKET)
+        store.create_bucket(bucket)
         self._client = boto3.client(
             "s3",
             endpoint_url=store.endpoint,
@@ -60,25 +61,25 @@ class S3Subject(Subject):
         """Puts the objects, and an empty object for each directory; the root is one, too."""
         prefix = _new_name()
         for key in ("", *(f"{key}/" for key in directories)):
-            self._client.put_object(Bucket=BUCKET, Key=f"{prefix}/{key}", Body=b"")
-        url = f"s3://{BUCKET}/{prefix}"
+            self._client.put_object(Bucket=self._bucket, Key=f"{prefix}/{key}", Body=b"")
+        url = f"s3://{self._bucket}/{prefix}"
         if len(files) > MANY:
             with fsabs.from_url(url, **self.options) as filled:
                 filled.write_many(files)
         else:
             for key, data in files.items():
-                self._client.put_object(Bucket=BUCKET, Key=f"{prefix}/{key}", Body=data)
+                self._client.put_object(Bucket=self._bucket, Key=f"{prefix}/{key}", Body=data)
         fs: FS = fsabs.from_url(url, **self.options)
         return self.place(fs, prefix)
 
     def stored(self, location: str) -> dict[str, bytes]:
         """Lists the prefix, and gets each object."""
         found: dict[str, bytes] = {}
-        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=f"{location}/")
+        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=f"{location}/")
         for entry in itertools.chain.from_iterable(page.get("Contents", []) for page in pages):
             key = entry["Key"][len(location) + 1 :]
             if key:
-                found[key] = self._client.get_object(Bucket=BUCKET, Key=entry["Key"])["Body"].read()
+                found[key] = self._client.get_object(Bucket=self._bucket, Key=entry["Key"])["Body"].read()
         return found
 
     def reopen(self, url: str) -> FS | None:
@@ -89,6 +90,13 @@ class S3Subject(Subject):
     def close(self) -> None:
         """Closes the side channel; the store goes with its server."""
         self._client.close()
+
+
+def moto_subject(server: Any) -> S3Subject:
+    """A bucket of its own of moto, whose listings take as long as there are objects in the bucket."""
+    subject = S3Subject(server, _new_name())
+    subject.refused_characters = "\n"
+    return subject
 
 
 class HubSubject(Subject):

@@ -26,7 +26,7 @@ from fsabs.testing.kit import MODULES
 from fsabs.testing.subjects import Files
 from tests.conformance.archives import deflated_zip_in, zip_in
 from tests.conformance.selections import WithoutProcesses
-from tests.conformance.stores import S3Subject
+from tests.conformance.stores import moto_subject
 
 CONTAINER = Capabilities(
     write=True, exclusive=True, mkdir=True, implied_directories=True, last_modified=True, versions=True
@@ -164,10 +164,8 @@ class TestCachedMoto(OneProcess):
 
     @pytest.fixture
     def subject(self, moto: Any) -> Iterator[Subject]:
-        with closing(S3Subject(moto)) as store:
-            store.refused_characters = "\n"
-            with closing(CachedSubject(store)) as subject:
-                yield subject
+        with closing(CachedSubject(moto_subject(moto))) as subject:
+            yield subject
 
 
 _numbers = itertools.count(1)

@@ -11,7 +11,7 @@ import pytest
 from fsabs import S3
 from fsabs.testing import Subject
 from tests.conformance.selections import WithoutProcesses
-from tests.conformance.stores import S3Subject
+from tests.conformance.stores import moto_subject
 
 
 class TestMoto(WithoutProcesses):
@@ -19,6 +19,5 @@ class TestMoto(WithoutProcesses):
 
     @pytest.fixture
     def subject(self, moto: Any) -> Iterator[Subject]:
-        with closing(S3Subject(moto)) as subject:
-            subject.refused_characters = "\n"
+        with closing(moto_subject(moto)) as subject:
             yield subject
