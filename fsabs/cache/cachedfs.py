@@ -598,7 +598,5 @@ def _share_of_disk(folder: str | None) -> int:
     """Return the default of `min_free`: a tenth of the disk that holds `folder`, or that will; at most 50 GB."""
     if folder is None:
         return 0
-    while not os.path.isdir(folder):
-        folder = os.path.dirname(folder)
-    status = os.statvfs(folder)
+    status = os.statvfs(folders.existing(folder))
     return min(LARGEST_FLOOR, status.f_blocks * status.f_frsize // 10)

@@ -119,9 +119,7 @@ def _cache() -> Iterator[CheckFinding]:
     if folder is None:
         yield warning("cache directory", "none: nothing is kept", "set FSABS_CACHE_DIR to a local folder")
         return
-    at = str(folder)
-    while not os.path.isdir(at):
-        at = os.path.dirname(at)
+    at = folders.existing(folder)
     try:
         with tempfile.TemporaryFile(dir=at):
             pass

@@ -450,9 +450,7 @@ def cache_advice(fs: FS, sample: Sample) -> str:
     folder = cache_directory()
     if folder is None:
         return "none: FSABS_CACHE_DIR is set to nothing"
-    at = str(folder)
-    while not os.path.isdir(at):
-        at = os.path.dirname(at)
+    at = folders.existing(folder)
     if folders.is_network(folders.filesystem_of(at)):
         return f"none: {folder} is on a network; set FSABS_CACHE_DIR to a local disk"
     free = shutil.disk_usage(at).free

@@ -134,6 +134,14 @@ NETWORK = ("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph", "9p", "afs"
 LOCAL_FUSE = ("fuse-overlayfs", "bindfs", "mergerfs", "lxcfs", "ntfs", "exfat")
 
 
+def existing(path: str | os.PathLike[str]) -> str:
+    """Return the folder at an absolute path, or the nearest above it that is there: the disk that it will be on."""
+    folder = os.fspath(path)
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    return folder
+
+
 def is_network(kind: str) -> bool:
     """Return whether a filesystem of this type is another machine's."""
     name = kind.removeprefix("fuse.")
