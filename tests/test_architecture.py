@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import fsabs
+from fsabs.containers import in_memory
 from tests.servers.moto import MotoServer
 
 PACKAGE = Path(fsabs.__file__).parent
@@ -50,6 +51,7 @@ def walks(server: Any) -> Iterator[list[Walk]]:
     with zipfile.ZipFile(archive, "w") as file:
         for name in NAMES:
             file.writestr(name, name * 100)
+        file.writestr("large.bin", bytes(in_memory.MAX_BYTES))  # a small archive is read from memory soon
     options: dict[str, Any] = {
         "endpoint": server.endpoint,
         "aws_access_key_id": server.access_key,
@@ -87,7 +89,7 @@ def walks(server: Any) -> Iterator[list[Walk]]:
             Walk("`fs.write_bytes(path, data)` on S3", 15, lambda: store.write_bytes("small", b"x" * 1000)),
             Walk("A file of several parts written to S3", 24, upload),
             Walk("`fs.read_many(paths)` of a zip on S3", 19, lambda: list(zipped.read_many(NAMES))),
-            Walk("`open_url` of a file in a zip on S3, read", 37, open_url),
+            Walk("`open_url` of a file in a zip on S3, read", 38, open_url),
             Walk("A hit of a cache on disk, `fs.read_bytes(path)`", 10, lambda: cached.read_bytes("images/0.bin")),
             Walk(
                 "`fs.read_many(paths)` on S3 through an empty cache",
