@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import pickle
 import random
 import string
 import time
@@ -13,8 +14,10 @@ import pytest
 import fsabs
 from fsabs.backends.objects.listing import _Split, stats_of
 from fsabs.backends.objects.messages import ObjectPage
+from fsabs.backends.s3 import S3
 from fsabs.backends.s3.dialect import S3Dialect
 from fsabs.backends.s3.messages import parse
+from fsabs.transfer.walks import ordered_walk
 from tests import soak
 
 pytestmark = pytest.mark.quick
@@ -145,3 +148,15 @@ def test_a_page_that_is_cut_short_is_an_error(end: int) -> None:
         parse(page_of([["Key", "LastModified", "ETag", "Size"]] * 3, ["a", "b", "c"])[:end])
     with pytest.raises(fsabs.CorruptFileError, match="without a token"):
         parse(page_of([], [], truncated=True).replace("NextContinuationToken", "Other"))
+
+
+def test_a_directory_bucket_lists_in_an_order_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["c", "a", "b"]
+    monkeypatch.setattr(S3, "_list", lambda fs, key: iter([fsabs.FileStat(name, 1, False, 0.0) for name in names]))
+    monkeypatch.setattr(S3, "_list_names", lambda fs, key: iter(names))
+    monkeypatch.setattr(S3, "_stat", lambda fs, key: fsabs.FileStat(key, 1, False, 0.0))
+    bucket = S3("mine--use1-az5--x-s3", region="us-east-1", aws_access_key_id="a", aws_secret_access_key="b")
+    for fs in (bucket, pickle.loads(pickle.dumps(bucket))):
+        assert not fs.capabilities.ordered
+        assert [stat.filename for stat in ordered_walk(fs, "")] == sorted(names)
+    assert S3("mine", region="us-east-1", aws_access_key_id="a", aws_secret_access_key="b").capabilities.ordered

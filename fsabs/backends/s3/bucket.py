@@ -87,6 +87,8 @@ class S3(ObjectStore):
         if mpu_chunksize < MIN_PART_SIZE:
             raise ValueError(f"mpu_chunksize is at least 5 MiB ({MIN_PART_SIZE}), not {mpu_chunksize}")
         super().__init__(S3Dialect(bucket, options), prefix, mpu_chunksize)
+        if not self.dialect.ordered:
+            self.capabilities = self.capabilities._replace(ordered=False)
         if create_bucket:
             self._make_bucket()
 
