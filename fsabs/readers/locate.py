@@ -102,7 +102,7 @@ def _matches(fs: FS, path: str) -> list[str]:
     if _MAGIC.search(path):
         matches = [name for name in fs.glob(path) if fs.isfile(name)]
         if not matches:
-            raise errors.error(errno.ENOENT, "glob", fs.url() + path, "no file matches")
+            raise errors.error(errno.ENOENT, "glob", fs.url(path), "no file matches")
         check_published([mark for mark in sorted(publishing_marks(matches)) if fs.exists(mark)], fs.url())
         return matches
     if not fs.stat(path).directory:

@@ -110,6 +110,12 @@ def test_no_match_is_an_error(folder: Path, nothing: Any, monkeypatch: pytest.Mo
         creator.RecordIO(nothing)
 
 
+def test_an_error_names_the_pattern_that_matches_nothing(folder: Path) -> None:
+    with pytest.raises(FileNotFoundError) as found:
+        creator.RecordIO(f"{folder}/none-*")
+    assert found.value.filename == fsabs.from_url(folder).url("none-*")
+
+
 def test_a_record_that_is_no_instance_is_named(folder: Path) -> None:
     fs = fsabs.from_url(folder)
     with RecordWriter(fs, "c") as writer:
