@@ -13,7 +13,7 @@ import pytest
 
 import fsabs
 from fsabs.backends.objects.listing import _Split, stats_of
-from fsabs.backends.objects.messages import ObjectPage
+from fsabs.backends.objects.messages import ObjectPage, PageQuery
 from fsabs.backends.s3 import S3
 from fsabs.backends.s3.dialect import S3Dialect
 from fsabs.backends.s3.messages import parse
@@ -160,3 +160,29 @@ def test_a_directory_bucket_lists_in_an_order_of_its_own(monkeypatch: pytest.Mon
         assert not fs.capabilities.ordered
         assert [stat.filename for stat in ordered_walk(fs, "")] == sorted(names)
     assert S3("mine", region="us-east-1", aws_access_key_id="a", aws_secret_access_key="b").capabilities.ordered
+
+
+@pytest.mark.parametrize(("bucket", "prefix"), [("mine--use1-az5--x-s3", "d/"), ("mine", "d/na")])
+def test_a_glob_asks_a_directory_bucket_for_whole_directories(
+    bucket: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefixes = []
+
+    def page(fs: S3, query: PageQuery) -> ObjectPage:
+        prefixes.append(query.prefix)
+        keys = [key for key in ("d/name", "d/other") if key.startswith(query.prefix)]
+        objects = [(key, "2026-01-01T00:00:00.123Z", "&quot;e&quot;", "0") for key in keys]
+        return ObjectPage(objects, [], None, str)
+
+    monkeypatch.setattr(S3, "_page", page)
+    fs = S3(bucket, region="us-east-1", aws_access_key_id="a", aws_secret_access_key="b")
+    assert list(fs.glob("d/na*")) == ["d/name"]
+    assert prefixes == [prefix]
+
+
+def test_a_directory_bucket_that_comes_back_to_a_directory_shows_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = ["b/c/1", "a/1", "b/2", "b/c/3", "a/4"]
+    objects = [(key, "2026-01-01T00:00:00.123Z", "&quot;e&quot;", "0") for key in keys]
+    monkeypatch.setattr(S3, "_page", lambda fs, query: ObjectPage(objects, [], None, str))
+    fs = S3("mine--use1-az5--x-s3", region="us-east-1", aws_access_key_id="a", aws_secret_access_key="b")
+    assert list(fs.list(recursive=True)) == ["b/", "b/c/", "b/c/1", "a/", "a/1", "b/2", "b/c/3", "a/4"]

@@ -76,7 +76,8 @@ class Dialect(abc.ABC):
     accept_encoding: str = "identity"
     """The encodings in which a response is accepted; it is kept as it comes."""
     ordered: bool = True
-    """Whether the store lists keys in their order, and from behind any string (`PageQuery.after`)."""
+    """Whether the store lists keys in their order, those with any prefix, and from behind any string
+    (`PageQuery.after`)."""
     user_agent: str = ""
     """The value of the header field of that name; without one there is no such field."""
     has_versions: bool = False

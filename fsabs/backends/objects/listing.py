@@ -100,6 +100,7 @@ def walk(
     """
     prefix, left_out = prefix_of(key), _LeftOut(fs, key)
     above: list[str] = []
+    shown: set[str] = set()  # of a store that comes back to a directory
     folder, cut = "", len(prefix)
     for page in flat(fs, prefix):
         for entry in page.objects:
@@ -113,7 +114,12 @@ def walk(
             if name[:last] != folder:
                 folder, folders = name[:last], name[:last].split("/")[:-1]
                 for depth in range(_common_length(above, folders), len(folders)):
-                    yield of_directory("/".join(folders[: depth + 1]))
+                    path = "/".join(folders[: depth + 1])
+                    if not fs.dialect.ordered:
+                        if path in shown:
+                            continue
+                        shown.add(path)
+                    yield of_directory(path)
                 above = folders
             if last < len(name):
                 yield of_object(name, entry)

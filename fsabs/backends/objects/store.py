@@ -121,6 +121,8 @@ class ObjectStore(FS):
         return self.dialect.page(query.prefix, self.send(self.dialect.page_request(query)))
 
     def _list_names_from(self, key: str, start: str) -> Iterator[str]:
+        if not self.dialect.ordered:  # nor does such a store look for a part of a name
+            start = ""
         return (member.listed() for member in listing.level(self, key, start) if member is not None)
 
     def _list(self, key: str) -> Iterator[FileStat]:
