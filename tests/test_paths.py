@@ -10,6 +10,7 @@ import pickle
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -377,6 +378,22 @@ def test_a_container_replaced_on_s3_is_noticed(moto: MotoServer, monkeypatch: An
             fs.write_bytes(f"only{number}", content)
         assert (path / "x").read_bytes() == content
         assert (path / f"only{number}").read_bytes() == content
+    roots.clear()
+
+
+def test_a_container_in_memory_that_is_replaced_is_noticed_in_time(moto: MotoServer, monkeypatch: Any) -> None:
+    """At the next look at its file: what is read from memory sends no request."""
+    for name, value in server_environment(moto).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(roots, "CHECK_SECONDS", 0.5)
+    roots.clear()
+    moto.create_bucket("held")
+    path = fsabs.Path("s3://held/a.zip")
+    for content in (b"first content", b"second"):
+        with fsabs.from_url(str(path), mode="w") as fs:
+            fs.write_bytes("x", content)
+        time.sleep(0.6)
+        assert {(path / "x").read_bytes() for _ in range(40)} == {content}
     roots.clear()
 
 

@@ -26,6 +26,10 @@ ROUND_TRIP = 256 * 1024
 REQUEST = 96 * 1024
 """The same of a request that is under way together with others."""
 
+FIRST = 4 * 1024 * 1024
+"""What is spent in any case before an archive is held: a replaced one is noticed by the next request, and what is read
+from memory sends none."""
+
 
 def in_memory_if_small(origin: Origin, key: str, blob: Blob) -> Blob:
     """Return the bytes of an archive, as they are read best: `blob` itself if it is large, or no store's."""
@@ -75,7 +79,7 @@ class SmallArchive(BlobLayer):
         """Return the content if it is time to fetch it, before `wanted` is."""
         requests = ranges.plan(wanted, self.max_gap_bytes, self.size).requests
         self._spent += (ROUND_TRIP if len(requests) == 1 else REQUEST) * sum(size <= SMALL for size, _ in requests)
-        if self._spent < self.size:
+        if self._spent < max(self.size, FIRST):
             return None
         with self._lock:
             if self._content is None and _has_room(self.size):

@@ -115,10 +115,7 @@ class Child:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         assert self.process.stdout.readline() == "sent\n"
-        deadline = time.monotonic() + 20
-        while time.monotonic() < deadline and not parts(target, "to"):
-            time.sleep(0.05)
-        assert parts(target, "to")
+        await_part(target)
 
     def end(self, number: int) -> None:
         """Kill it. It stays a zombie for a while, as the child of a shell or an init that is busy does."""
@@ -132,6 +129,14 @@ class Child:
 
 def parts(fs: S3, key: str) -> int:
     return sum(1 for upload in ids(fs, key) for _ in parts_of(fs, key, upload))
+
+
+def await_part(fs: S3) -> None:
+    """Wait until the store has a part of an upload."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and not parts(fs, "to"):
+        time.sleep(0.05)
+    assert parts(fs, "to")
 
 
 @pytest.fixture
@@ -233,6 +238,7 @@ def test_the_response_to_the_completion_of_a_continued_upload_may_be_lost(source
     def stop(size: int) -> None:
         counts.append(size)
         if sum(counts) > 3 * PART:
+            await_part(target)
             raise InterruptedError
 
     with FaultProxy.before(str(target.options.endpoint)) as proxy:

@@ -106,6 +106,21 @@ def test_a_few_members_at_once_cost_their_own_bytes(store: Store, archive: FS) -
     assert store.fetched < 2 * 120 * 4000  # with gaps between neighbours
 
 
+def test_a_tiny_archive_is_asked_for_each_of_its_first_members(tmp_path: Path) -> None:
+    """So that a replaced one is noticed."""
+    (tmp_path / "a.zip").write_bytes(zipped({"x": b"content"}))
+    store = Store(Local(tmp_path))
+    with store.open_container("a.zip") as archive:
+        archive.stat("x")
+        store.requests.clear()
+        for _ in range(15):
+            archive.read_bytes("x")
+        assert len(store.requests) == 15
+        for _ in range(100):
+            archive.read_bytes("x")
+        assert len(store.requests) <= 17
+
+
 def test_neighbours_are_one_request(store: Store, archive: FS) -> None:
     """Which is no reason to fetch the rest."""
     names = sorted(MEMBERS)
