@@ -26,7 +26,7 @@ ROUND_TRIP = 256 * 1024
 REQUEST = 96 * 1024
 """The same of a request that is under way together with others."""
 
-FIRST = 4 * 1024 * 1024
+FIRST = 1024 * 1024
 """What is spent in any case before an archive is held: a replaced one is noticed by the next request, and what is read
 from memory sends none."""
 
