@@ -1,9 +1,9 @@
-"""A small archive of a store: read from there until the requests for that have cost as much as all of its bytes would,
-and from memory from then on.
+"""A small archive of a store: read from the store until the requests have cost as much as a fetch of the whole archive,
+and from memory after that.
 
 A shuffled epoch of 3,000 files in a zip of 13 MB is 3,000 requests, and all of its bytes are one. How much of an
-archive will be read is not known when it is opened: this rule costs at most twice what the best decision would have
-cost. What is fetched for a few members is these members.
+archive will be read is not known when it is opened: in requests, this rule costs about twice what the best decision
+would have cost, at most. A few members are fetched alone.
 """
 
 from __future__ import annotations
@@ -15,24 +15,23 @@ from ..core import process, ranges
 from ..core.blobs import Blob, BlobLayer, Origin
 
 MAX_BYTES = 32 * 1024 * 1024
-"""The size of the largest archive that is held: what one batch of its members may take."""
+"""The size in bytes of the largest archive that is kept in memory: the limit of one batch of members."""
 MAX_TOTAL = 64 * 1024 * 1024
-"""What all archives of a process may take. Those that come first stay until they are closed: were they replaced, a data
-set of many archives would be fetched again and again."""
+"""The limit in bytes for all archives of a process. An archive is kept until it is closed: with eviction, a data set of
+many archives would be fetched again and again."""
 SMALL = 32 * 1024
-"""The size in bytes up to which a read's cost is that of its request."""
+"""The size in bytes up to which a read costs its request, and not its transfer."""
 ROUND_TRIP = 256 * 1024
-"""The bytes that come in the time of a request that is waited for."""
+"""The cost of a request that is sent alone: the bytes that are transferred in the same time."""
 REQUEST = 96 * 1024
-"""The same of a request that is under way together with others."""
-
-FIRST = 1024 * 1024
-"""What is spent in any case before an archive is held: a replaced one is noticed by the next request, and what is read
-from memory sends none."""
+"""The cost of one of several requests in flight, in bytes."""
+FIRST = 3
+"""The number of requests that are sent to the store in any case: a request finds out that the archive was replaced, and
+a read from memory does not."""
 
 
 def in_memory_if_small(origin: Origin, key: str, blob: Blob) -> Blob:
-    """Return the bytes of an archive, as they are read best: `blob` itself if it is large, or no store's."""
+    """Return `blob`, an archive's bytes, or a `SmallArchive` around it if it is small and an object of a store."""
     if blob.max_gap_bytes and 0 < blob.size <= MAX_BYTES:
         return SmallArchive(origin, key, blob)
     return blob
@@ -41,13 +40,14 @@ def in_memory_if_small(origin: Origin, key: str, blob: Blob) -> Blob:
 class SmallArchive(BlobLayer):
     """The archive in `inner`, of a store whose requests take a round trip. A pickle leaves the content out."""
 
-    __slots__ = ("_content", "_lock", "_spent")
+    __slots__ = ("_content", "_cost", "_lock", "_requests")
 
     def __init__(self, origin: Origin, key: str, inner: Blob) -> None:
         super().__init__(origin, key, inner, inner.size, inner.version)
         self._lock = process.Lock()
         self._content: bytes | None = None
-        self._spent = 0  # on small reads, in bytes that would have come in their time
+        self._requests = 0
+        self._cost = 0  # of small reads, in bytes
 
     def _pread(self, size: int, offset: int) -> bytes:
         content = self._content or self._fetched([(size, offset)])
@@ -71,28 +71,37 @@ class SmallArchive(BlobLayer):
         return self._inner._stream(start) if content is None else iter([memoryview(content)[start:]])
 
     def _close(self) -> None:
-        _held.discard(self)
+        _in_memory.pop(id(self), None)
         self._content = None
         super()._close()
 
     def _fetched(self, wanted: Sequence[ranges.Range]) -> bytes | None:
-        """Return the content if it is time to fetch it, before `wanted` is."""
+        """Return the content, fetched before `wanted` is read; None if that is not worthwhile, or there is no room."""
         requests = ranges.plan(wanted, self.max_gap_bytes, self.size).requests
-        self._spent += (ROUND_TRIP if len(requests) == 1 else REQUEST) * sum(size <= SMALL for size, _ in requests)
-        if self._spent < max(self.size, FIRST):
+        self._requests += len(requests)
+        self._cost += (ROUND_TRIP if len(requests) == 1 else REQUEST) * sum(size <= SMALL for size, _ in requests)
+        if self._cost < self.size or self._requests <= FIRST:
             return None
         with self._lock:
-            if self._content is None and _has_room(self.size):
-                self._content = self._inner.read_all()
-                _held.add(self)
+            if self._content is None and self._has_room():
+                try:
+                    self._content = self._inner.read_all()
+                except BaseException:
+                    _in_memory.pop(id(self), None)
+                    raise
         return self._content
+
+    def _has_room(self) -> bool:
+        """Reserve memory for the content; return whether there is enough."""
+        _in_memory[id(self)] = self
+        archives = [reference() for reference in _in_memory.valuerefs()]
+        if sum(archive.size for archive in archives if archive is not None) <= MAX_TOTAL:
+            return True
+        _in_memory.pop(id(self), None)
+        return False
 
     def __reduce__(self) -> tuple[object, ...]:
         return SmallArchive, (self._origin, self._key, self._inner)
 
 
-_held: weakref.WeakSet[SmallArchive] = weakref.WeakSet()
-
-
-def _has_room(size: int) -> bool:
-    return sum(archive.size for archive in list(_held)) + size <= MAX_TOTAL
+_in_memory: weakref.WeakValueDictionary[int, SmallArchive] = weakref.WeakValueDictionary()

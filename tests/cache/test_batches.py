@@ -20,7 +20,6 @@ from fsabs.cache import CachedFS, disk, eviction
 from fsabs.cache.eviction import DiskLimits
 from fsabs.cache.policy import ReadOrder
 from fsabs.cache.single_flight import MISSING, SingleFlight, no_claims
-from fsabs.containers import in_memory
 from fsabs.core import identity
 from fsabs.core.blobs import Blob
 from fsabs.core.layers import LayerFS
@@ -112,7 +111,7 @@ def test_a_cold_epoch_of_small_members_fetches_the_archive_once(
             found = list(fs.read_many(names)) if batch > 1 else [fs.read_bytes(names[0])]
             assert found == [MEMBERS[name] for name in names]
         size = (tmp_path / name).stat().st_size
-        assert store.fetched <= max(1.1 * size, in_memory.FIRST)
+        assert store.fetched <= 1.1 * size
         asked = store.fetched
         again = cached(container, folder)
         assert dict(zip(wanted, again.read_many(wanted), strict=True)) == MEMBERS
