@@ -19,7 +19,7 @@ from typing import Any
 
 from ..core import errors, identity, keys, process, redaction
 from ..core.blobs import Blob, BytesBlob
-from ..core.fs import FS, LAST_NAME, Capabilities, FileStat, ListPage, Path
+from ..core.fs import FS, LAST_NAME, Capabilities, FileStat, ListPage, StrPath
 from ..core.writing import PARTIAL_SUFFIX as PARTIAL_SUFFIX
 from ..core.writing import Writer, is_partial, partial_name
 from ..disk import temporary
@@ -77,7 +77,7 @@ class Fsspec(FS):
             stat_is_request=protocol not in ("local", "memory", "data"),
         )
 
-    def _key(self, path: Path, operation: str) -> str:
+    def _key(self, path: StrPath, operation: str) -> str:
         if self.scheme not in ("http", "https"):
             return super()._key(path, operation)
         text, rest = keys.verbatim(os.fspath(path))  # keys are URLs as they are written

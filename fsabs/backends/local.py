@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 from ..core import errors, identity, keys, process
 from ..core.blobs import Blob, BytesBlob
-from ..core.fs import FS, Capabilities, FileStat, Path, StoreNotes
+from ..core.fs import FS, Capabilities, FileStat, StoreNotes, StrPath
 from ..core.writing import Writer
 from ..disk import files, folders
 from ..disk.descriptors import drop_setuid, write_all
@@ -64,7 +64,7 @@ class Local(FS):
     )
 
     def __init__(
-        self, cwd: Path | None = None, *, create: bool = False, fsync: bool = False, links: str = "follow"
+        self, cwd: StrPath | None = None, *, create: bool = False, fsync: bool = False, links: str = "follow"
     ) -> None:
         self._links = local_trees.parsed_links(links)
         self._follows_all_links = self._links == "follow"

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from ..backends.local import Local
 from ..core import errors, keys, process
 from ..core.blobs import Blob
-from ..core.fs import FS, FileStat, Path, TreeCounts, keys_of
+from ..core.fs import FS, FileStat, StrPath, TreeCounts, keys_of
 from ..core.identity import Identity
 from ..core.layers import LayerFS
 from ..core.writing import LayerWriter, Writer
@@ -190,7 +190,7 @@ class CachedFS(LayerFS):
 
     # ---- the cache itself
 
-    def set_order(self, paths: Iterable[Path], *, position: int = 0) -> None:
+    def set_order(self, paths: Iterable[StrPath], *, position: int = 0) -> None:
         """Set the order in which files will be read: what is needed last goes first when space is short.
 
         Give the whole epoch's order, of all workers, to each of them; the next epoch's may follow in the same list.
@@ -203,7 +203,7 @@ class CachedFS(LayerFS):
         self._files.order = ReadOrder(map(self._url, keys_of(self, paths, "set_order")), position)
 
     def prefetch(
-        self, paths: Iterable[Path], *, concurrency: int | None = None, max_bytes: int | str | None = None
+        self, paths: Iterable[StrPath], *, concurrency: int | None = None, max_bytes: int | str | None = None
     ) -> warming.Prefetch:
         """Fetch what is missing of `paths` ahead of their being read in that order, in a thread.
 
@@ -219,7 +219,7 @@ class CachedFS(LayerFS):
 
     def warm(
         self,
-        path: Path = "",
+        path: StrPath = "",
         *,
         progress: Callable[[int, int], None] | None = None,
         concurrency: int | None = None,
@@ -231,7 +231,7 @@ class CachedFS(LayerFS):
         """
         return warming.warm(self._files, self, self._key(path, "warm"), progress, concurrency)
 
-    def pin(self, paths: Iterable[Path]) -> int:
+    def pin(self, paths: Iterable[StrPath]) -> int:
         """Fetch files, and exempt them from eviction; return how many bytes of them are on the disk and stay there.
 
         That is less than the files have where there is no room, or no disk.
@@ -245,7 +245,7 @@ class CachedFS(LayerFS):
                 raise
         return size
 
-    def unpin(self, paths: Iterable[Path]) -> None:
+    def unpin(self, paths: Iterable[StrPath]) -> None:
         """Take `pin` back, of whichever version of the files."""
         if (disk := self._files.contents().disk) is not None:
             disk.unpin(map(self._url, keys_of(self, paths, "unpin")))

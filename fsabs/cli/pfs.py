@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from ..urls import config, locations
-from .copying import EXISTING, RECURSIVE, REMOVAL, SOURCES, TARGET, TRANSFER, Transfer, copy_all, make_all, remove_all
+from .changing import EXISTING, RECURSIVE, REMOVAL, SOURCES, TARGET, TRANSFER, Transfer, copy_all, make_all, remove_all
 from .listing import is_listed, listed_stats, stat_values, time_column, write_entry
 from .paths import PATHS, ResolvedPath, each_path
 from .program import Group, Invocation, UsageError, dry_run, flag

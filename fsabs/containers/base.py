@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from ..core import errors, keys
 from ..core.blobs import Blob
-from ..core.fs import FS, Capabilities, Path
+from ..core.fs import FS, Capabilities, StrPath
 from ..core.identity import Place
 from ..core.layers import LayerFS
 from ..core.limits import Limits
@@ -68,7 +68,7 @@ class Container(FS):
     modes: str = "r"
     """The modes that the format knows, of `r w x a`."""
 
-    def __init__(self, parent: FS, path: Path, mode: str = "r", limits: Limits | None = None) -> None:
+    def __init__(self, parent: FS, path: StrPath, mode: str = "r", limits: Limits | None = None) -> None:
         self._parent = parent
         self.limits = parent.limits if limits is None else limits.checked()
         self._file = parent._key(path, "open_container")

@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
-Path = str | os.PathLike[str]
+StrPath = str | os.PathLike[str]
+"""A path as a call takes it: a text, or a path object, of which the text is taken."""
 
 _NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 """What a stat fails with where there is no file, and where there can be none."""
@@ -87,7 +88,7 @@ class FS(abc.ABC):
     @overload
     def open(
         self,
-        path: Path,
+        path: StrPath,
         mode: TextMode = "r",
         buffering: int = -1,
         encoding: str | None = None,
@@ -95,15 +96,15 @@ class FS(abc.ABC):
         newline: str | None = None,
     ) -> io.TextIOWrapper: ...
     @overload
-    def open(self, path: Path, mode: ReadBinaryMode, buffering: int = -1) -> ReadFile: ...
+    def open(self, path: StrPath, mode: ReadBinaryMode, buffering: int = -1) -> ReadFile: ...
     @overload
-    def open(self, path: Path, mode: WriteBinaryMode, buffering: int = -1) -> WriteFile: ...
+    def open(self, path: StrPath, mode: WriteBinaryMode, buffering: int = -1) -> WriteFile: ...
     @overload
-    def open(self, path: Path, mode: UpdateBinaryMode, buffering: int = -1) -> BinaryIO: ...
+    def open(self, path: StrPath, mode: UpdateBinaryMode, buffering: int = -1) -> BinaryIO: ...
     @overload
     def open(
         self,
-        path: Path,
+        path: StrPath,
         mode: str = "r",
         buffering: int = -1,
         encoding: str | None = None,
@@ -112,7 +113,7 @@ class FS(abc.ABC):
     ) -> IO[Any]: ...
     def open(
         self,
-        path: Path,
+        path: StrPath,
         mode: str = "r",
         buffering: int = -1,
         encoding: str | None = None,
@@ -146,7 +147,7 @@ class FS(abc.ABC):
             process.abort_at_exit(text)
         return cast(IO[Any], text)
 
-    def read_bytes(self, path: Path) -> bytes:
+    def read_bytes(self, path: StrPath) -> bytes:
         """Return the whole content of a file."""
         key = self._read_key(path, "read_bytes")
         if not self.capabilities.read:
@@ -158,13 +159,13 @@ class FS(abc.ABC):
             raise
 
     def read_text(
-        self, path: Path, encoding: str | None = None, errors: str | None = None, newline: str | None = None
+        self, path: StrPath, encoding: str | None = None, errors: str | None = None, newline: str | None = None
     ) -> str:
         """Return the whole content of a file as text; the arguments are those of `open`."""
         with self.open(path, "r", -1, encoding, errors, newline) as file:
             return file.read()
 
-    def read_many(self, paths: Iterable[Path], *, concurrency: int | None = None) -> Iterator[bytes]:
+    def read_many(self, paths: Iterable[StrPath], *, concurrency: int | None = None) -> Iterator[bytes]:
         """Yield the contents of many files, in the order of `paths`, with up to `concurrency` of them under way."""
         if concurrency is not None and concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, not {concurrency}")
@@ -172,7 +173,7 @@ class FS(abc.ABC):
         wanted = keys_of(self, paths, "read_many")
         return process.Resumable(functools.partial(self._contents, wanted, concurrency))
 
-    def write_bytes(self, path: Path, data: Buffer) -> int:
+    def write_bytes(self, path: StrPath, data: Buffer) -> int:
         """Make `data` the content of a file, whole or not at all; returns its size in bytes."""
         key = self._file_key(path, "write_bytes")
         self._require("write", "open for writing", key)
@@ -184,7 +185,7 @@ class FS(abc.ABC):
         return len(content)
 
     def write_many(
-        self, pairs: Iterable[tuple[Path, Buffer]] | Mapping[Any, Buffer], *, concurrency: int | None = None
+        self, pairs: Iterable[tuple[StrPath, Buffer]] | Mapping[Any, Buffer], *, concurrency: int | None = None
     ) -> int:
         """Write many files, each whole or not at all, with up to `concurrency` of them under way; return how many.
 
@@ -199,7 +200,7 @@ class FS(abc.ABC):
 
     def write_text(
         self,
-        path: Path,
+        path: StrPath,
         data: str,
         encoding: str | None = None,
         errors: str | None = None,
@@ -211,7 +212,7 @@ class FS(abc.ABC):
         with self.open(path, "w", -1, encoding, errors, newline) as file:
             return file.write(data)
 
-    def as_local(self, path: Path, mode: str = "r") -> AbstractContextManager[str]:
+    def as_local(self, path: StrPath, mode: str = "r") -> AbstractContextManager[str]:
         """Give a file as a path on the local disk, for libraries that take nothing else; a context manager.
 
         Args:
@@ -230,7 +231,7 @@ class FS(abc.ABC):
 
     # ---- asking and listing
 
-    def stat(self, path: Path) -> FileStat:
+    def stat(self, path: StrPath) -> FileStat:
         """Return the stat of a file or directory."""
         key = self._key(path, "stat")
         try:
@@ -242,32 +243,34 @@ class FS(abc.ABC):
             raise
         return stat._replace(filename=keys.name(key))
 
-    def exists(self, path: Path) -> bool:
+    def exists(self, path: StrPath) -> bool:
         """Return whether there is a file or a directory; a store that can't be reached is an error, not False."""
         return self._is(self._key(path, "exists"), directory=True if names_directory(path) else None)
 
-    def isdir(self, path: Path) -> bool:
+    def isdir(self, path: StrPath) -> bool:
         """Return whether there is a directory."""
         return self._is(self._key(path, "isdir"), directory=True)
 
-    def isfile(self, path: Path) -> bool:
+    def isfile(self, path: StrPath) -> bool:
         """Return whether there is a file."""
         return self._is(self._key(path, "isfile"), directory=False) and not names_directory(path)
 
     @overload
     def list(
-        self, path: Path | None = "", recursive: bool = False, detail: Literal[False] = False
+        self, path: StrPath | None = "", recursive: bool = False, detail: Literal[False] = False
     ) -> Iterator[str]: ...
     @overload
-    def list(self, path: Path | None = "", recursive: bool = False, *, detail: Literal[True]) -> Iterator[FileStat]: ...
+    def list(
+        self, path: StrPath | None = "", recursive: bool = False, *, detail: Literal[True]
+    ) -> Iterator[FileStat]: ...
     @overload
-    def list(self, path: Path | None, recursive: bool, detail: Literal[True]) -> Iterator[FileStat]: ...
+    def list(self, path: StrPath | None, recursive: bool, detail: Literal[True]) -> Iterator[FileStat]: ...
     @overload
     def list(
-        self, path: Path | None = "", recursive: bool = False, detail: bool = False
+        self, path: StrPath | None = "", recursive: bool = False, detail: bool = False
     ) -> Iterator[str] | Iterator[FileStat]: ...
     def list(
-        self, path: Path | None = "", recursive: bool = False, detail: bool = False
+        self, path: StrPath | None = "", recursive: bool = False, detail: bool = False
     ) -> Iterator[str] | Iterator[FileStat]:
         """Yield the names in a directory, relative to it; a directory's name ends in `/`.
 
@@ -278,7 +281,7 @@ class FS(abc.ABC):
         key = self._key("" if path is None else path, "list")
         return Listing(functools.partial(self._members, key, recursive, detail)).prime()
 
-    def walk(self, path: Path = "") -> Iterator[tuple[str, Names, Names]]:
+    def walk(self, path: StrPath = "") -> Iterator[tuple[str, Names, Names]]:
         """Walk a tree from the top down, as `os.walk` does: yield `(directory, names of directories, names of files)`.
 
         Directories that are removed from the list of their names are not walked.
@@ -286,13 +289,13 @@ class FS(abc.ABC):
         self._key(path, "walk")
         return Walk(os.fspath(path), self.list, self._enters)
 
-    def usage(self, path: Path = "") -> TreeCounts:
+    def usage(self, path: StrPath = "") -> TreeCounts:
         """Return how many files are below a directory, at any depth, and the sum of their sizes."""
         key = self._key(path, "usage")
         with self._naming("usage", key):
             return self._usage(key)
 
-    def unnamed(self, path: Path = "") -> Iterator[str]:
+    def unnamed(self, path: StrPath = "") -> Iterator[str]:
         """List the raw keys below a directory that no path names, as the store has them.
 
         Other clients can store keys with empty, `.` or `..` segments, or text that is not UTF-8. No listing shows them:
@@ -302,21 +305,21 @@ class FS(abc.ABC):
         with self._naming("unnamed", key):
             yield from self._unnamed(key)
 
-    def glob(self, pattern: Path) -> Iterator[str]:
+    def glob(self, pattern: StrPath) -> Iterator[str]:
         """Yield the paths that match `pattern` as `glob.glob` has it (`*`, `?`, `[seq]`, `**`), in their order."""
         self._key(pattern, "glob")
         return Listing(functools.partial(self._glob_after, os.fspath(pattern)))
 
     # ---- changing the tree
 
-    def mkdir(self, path: Path, mode: int = 0o777) -> None:
+    def mkdir(self, path: StrPath, mode: int = 0o777) -> None:
         """Make a directory; an existing path is `FileExistsError`, a missing parent `FileNotFoundError`."""
         key = self._key(path, "mkdir")
         self._require("mkdir", "mkdir", key)
         with self._naming("mkdir", key):
             self._mkdir(key, mode)
 
-    def makedirs(self, path: Path, mode: int = 0o777, exist_ok: bool = False) -> None:
+    def makedirs(self, path: StrPath, mode: int = 0o777, exist_ok: bool = False) -> None:
         """Make a directory and what is missing of its parents."""
         key = self._key(path, "makedirs")
         self._require("mkdir", "makedirs", key)
@@ -330,7 +333,7 @@ class FS(abc.ABC):
             self._named(exc, "makedirs", key)
             raise
 
-    def rename(self, src: Path, dst: Path) -> None:
+    def rename(self, src: StrPath, dst: StrPath) -> None:
         """Move a file or directory; a file at `dst` is replaced."""
         source, target = self._nonempty_key(src, "rename"), self._nonempty_key(dst, "rename")
         self._require("rename", "rename", source)
@@ -339,7 +342,7 @@ class FS(abc.ABC):
         with self._naming("rename", source):
             self._rename(source, target) if source != target else self._stat(source)
 
-    def remove(self, path: Path, recursive: bool = False) -> None:
+    def remove(self, path: StrPath, recursive: bool = False) -> None:
         """Remove a file, or with `recursive` a directory and all that is in it.
 
         A link is removed, and what it leads to stays. The FS's own root, `.`, is emptied and stays; an empty path is
@@ -359,7 +362,7 @@ class FS(abc.ABC):
             else:
                 raise errors.error(errno.EISDIR, "remove", self._url(key))
 
-    def rmdir(self, path: Path) -> None:
+    def rmdir(self, path: StrPath) -> None:
         """Remove an empty directory."""
         key = self._nonempty_key(path, "rmdir")
         self._require("remove", "rmdir", key)
@@ -368,7 +371,7 @@ class FS(abc.ABC):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
             self._remove(key)
 
-    def copy(self, src: Path, dst: Path, dst_fs: FS | None = None) -> None:
+    def copy(self, src: StrPath, dst: StrPath, dst_fs: FS | None = None) -> None:
         """Copy a file, to another FS if one is given; whole or not at all, replacing what was there.
 
         The copy has the permissions and the time of the file, where both FS keep them. Within one store no bytes pass
@@ -386,8 +389,8 @@ class FS(abc.ABC):
 
     def copy_tree(
         self,
-        src: Path,
-        dst: Path,
+        src: StrPath,
+        dst: StrPath,
         dst_fs: FS | None = None,
         *,
         progress: Callable[[int, int], None] | None = None,
@@ -423,8 +426,8 @@ class FS(abc.ABC):
 
     def sync_tree(
         self,
-        src: Path,
-        dst: Path,
+        src: StrPath,
+        dst: StrPath,
         dst_fs: FS | None = None,
         *,
         delete: bool = False,
@@ -463,18 +466,18 @@ class FS(abc.ABC):
 
     # ---- trees and containers
 
-    def subfs(self, path: Path) -> Self:
+    def subfs(self, path: StrPath) -> Self:
         """Return the same FS with the directory `path` as its root and `cwd`: nothing outside of it can be reached."""
         sub = copy.copy(self)
         sub._root = sub._cwd = self._key(path, "subfs")
         sub._owns_resources = False
         return sub
 
-    def open_zip(self, path: Path, mode: str = "r", **options: Any) -> FS:
+    def open_zip(self, path: StrPath, mode: str = "r", **options: Any) -> FS:
         """Return the zip file at `path` as an FS; options are those of `Zip`."""
         return self.open_container(path, mode, force_type="zip", **options)
 
-    def open_container(self, path: Path, mode: str = "r", *, force_type: str | None = None, **options: Any) -> FS:
+    def open_container(self, path: StrPath, mode: str = "r", *, force_type: str | None = None, **options: Any) -> FS:
         """Open the container (zip, tar, HDF5) in the file at `path` as an FS; `force_type` overrides the format of its
         suffix.
 
@@ -497,10 +500,10 @@ class FS(abc.ABC):
         return "/" + self._cwd
 
     @cwd.setter
-    def cwd(self, path: Path) -> None:
+    def cwd(self, path: StrPath) -> None:
         self._cwd = self._key(path, "cwd")
 
-    def url(self, path: Path = "") -> str:
+    def url(self, path: StrPath = "") -> str:
         """Return the full URL of a path, as `from_url` and `open_url` take it."""
         return self._url(self._key(path, "url"))
 
@@ -539,7 +542,7 @@ class FS(abc.ABC):
 
     # ---- other libraries' interfaces
 
-    def open_blob(self, path: Path, stat: FileStat | None = None) -> Blob:
+    def open_blob(self, path: StrPath, stat: FileStat | None = None) -> Blob:
         """Open a file for positioned reads, `pread` and `pread_many`; nothing is read ahead. Close it after use.
 
         `stat` is the file's, of a listing: a store then need not be asked for it, and a file that has changed since
@@ -1067,7 +1070,7 @@ class FS(abc.ABC):
             return BlobFile(blob)
         return buffered(blob, buffering if buffering > 1 else -1, max_line_length=self.limits.max_line_length)
 
-    def _key_to_write(self, path: Path) -> str:
+    def _key_to_write(self, path: StrPath) -> str:
         key = self._file_key(path, "write_many")
         if key in ("", self._root):
             raise errors.error(errno.EISDIR, "write_many", self._url(key))
@@ -1155,7 +1158,7 @@ def names_directory(path: str | os.PathLike[str]) -> bool:
     return os.fspath(path).endswith(("/", "/.", "/.."))
 
 
-def keys_of(fs: FS, paths: Iterable[Path], operation: str) -> list[str]:
+def keys_of(fs: FS, paths: Iterable[StrPath], operation: str) -> list[str]:
     """Return the keys of several paths; for a str, whose characters are paths too, raise `TypeError`."""
     if isinstance(paths, str):
         raise TypeError(f"{operation} takes several paths, not one str: {operation}([{paths!r}])")

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from . import process
-from .fs import FS, Capabilities, Path
+from .fs import FS, Capabilities, StrPath
 from .limits import Limits
 from .stats import StoreNotes
 
@@ -216,7 +216,7 @@ class LazyFS(LayerFS):
     def _cwd(self, key: str) -> None:
         self._moved = key
 
-    def subfs(self, path: Path) -> Self:
+    def subfs(self, path: StrPath) -> Self:
         """Return the directory `path` of the FS, as lazy as this one."""
         if self._moved is not None:
             path = "/" + self._key(path, "subfs")
@@ -243,7 +243,7 @@ class LazyFS(LayerFS):
 class _SubOf:
     """A picklable recipe of a `subfs`."""
 
-    def __init__(self, init_func: Callable[[], FS], path: Path) -> None:
+    def __init__(self, init_func: Callable[[], FS], path: StrPath) -> None:
         self._init_func = init_func
         self._path = path
 

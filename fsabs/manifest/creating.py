@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ..core import identity, keys
 from ..core.blobs import Blob
-from ..core.fs import FS, FileStat, Path
+from ..core.fs import FS, FileStat, StrPath
 from ..core.readahead import pieces
 from ..urls import opening
 from . import formats
@@ -39,7 +39,7 @@ def create(
     fs: FS,
     target: str | os.PathLike[str],
     *,
-    only: Iterable[Path] = ("",),
+    only: Iterable[StrPath] = ("",),
     digest: str | None = "sha256",
     versions: bool = True,
     progress: Callable[[int, int], None] | None = None,
@@ -75,7 +75,7 @@ def create(
         return ManifestSummary(*formats.write(file, suffix, ascending(entries, ValueError), fs.url()))
 
 
-def listed(fs: FS, only: Iterable[Path], left_out: str) -> Iterator[ManifestEntry]:
+def listed(fs: FS, only: Iterable[StrPath], left_out: str) -> Iterator[ManifestEntry]:
     """Yield the files and empty directories of a data set by their names; that at the URL `left_out` is left out."""
     found = (
         _entry(fs, path, stat)

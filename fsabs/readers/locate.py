@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core import errors, keys
-from ..core.fs import FS, Path
+from ..core.fs import FS, StrPath
 from ..urls.opening import from_url
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def base_of(url: str) -> str:
     return url[: max(url.rfind("/", 0, magic.start() if magic else len(url)) + 1, start)]
 
 
-def locate(url: Path, **options: Any) -> tuple[FS, str]:
+def locate(url: StrPath, **options: Any) -> tuple[FS, str]:
     """An FS, opened with the options of `from_url`, and the path of the file, or glob pattern, in it.
 
     The FS begins at the last directory before the first `*`, `?` or `[`, which no directory's name can thus have here.
@@ -49,7 +49,7 @@ def is_url(text: str) -> bool:
     return _SCHEME.match(text) is not None
 
 
-def is_pattern(url: Path) -> bool:
+def is_pattern(url: StrPath) -> bool:
     """Return whether a URL or path has `*`, `?` or `[` after its scheme and authority."""
     text = os.fspath(url)
     match = _SCHEME.match(text)
@@ -72,7 +72,7 @@ class LocatedFiles:
             self.fs.close()
 
 
-def find(paths: Path | Sequence[Path] | FS, fs: FS | None = None) -> Iterator[LocatedFiles]:
+def find(paths: StrPath | Sequence[StrPath] | FS, fs: FS | None = None) -> Iterator[LocatedFiles]:
     """The files that URLs, paths and patterns name, each pattern's ordered; a directory means the files in it.
 
     With `fs`, they are paths in it, and not URLs. `FileNotFoundError` for what names nothing.

@@ -20,7 +20,7 @@ from multiprocessing.process import BaseProcess
 from typing import TYPE_CHECKING, Any
 
 from ..core import errors, process
-from ..core.fs import FS, Path
+from ..core.fs import FS, StrPath
 from ..urls import opening
 from . import instances
 from .locate import check_one_run, find
@@ -47,7 +47,7 @@ class Creator:
 
     def RecordIO(  # noqa: N802 - Paddle's name
         self,
-        paths: Path | Sequence[Path],
+        paths: StrPath | Sequence[StrPath],
         buf_size: int = 100,
         *,
         fs: FS | None = None,
@@ -96,7 +96,7 @@ class Creator:
         """Return a reader of the rows of an array: its parts along the first axis; of a scalar, the scalar."""
         return lambda: iter(x if x.ndim else [x[()]])
 
-    def text_file(self, path: Path, *, fs: FS | None = None) -> DataReader:
+    def text_file(self, path: StrPath, *, fs: FS | None = None) -> DataReader:
         """Return a reader of the lines of a file in UTF-8, at a URL or path or in `fs`, without their line ends."""
 
         def read() -> Iterator[str]:
@@ -114,7 +114,7 @@ def _decode_any(record: bytes) -> Any:
     return instances.decode(record, allow_pickle=True)
 
 
-def _runs(paths: Sequence[Path], fs: FS | None, decode: Decode, on_error: OnError) -> Iterator[list[Any]]:
+def _runs(paths: Sequence[StrPath], fs: FS | None, decode: Decode, on_error: OnError) -> Iterator[list[Any]]:
     for found in find(paths, fs):
         with found:
             check_one_run(found.paths, found.fs.url())

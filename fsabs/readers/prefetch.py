@@ -27,7 +27,7 @@ from ..backends.memory import Memory
 from ..containers.base import Container
 from ..core import hooks, process
 from ..core.errors import CorruptFileError
-from ..core.fs import FS, Path
+from ..core.fs import FS, StrPath
 from ..core.threads import TaskOutcome, Threads
 from ..disk import folders
 
@@ -215,11 +215,11 @@ LARGEST_BATCH = 512  # files of one read_many: enough to keep a store busy, few 
 class TakesOrder(Protocol):
     """An FS that can use the order of coming reads: a cache that evicts what is needed last."""
 
-    def set_order(self, paths: Sequence[Path]) -> None:
+    def set_order(self, paths: Sequence[StrPath]) -> None:
         """Receive the files that are read next, in order."""
 
 
-def hand_over(fs: FS, order: Iterable[Path]) -> None:
+def hand_over(fs: FS, order: Iterable[StrPath]) -> None:
     """Set the order of the outermost layer of `fs` that takes one; `order` is not iterated if there is none."""
     layer: Any = fs
     while layer is not None:
@@ -242,7 +242,7 @@ def is_immediate(fs: FS) -> bool:
     return isinstance(fs, Memory)
 
 
-def prefetch(fs: FS, order: Sequence[Path], *, max_bytes: int = MAX_BYTES) -> process.Resumable[bytes]:
+def prefetch(fs: FS, order: Sequence[StrPath], *, max_bytes: int = MAX_BYTES) -> process.Resumable[bytes]:
     """The contents of the files `order`, in order, read ahead of the consumer by batches (`read_many`).
 
     About `max_bytes` bytes are held at most, going by the largest file seen so far; one file is always read, however

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
 from ..core import errors
 from ..core.errors import CorruptFileError
-from ..core.fs import FS, Path
+from ..core.fs import FS, StrPath
 from ..core.threads import Threads, in_threads, most_at_once
 from ..urls.opening import from_url
 from . import instances
@@ -42,7 +42,7 @@ _WAITING = 8  # such batches that may wait for a thread
 
 
 def convert(
-    output_path: Path | FS,
+    output_path: StrPath | FS,
     reader: Instances,
     num_shards: int,
     name_prefix: str,
@@ -111,7 +111,7 @@ def _check_other_runs(fs: FS, prefix: str, name: str) -> None:
 
 
 def convert_lines(
-    output_path: Path | FS,
+    output_path: StrPath | FS,
     reader: Instances,
     line_count: int,
     name_prefix: str,
@@ -190,7 +190,7 @@ def _encoder(allow_pickle: bool) -> Encode:
 
 
 @contextlib.contextmanager
-def _opened(where: Path | FS) -> Iterator[FS]:
+def _opened(where: StrPath | FS) -> Iterator[FS]:
     """The FS to write to, closed again if it was opened here."""
     if isinstance(where, FS):
         yield where
@@ -269,7 +269,7 @@ def _write(batch: list[tuple[int, Any]], writers: list[RecordWriter], encode: En
 # ---- checking and repairing
 
 
-Paths = Path | Sequence[Path]
+Paths = StrPath | Sequence[StrPath]
 
 _OF = re.compile(r"(.*)-(\d{5,})-of-(\d{5,})")
 _PLAIN = re.compile(r"(.*)-(\d{5,})")

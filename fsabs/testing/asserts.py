@@ -11,7 +11,7 @@ import pytest
 
 from ..backends.memory import Memory
 from ..core import keys
-from ..core.fs import FS, Path
+from ..core.fs import FS, StrPath
 from ..core.stats import FileStat
 from .subjects import Files
 from .trees import directories_of, listing, members, walked
@@ -115,13 +115,13 @@ def operations(fs: FS, path: Any) -> Iterator[tuple[str, Callable[[], object]]]:
 # ---- trees: every route to one fact, held against the tree and against each other
 
 
-def listed(fs: FS, path: Path | None = "", recursive: bool = False) -> list[str]:
+def listed(fs: FS, path: StrPath | None = "", recursive: bool = False) -> list[str]:
     """Return what `list` gives, in order: as it comes, or sorted where the FS promises no order."""
     names = list(fs.list(path, recursive))
     return names if fs.capabilities.ordered else sorted(names)
 
 
-def listed_stats(fs: FS, path: Path = "", recursive: bool = False) -> list[FileStat]:
+def listed_stats(fs: FS, path: StrPath = "", recursive: bool = False) -> list[FileStat]:
     """Return what `list` gives with `detail`, in order, as `listed` does."""
     stats = list(fs.list(path, recursive, detail=True))
     return stats if fs.capabilities.ordered else sorted(stats)

@@ -137,7 +137,7 @@ def container_is_whole_or_not_at_all(subject: Subject) -> None:
     assert subject.files(fs) == {"a.txt": b"kept"}
 
 
-@check("whole-container", needs=("not live", "write"), processes=("fork",))
+@check("whole-container", needs=("not live", "write"), start_methods=("fork",))
 def a_child_has_no_part_in_its_parents_container(subject: Subject) -> None:
     with subject.create() as fs:
         fs.write_bytes("a.txt", b"the parent's")

@@ -183,7 +183,7 @@ def same_rest(found: dict[str, Any], where: str) -> None:
         assert_same({what: found[name]}, {what: rest})
 
 
-@check("fork", processes=("fork",))
+@check("fork", start_methods=("fork",))
 def parent_and_children_go_on_at_once(subject: Subject) -> None:
     """Three rounds, with two children each."""
     with subject.make(FILES) as fs, fs.open("data.bin", "rb") as long:
@@ -211,7 +211,7 @@ def _go_on(half: HalfUsed, long: IO[bytes]) -> tuple[dict[str, Any], bytes]:
     return half.rest(), long.read()
 
 
-@check("fork", processes=("fork",))
+@check("fork", start_methods=("fork",))
 def children_use_an_fs_that_is_unused(subject: Subject) -> None:
     with subject.make(TREE) as fs:
         moved = fs.subfs("foo")
@@ -227,7 +227,7 @@ def children_use_an_fs_that_is_unused(subject: Subject) -> None:
         assert_tree(fs, TREE)
 
 
-@check("fork", processes=("fork",))
+@check("fork", start_methods=("fork",))
 def a_child_may_close_everything(subject: Subject) -> None:
     with subject.make(FILES) as fs:
         half = HalfUsed(fs)
@@ -242,7 +242,7 @@ def a_child_may_close_everything(subject: Subject) -> None:
         half.close()
 
 
-@check("fork", processes=("fork",))
+@check("fork", start_methods=("fork",))
 def grandchildren_go_on(subject: Subject) -> None:
     with subject.make(FILES) as fs:
         half = HalfUsed(fs)
@@ -256,7 +256,7 @@ def grandchildren_go_on(subject: Subject) -> None:
         half.close()
 
 
-@check("fork-threads", processes=("fork",))
+@check("fork-threads", start_methods=("fork",))
 def forking_while_threads_read(subject: Subject) -> None:
     """Locks that a thread of the parent holds at the moment of the fork are the child's to find open."""
     with subject.make(FILES) as fs:
@@ -286,7 +286,7 @@ def forking_while_threads_read(subject: Subject) -> None:
         half.close()
 
 
-@check("fork-threads", processes=("fork",))
+@check("fork-threads", start_methods=("fork",))
 def forking_in_the_middle_of_a_walk(subject: Subject) -> None:
     """A directory that a thread of the parent was about to list is listed in the child, too, with all that is below."""
     with subject.make({"d/" * 40 + "x": b"x"}) as fs:
@@ -312,7 +312,7 @@ def _take(walk: Iterator[tuple[str, list[str], list[str]]], taken: list[str]) ->
     return taken
 
 
-@check("fork", needs=("live", "write"), processes=("fork",))
+@check("fork", needs=("live", "write"), start_methods=("fork",))
 def children_write(subject: Subject) -> None:
     """A store in the process's own memory keeps what a child writes from its parent; all others show it."""
     with subject.make({"a.txt": b"x"}) as fs:
@@ -426,12 +426,12 @@ def _elsewhere(half: HalfUsed) -> dict[str, Any]:
     return rest
 
 
-@check("pickle-process", needs=("read", "shared"), slow=True, processes=("spawn",))
+@check("pickle-process", needs=("read", "shared"), slow=True, start_methods=("spawn",))
 def spawned_processes_go_on(subject: Subject) -> None:
     _go_on_in("spawn", subject)
 
 
-@check("pickle-process", needs=("read", "shared"), slow=True, processes=("forkserver",))
+@check("pickle-process", needs=("read", "shared"), slow=True, start_methods=("forkserver",))
 def processes_of_a_forkserver_go_on(subject: Subject) -> None:
     _go_on_in("forkserver", subject)
 

@@ -153,7 +153,7 @@ def _write_at_once(file: IO[bytes]) -> None:
     file.flush()
 
 
-@check("whole-forked", needs=("write",), processes=("fork",))
+@check("whole-forked", needs=("write",), start_methods=("fork",))
 def a_child_has_no_part_in_its_parents_file(subject: Subject) -> None:
     with subject.create() as fs:
         file, text = fs.open("a.bin", "wb"), fs.open("a.txt", "w")
@@ -181,7 +181,7 @@ def a_child_has_no_part_in_its_parents_file(subject: Subject) -> None:
     assert_same(subject.files(fs), {"a.bin": _DATA + b"littlethe parent's", "a.txt": b"the parent's"})
 
 
-@check("whole-forked", needs=("live", "update"), processes=("fork",))
+@check("whole-forked", needs=("live", "update"), start_methods=("fork",))
 def a_child_has_no_part_in_what_its_parent_updates(subject: Subject) -> None:
     with subject.make({"a.bin": b"0123456789", "a.txt": b"0123456789"}) as fs:
         files: list[IO[Any]] = [fs.open("a.bin", "r+b"), fs.open("a.txt", "r+")]
@@ -216,7 +216,7 @@ def _leave_open(fs: FS) -> bool:
     return True
 
 
-@check("whole-killed", needs=("live", "write"), processes=("fork",))
+@check("whole-killed", needs=("live", "write"), start_methods=("fork",))
 def a_kill_leaves_nothing(subject: Subject) -> None:
     with subject.make(_OLD) as fs:
 
@@ -230,7 +230,7 @@ def a_kill_leaves_nothing(subject: Subject) -> None:
         assert subject.files(fs) == _OLD
 
 
-@check("whole-exit", needs=("live", "shared", "write"), slow=True, processes=("spawn",))
+@check("whole-exit", needs=("live", "shared", "write"), slow=True, start_methods=("spawn",))
 def an_exit_leaves_nothing(subject: Subject) -> None:
     with subject.make(_OLD) as fs:
         assert started("spawn", "a process that exits with files open", _leave_open, (fs,), subject.timeout)

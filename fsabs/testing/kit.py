@@ -1,7 +1,8 @@
-"""The kit: its checks, what selects those of an FS, and the two ways to run them: `FSConformance`, and `run`.
+"""The conformance kit: the checks, which of them apply to an FS, and two ways to run them: `FSConformance`, and `run`.
 
 A check is a function of a `Subject` whose assertions are pytest's. It names the statements of `docs/semantics.md` that
-it holds an FS to, and what the FS must be able to do. The checks that an FS can't meet are left out, never skipped.
+it holds an FS to, and what the FS must be able to do. The checks that don't apply to an FS are not collected: a skipped
+test of the kit is always a mistake.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ class Check(NamedTuple):
     """One check: a function, and what is known of it beforehand."""
 
     name: str
-    holds: tuple[str, ...]
+    statements: tuple[str, ...]
     """The ids of the statements in `docs/semantics.md` that it holds an FS to."""
     needs: tuple[str, ...]
-    """Capabilities, and of `live`, `shared` and `empty_directories`; `not x` needs `x` to be lacking."""
+    """Names of capabilities, `live`, `shared` (see `Subject`) or `empty_directories`; `not x`: without `x`."""
     slow: bool
     """Whether it takes seconds, wherever the files are."""
-    processes: tuple[str, ...]
-    """How it makes processes: of `fork`, `spawn`, `forkserver`; none if it makes none."""
+    start_methods: tuple[str, ...]
+    """How it starts processes: `fork`, `spawn`, `forkserver`; empty if it starts none."""
     function: Callable[[Subject], None]
 
     def __call__(self, subject: Subject) -> None:
@@ -58,21 +59,21 @@ class Check(NamedTuple):
         """Return the needs of the check that such an FS doesn't meet."""
         can = {**capabilities._asdict(), "live": live, "shared": shared}
         can["empty_directories"] = capabilities.mkdir or not capabilities.implied_directories
-        return [need for need in self.needs if can[need.removeprefix("not ")] == need.startswith("not ")]
+        return [need for need in self.needs if can[need.removeprefix("not ")] is need.startswith("not ")]
 
 
 _checks: dict[str, Check] = {}
 
 
 def check(
-    *holds: str, needs: Iterable[str] = ("read",), slow: bool = False, processes: Iterable[str] = ()
+    *statements: str, needs: Iterable[str] = ("read",), slow: bool = False, start_methods: Iterable[str] = ()
 ) -> Callable[[Callable[[Subject], None]], Check]:
-    """Make a function a check that holds an FS to the statements `holds`; its name is the function's, with dashes."""
+    """Make a function a check that holds an FS to the `statements`; its name is the function's, with dashes."""
 
     def make(function: Callable[[Subject], None]) -> Check:
         name = function.__name__.replace("_", "-")
         assert name not in _checks, f"two checks are named {name!r}"
-        _checks[name] = Check(name, holds, tuple(needs), slow, tuple(processes), function)
+        _checks[name] = Check(name, statements, tuple(needs), slow, tuple(start_methods), function)
         return _checks[name]
 
     return make
@@ -103,15 +104,15 @@ class FSConformance:
     """
 
     capabilities: ClassVar[Capabilities]
-    """What the FS declares: for a container, the reading and the writing one together."""
+    """What the FS declares; for a container, what its FS that reads and its FS that writes do together."""
     live: ClassVar[bool] = True
     """See `Subject.live`."""
     shared: ClassVar[bool] = True
     """See `Subject.shared`."""
     factory: ClassVar[Callable[[], Subject]]
     """Gives a new subject, for each test."""
-    serverless: ClassVar[bool] = False
-    """Whether nothing but this machine is needed: then what is neither slow nor makes processes is marked `quick`."""
+    in_process: ClassVar[bool] = False
+    """Whether the FS needs no server: its checks that are not slow and start no processes are marked `quick`."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -135,7 +136,7 @@ class FSConformance:
         if "check" in metafunc.fixturenames:
             parameters = []
             for one in cls.checks():
-                marks = [pytest.mark.quick] if cls.serverless and not one.slow and not one.processes else []
+                marks = [pytest.mark.quick] if cls.in_process and not one.slow and not one.start_methods else []
                 parameters.append(pytest.param(one, id=one.name, marks=marks))
             metafunc.parametrize("check", parameters)
 
@@ -172,21 +173,21 @@ class Report(NamedTuple):
         return not self.failures
 
     def __str__(self) -> str:
-        parts = [f"{one.check.name} {list(one.check.holds)}\n{one.trace}" for one in self.failures]
+        parts = [f"{one.check.name} {list(one.check.statements)}\n{one.trace}" for one in self.failures]
         counts = f"{len(self.passed)} passed, {len(self.failures)} failed, {len(self.not_applicable)} not applicable"
         return "\n".join([*parts, counts])
 
 
 def run(subject: Subject, only: Collection[str] = ()) -> Report:
-    """Run the subject's checks in a program; with `only`, those of that name, or that hold the statement of that id."""
+    """Run the subject's checks in a program; with `only`, those with one of these names or statements."""
     if not __debug__:
         raise RuntimeError("the checks are assert statements, which `python -O` leaves out")
-    known = {name for one in all_checks() for name in (one.name, *one.holds)}
+    known = {name for one in all_checks() for name in (one.name, *one.statements)}
     if unknown := set(only) - known:
-        raise ValueError(f"no check is called, and none holds, {sorted(unknown)}")
+        raise ValueError(f"neither a check nor a statement is named {', '.join(sorted(unknown))}")
     report = Report([], [], {})
     for one in all_checks():
-        if only and not {one.name, *one.holds} & set(only):
+        if only and not {one.name, *one.statements} & set(only):
             continue
         if unmet := one.unmet(subject.capabilities, subject.live, subject.shared):
             report.not_applicable[one.name] = unmet

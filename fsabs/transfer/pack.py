@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol, cast, runtime_checkable
 
 from ..core import errors, identity
 from ..core.blobs import Blob
-from ..core.fs import FS, FileStat, Path, TreeCounts, checked_fs
+from ..core.fs import FS, FileStat, StrPath, TreeCounts, checked_fs
 from .copier import SMALL, batches
 from .files import check_size
 
@@ -30,14 +30,14 @@ class TakesMembers(Protocol):
 class TakesBlobs(Protocol):
     """A container that can be given a large file as it is, and needs no copy of it on the way."""
 
-    def add_blob(self, path: Path, blob: Blob) -> None:
+    def add_blob(self, path: StrPath, blob: Blob) -> None:
         """Add the file `path` with the content of `blob`."""
 
 
 def pack(
     source: FS,
     target: FS,
-    path: Path,
+    path: StrPath,
     *,
     force_type: str | None = None,
     mode: str = "w",
@@ -91,7 +91,7 @@ class _Archive(NamedTuple):
         return identity.same(fs, fs._key(stat.filename, "pack"), self.fs, self.key) is not False
 
 
-def _archive(source: FS, target: FS, path: Path) -> _Archive:
+def _archive(source: FS, target: FS, path: StrPath) -> _Archive:
     key = target._key(path, "pack")
     if identity.inside(source, source._cwd, target, key):
         raise errors.error(errno.EINVAL, "pack", target._url(key), "the container can't be packed into itself")

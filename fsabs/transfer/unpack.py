@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, wait
 from typing import NamedTuple
 
 from ..core import errors, identity, keys, process
-from ..core.fs import FS, FileStat, Path, TreeCounts, checked_fs
+from ..core.fs import FS, FileStat, StrPath, TreeCounts, checked_fs
 from .copier import Copier, CopyResult, FileCopy, batches
 from .walks import is_link
 
@@ -37,7 +37,7 @@ _Report = tuple[int, int] | _Error
 def unpack(
     source: FS,
     target: FS,
-    path: Path = "",
+    path: StrPath = "",
     *,
     workers: int | None = None,
     progress: Progress | None = None,

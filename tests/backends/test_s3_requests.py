@@ -114,6 +114,19 @@ def test_signed_urls(ceph: Any, method: str) -> None:
             fs.signed_url("k", **options)
 
 
+def test_a_signed_url_says_who_pays(ceph: Any) -> None:
+    bucket = f"signed-{time.monotonic_ns()}"
+    ceph.create_bucket(bucket)
+    fs = opened(ceph, bucket, requester_pays=True)
+    fs.write_bytes("k", b"content")
+    url = fs.signed_url("k")
+    assert "&x-amz-request-payer=requester&" in url  # which the signature covers
+    with urllib.request.urlopen(url, timeout=20) as response:
+        assert response.read() == b"content"
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(url.replace("=requester&", "=another&"), timeout=20)
+
+
 FIRST_READ = """
 import resource, sys, fsabs
 fs = fsabs.from_url("s3://bucket", endpoint=sys.argv[1])

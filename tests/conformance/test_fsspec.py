@@ -20,7 +20,7 @@ FSSPEC: Capabilities = Fsspec("memory").capabilities
 class TestFsspec(FSConformance):
     capabilities = FSSPEC
     shared = False  # a dictionary of this process
-    serverless = True
+    in_process = True
 
     @pytest.fixture
     def subject(self) -> Iterator[Subject]:

@@ -52,7 +52,7 @@ class TestGCSEmulator(WithoutProcesses):
     @classmethod
     def checks(cls) -> list[Check]:
         """Return the checks but those of many removals at once, in which the emulator breaks connections."""
-        return [one for one in super().checks() if "remove-directory" not in one.holds]
+        return [one for one in super().checks() if "remove-directory" not in one.statements]
 
     @pytest.fixture
     def subject(self, gcs: Any) -> Iterator[Subject]:

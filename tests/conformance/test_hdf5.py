@@ -11,7 +11,7 @@ from tests.conformance.selections import WithoutProcesses
 class TestHdf5(ContainerConformance):
     capabilities = HDF5
     made = hdf5_in
-    serverless = True
+    in_process = True
 
 
 class TestHdf5InHdf5(ContainerConformance):

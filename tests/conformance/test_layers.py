@@ -58,22 +58,22 @@ def _faultless() -> Subject:
 class TestLayerOverLocal(FSConformance):
     capabilities = Local.capabilities
     factory = _layer_over_local
-    serverless = True
+    in_process = True
 
 
 class TestLazyOverLocal(TestLayerOverLocal):
-    serverless = False
+    in_process = False
     factory = _lazy_over_local
 
 
 class TestLayerOverMemory(WithoutProcesses):
     capabilities = Memory.capabilities
     factory = _layer_over_memory
-    serverless = True
+    in_process = True
 
 
 class TestSubFSOfLayer(TestLayerOverMemory):
-    serverless = False  # as the rest: quick means those above
+    in_process = False  # as the rest: quick means those above
 
     factory = _subfs_of_layer
 

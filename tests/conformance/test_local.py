@@ -20,19 +20,19 @@ def _subfs() -> SubFSSubject:
 class TestLocal(FSConformance):
     capabilities = Local.capabilities
     factory = LocalSubject
-    serverless = True
+    in_process = True
 
 
 class TestLocalSubFS(WithoutProcesses):
     capabilities = Local.capabilities
     factory = _subfs
-    serverless = True
+    in_process = True
 
 
 class TestLocalWithoutUnnamedFiles(TestLocal):
     """Where half-written files have names, which listings leave out."""
 
-    serverless = False
+    in_process = False
 
     @pytest.fixture(autouse=True)
     def named(self, monkeypatch: pytest.MonkeyPatch) -> None:

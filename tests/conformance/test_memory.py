@@ -19,13 +19,13 @@ def _subfs() -> SubFSSubject:
 class TestMemory(FSConformance):
     capabilities = Memory.capabilities
     factory = MemorySubject
-    serverless = True
+    in_process = True
 
 
 class TestMemorySubFS(WithoutProcesses):
     capabilities = Memory.capabilities
     factory = _subfs
-    serverless = True
+    in_process = True
 
 
 TestMemoryModel = model_test(MemorySubject)

@@ -12,7 +12,7 @@ from tests.conformance.selections import WithoutProcesses
 
 class TestTar(ContainerConformance):
     made = tar_in
-    serverless = True
+    in_process = True
 
 
 class TestTarGz(ContainerConformance):

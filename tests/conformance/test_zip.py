@@ -12,7 +12,7 @@ from tests.conformance.selections import WithoutProcesses
 
 class TestZip(ContainerConformance):
     made = zip_in
-    serverless = True
+    in_process = True
 
 
 class TestDeflatedZip(ContainerConformance):

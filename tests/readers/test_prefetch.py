@@ -16,7 +16,7 @@ import pytest
 import fsabs
 from fsabs import FS
 from fsabs.cache import CachedFS
-from fsabs.core.fs import Path as FsPath
+from fsabs.core.fs import StrPath
 from fsabs.readers.prefetch import Ahead, TakesOrder, prefetch, read_batches_ahead
 from fsabs.spi import LayerFS
 
@@ -28,7 +28,7 @@ class Watching(LayerFS):
         super().__init__(inner)
         self.read: list[str] = []
         self.batches: list[int] = []
-        self.orders: list[list[FsPath]] = []
+        self.orders: list[list[StrPath]] = []
 
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
         self.batches.append(len(wanted))
@@ -36,7 +36,7 @@ class Watching(LayerFS):
             self.read.append(key)
             yield self.inner._read_bytes(key)
 
-    def set_order(self, paths: Sequence[FsPath]) -> None:
+    def set_order(self, paths: Sequence[StrPath]) -> None:
         self.orders.append(list(paths))
 
 

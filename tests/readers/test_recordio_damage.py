@@ -356,7 +356,7 @@ def test_a_failed_read_of_many_chunks_names_them_all() -> None:
     with pytest.raises(OSError, match=r"\] one of 2 chunks, from chunk 0 at offset .* to chunk 1 at offset .*: gone"):
         broken = RecordReader(fs, "f")
         broken._blob = Broken(fs, "f", fs.read_bytes("f"))
-        broken.prove(2)
+        broken.verify_counts(2)
     assert len(list(reader)) == 5  # which proves the counts of all chunks
     reader._blob = Broken(fs, "f", fs.read_bytes("f"))
     with pytest.raises(OSError, match=r"one of 2 chunks, from chunk 1 at offset .* to chunk 3 at offset .*: gone"):

@@ -63,21 +63,21 @@ def test_a_file_is_proved_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         for number in range(100):
             writer.write(b"%04d" % number)
     first = RecordReader(fs, "f")
-    assert first.index.proved == 0
+    assert first.index.verified == 0
     assert first[55] == b"0055"
-    assert first.index.proved == first.index.find(55) + 1
+    assert first.index.verified == first.index.find(55) + 1
     again = Index.load(fs, "f")
-    assert again.proved == first.index.find(55)  # what was proved before that chunk was read
-    assert pickle.loads(pickle.dumps(first)).index.proved == first.index.proved
+    assert again.verified == first.index.find(55)  # what was proved before that chunk was read
+    assert pickle.loads(pickle.dumps(first)).index.verified == first.index.verified
     assert len(list(first)) == 100
-    assert first.index.proved == first.index.chunks  # by reading in order
+    assert first.index.verified == first.index.chunks  # by reading in order
 
 
 def test_a_batch_reads_each_chunk_once() -> None:
     fs = stored(b"".join(minimal.chunk([b"%d" % number]) for number in range(20)))
     reader = RecordReader(fs, "f")
     assert reader.read_many([19, 3, 7]) == [b"19", b"3", b"7"]
-    assert reader.index.proved == 20
+    assert reader.index.verified == 20
 
 
 @pytest.mark.parametrize("empty", [minimal.chunk([], 0), minimal.chunk([], 1), minimal.chunk([], 2)])

@@ -11,7 +11,7 @@ from typing import IO, Any, NamedTuple, cast
 
 from fsabs.core.blobs import Blob, BytesBlob
 from fsabs.core.files import LimitedReader, buffered
-from fsabs.core.fs import FS, Capabilities, Path
+from fsabs.core.fs import FS, Capabilities, StrPath
 from fsabs.core.layers import LayerFS
 from fsabs.testing import MemorySubject, Subject, WrappedSubject
 
@@ -88,7 +88,7 @@ class DoesWhatItDoesntDeclare(LayerFS):
     def capabilities(self) -> Capabilities:  # type: ignore[override]
         return self.inner.capabilities._replace(rename=False)
 
-    def rename(self, src: Path, dst: Path) -> None:
+    def rename(self, src: StrPath, dst: StrPath) -> None:
         self.inner.rename(src, dst)
 
 
@@ -98,7 +98,7 @@ class RefusesWithoutAWord(LayerFS):
     def capabilities(self) -> Capabilities:  # type: ignore[override]
         return self.inner.capabilities._replace(remove=False)
 
-    def remove(self, path: Path, recursive: bool = False) -> None:
+    def remove(self, path: StrPath, recursive: bool = False) -> None:
         raise io.UnsupportedOperation("no")
 
 
@@ -191,7 +191,7 @@ class Reopened(LayerFS):
 
     kind: type[LimitedReader]
 
-    def open(self, path: Path, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:  # type: ignore[override]
+    def open(self, path: StrPath, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:  # type: ignore[override]
         file: Any = super().open(path, mode, *rest, **keywords)
         if isinstance(file, io.BufferedReader):
             file = self.kind(cast(Any, file.detach()), 4096, 1 << 40)
@@ -200,7 +200,7 @@ class Reopened(LayerFS):
 
 @breaks("read-file-object")
 class OpensBytesIO(LayerFS):
-    def open(self, path: Path, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:  # type: ignore[override]
+    def open(self, path: StrPath, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:  # type: ignore[override]
         file = super().open(path, mode, *rest, **keywords)
         return io.BytesIO(file.read()) if mode == "rb" else file
 
@@ -231,7 +231,7 @@ class OneReaderForAll(LayerFS):
         super().__init__(inner)
         self._readers: dict[str, IO[Any]] = {}
 
-    def open(self, path: Path, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:  # type: ignore[override]
+    def open(self, path: StrPath, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:  # type: ignore[override]
         if mode != "rb":
             return super().open(path, mode, *rest, **keywords)
         return self._readers.setdefault(str(path), super().open(path, mode))
@@ -249,13 +249,13 @@ class PicklesLoseTheirPlace(Reopened):
 
 @breaks("read-text")
 class LeavesNewlines(LayerFS):
-    def open(self, path: Path, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:  # type: ignore[override]
+    def open(self, path: StrPath, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:  # type: ignore[override]
         return super().open(path, mode, *rest, **({**keywords, "newline": ""} if "b" not in mode else keywords))
 
 
 @breaks("open-arguments")
 class TakesAnyMode(LayerFS):
-    def open(self, path: Path, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:  # type: ignore[override]
+    def open(self, path: StrPath, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:  # type: ignore[override]
         return super().open(path, mode.replace("rw", "r"), *rest, **keywords)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from fsabs.core import keys
 from fsabs.core.blobs import Blob
-from fsabs.core.fs import FS, FileStat, Path
+from fsabs.core.fs import FS, FileStat, StrPath
 from fsabs.core.layers import LayerFS
 from fsabs.core.stats import TreeCounts
 from fsabs.testing import LocalSubject, MemorySubject, WrappedSubject
@@ -60,7 +60,7 @@ class DirectoriesWithoutSlash(LayerFS):
 
 @breaks("list-names", "walk")
 class NamesFromTheRoot(LayerFS):
-    def list(self, path: Path | None = "", recursive: bool = False, detail: bool = False) -> Iterator[Any]:
+    def list(self, path: StrPath | None = "", recursive: bool = False, detail: bool = False) -> Iterator[Any]:
         found: Iterator[Any] = super().list(path, recursive, detail)
         prefix = f"{path}/" if path and not detail else ""
         return (prefix + name if prefix else name for name in found)
@@ -136,7 +136,7 @@ class Milliseconds(Restat):
 
 @breaks("agree")
 class EverythingIsAFile(LayerFS):
-    def isfile(self, path: Path) -> bool:
+    def isfile(self, path: StrPath) -> bool:
         return self.exists(path)
 
 
@@ -154,19 +154,19 @@ class PrefixesExist(LayerFS):
 
 @breaks("walk")
 class WalksOnRegardless(LayerFS):
-    def walk(self, path: Path = "") -> Iterator[tuple[str, list[str], list[str]]]:
+    def walk(self, path: StrPath = "") -> Iterator[tuple[str, list[str], list[str]]]:
         return ((base, list(folders), names) for base, folders, names in super().walk(path))
 
 
 @breaks("walk")
 class WalksFromTheRootAsIfRelative(LayerFS):
-    def walk(self, path: Path = "") -> Iterator[tuple[str, list[str], list[str]]]:
+    def walk(self, path: StrPath = "") -> Iterator[tuple[str, list[str], list[str]]]:
         return ((base.lstrip("/"), folders, names) for base, folders, names in super().walk(path))
 
 
 @breaks("usage")
 class CountsDirectories(LayerFS):
-    def usage(self, path: Path = "") -> TreeCounts:
+    def usage(self, path: StrPath = "") -> TreeCounts:
         found = super().usage(path)
         return found._replace(files=found.files + len(list(super().walk(path))) - 1)
 
@@ -174,7 +174,7 @@ class CountsDirectories(LayerFS):
 @breaks("sync-tree")
 class RemovesNothingFromTheTarget(LayerFS):
     def sync_tree(
-        self, src: Path, dst: Path, dst_fs: FS | None = None, *, delete: bool = False, **options: Any
+        self, src: StrPath, dst: StrPath, dst_fs: FS | None = None, *, delete: bool = False, **options: Any
     ) -> TreeCounts:
         return super().sync_tree(src, dst, dst_fs, **options)
 
@@ -198,25 +198,25 @@ class HastyWalk(Iterator[tuple[str, list[str], list[str]]]):
 
 @breaks("fork-threads", over=LocalSubject)
 class WalksHastily(LayerFS):
-    def walk(self, path: Path = "") -> Iterator[tuple[str, list[str], list[str]]]:
+    def walk(self, path: StrPath = "") -> Iterator[tuple[str, list[str], list[str]]]:
         return HastyWalk(self, str(path))
 
 
 @breaks("path-relative")
 class WalksWhateverItIs(LayerFS):
-    def walk(self, path: Path = "") -> Iterator[tuple[str, list[str], list[str]]]:
+    def walk(self, path: StrPath = "") -> Iterator[tuple[str, list[str], list[str]]]:
         return super().walk(str(path))
 
 
 @breaks("glob")
 class GlobsHiddenNames(LayerFS):
-    def glob(self, pattern: Path) -> Iterator[str]:
+    def glob(self, pattern: StrPath) -> Iterator[str]:
         return iter(sorted([*super().glob(pattern), *(super().glob(".*") if pattern == "*" else [])]))
 
 
 @breaks("glob")
 class GlobsFilesAsDirectories(LayerFS):
-    def glob(self, pattern: Path) -> Iterator[str]:
+    def glob(self, pattern: StrPath) -> Iterator[str]:
         return super().glob(str(pattern).rstrip("/"))
 
 
@@ -226,28 +226,28 @@ class GlobsFilesAsDirectories(LayerFS):
 class Rekeyed(LayerFS):
     """Paths are changed on their way in."""
 
-    def _key(self, path: Path, operation: str) -> str:
+    def _key(self, path: StrPath, operation: str) -> str:
         return super()._key(self.change(path), operation)
 
-    def change(self, path: Path) -> Path:
+    def change(self, path: StrPath) -> StrPath:
         raise NotImplementedError
 
 
 @breaks("path-names")
 class ComposesNames(Rekeyed):
-    def change(self, path: Path) -> Path:
+    def change(self, path: StrPath) -> StrPath:
         return unicodedata.normalize("NFC", path) if isinstance(path, str) else path
 
 
 @breaks("path-names")
 class DecodesNames(Rekeyed):
-    def change(self, path: Path) -> Path:
+    def change(self, path: StrPath) -> StrPath:
         return keys.from_url_path(path) if isinstance(path, str) else path
 
 
 @breaks("path-relative")
 class StringsOnly(Rekeyed):
-    def change(self, path: Path) -> Path:
+    def change(self, path: StrPath) -> StrPath:
         if not isinstance(path, str):
             raise TypeError("a path is a str")
         return path
@@ -255,25 +255,25 @@ class StringsOnly(Rekeyed):
 
 @breaks("path-directory")
 class DropsSlashes(LayerFS):
-    def _read_key(self, path: Path, operation: str) -> str:
+    def _read_key(self, path: StrPath, operation: str) -> str:
         return self._key(path, operation)
 
 
 @breaks("path-nul")
 class DropsNULs(Rekeyed):
-    def change(self, path: Path) -> Path:
+    def change(self, path: StrPath) -> StrPath:
         return path.replace("\0", "") if isinstance(path, str) else path
 
 
 @breaks("path-jail")
 class OpenJail(LayerFS):
-    def _key(self, path: Path, operation: str) -> str:
+    def _key(self, path: StrPath, operation: str) -> str:
         return os.path.normpath(os.path.join("/", self._cwd, os.fspath(path))).strip("/")
 
 
 @breaks("path-absolute", "subfs")
 class AbsoluteFromItsRoot(LayerFS):
-    def _key(self, path: Path, operation: str) -> str:
+    def _key(self, path: StrPath, operation: str) -> str:
         text = os.fspath(path)
         return super()._key(f"/{self._root}/{text}" if text.startswith("/") else text, operation)
 
@@ -285,13 +285,13 @@ class StaysWhereItIs(LayerFS):
         return "/" + self._cwd
 
     @cwd.setter
-    def cwd(self, path: Path) -> None:
+    def cwd(self, path: StrPath) -> None:
         self._key(path, "cwd")
 
 
 @breaks("subfs")
 class SubFSMovesItsParent(LayerFS):
-    def subfs(self, path: Path) -> Any:
+    def subfs(self, path: StrPath) -> Any:
         self.cwd = path
         return super().subfs("")
 
@@ -346,7 +346,7 @@ class AlwaysMissesEverything(Reraised):
 
 @breaks("error-attributes")
 class ForgetsTheFilename(LayerFS):
-    def stat(self, path: Path) -> FileStat:
+    def stat(self, path: StrPath) -> FileStat:
         try:
             return super().stat(path)
         except FileNotFoundError:

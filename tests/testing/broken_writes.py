@@ -11,7 +11,7 @@ from typing import IO, Any, cast
 
 from fsabs.core import keys, process
 from fsabs.core.blobs import Blob, BytesBlob
-from fsabs.core.fs import FS, FileStat, Path
+from fsabs.core.fs import FS, FileStat, StrPath
 from fsabs.core.layers import LayerFS
 from fsabs.core.writing import WriteFile, Writer, WriterFile
 from fsabs.testing import LocalSubject, MemorySubject, WrappedSubject
@@ -161,13 +161,13 @@ class RemembersListings(LayerFS):
 
 @breaks("write-modes")
 class TakesPlusForNothing(LayerFS):
-    def open(self, path: Path, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:  # type: ignore[override]
+    def open(self, path: StrPath, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:  # type: ignore[override]
         return super().open(path, mode.replace("+", ""), *rest, **keywords)
 
 
 @breaks("write-text")
 class WritesNewlinesAsTheyAre(LayerFS):
-    def open(self, path: Path, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:  # type: ignore[override]
+    def open(self, path: StrPath, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:  # type: ignore[override]
         text = "b" not in mode and "w" in mode
         return super().open(path, mode, *rest, **({**keywords, "newline": ""} if text else keywords))
 
@@ -178,7 +178,7 @@ class Rewritten(LayerFS):
     kind: type[WriteFile] = WriteFile
     raw: type[WriterFile] = WriterFile
 
-    def open(self, path: Path, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:  # type: ignore[override]
+    def open(self, path: StrPath, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:  # type: ignore[override]
         if mode != "wb":
             return super().open(path, mode, *rest, **keywords)
         key = self._key(path, "open")
@@ -251,7 +251,7 @@ class ChildrenFinishTheirParentsFiles(Rewritten):
 class PlainText(LayerFS):
     """Text over the right binary files: a child writes what its parent had buffered, and marks come in the middle."""
 
-    def open(self, path: Path, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:  # type: ignore[override]
+    def open(self, path: StrPath, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:  # type: ignore[override]
         if "b" in mode or "r" in mode:
             return super().open(path, mode, *rest, **keywords)
         return io.TextIOWrapper(super().open(path, mode + "b"), **keywords)
@@ -370,7 +370,7 @@ class MakesDirectoriesAgain(LayerFS):
 
 @breaks("makedirs")
 class TakesFilesForDirectories(LayerFS):
-    def makedirs(self, path: Path, mode: int = 0o777, exist_ok: bool = False) -> None:
+    def makedirs(self, path: StrPath, mode: int = 0o777, exist_ok: bool = False) -> None:
         if not (exist_ok and self.exists(path)):
             super().makedirs(path, mode, exist_ok)
 
@@ -410,14 +410,14 @@ class RenameOfNothing(LayerFS):
 
 @breaks("remove")
 class RemoveOfNothing(LayerFS):
-    def remove(self, path: Path, recursive: bool = False) -> None:
+    def remove(self, path: StrPath, recursive: bool = False) -> None:
         if self.exists(path):
             super().remove(path, recursive)
 
 
 @breaks("remove-directory")
 class RemovesDirectoriesUnasked(LayerFS):
-    def remove(self, path: Path, recursive: bool = False) -> None:
+    def remove(self, path: StrPath, recursive: bool = False) -> None:
         super().remove(path, recursive or self.isdir(path))
 
 
@@ -464,7 +464,7 @@ class SwallowsFailuresOfMany(LayerFS):
 
 @breaks("write-directory")
 class WritesBelowASlash(LayerFS):
-    def _file_key(self, path: Path, operation: str) -> str:
+    def _file_key(self, path: StrPath, operation: str) -> str:
         return self._key(path, operation)
 
 
@@ -484,7 +484,7 @@ class CallsEverythingUnnamed(LayerFS):
 
 @breaks("text-whole")
 class TextsAreUtf8(LayerFS):
-    def read_text(self, path: Path, *rest: Any, **keywords: Any) -> str:
+    def read_text(self, path: StrPath, *rest: Any, **keywords: Any) -> str:
         return super().read_bytes(path).decode("utf-8", "replace")
 
 

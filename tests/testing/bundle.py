@@ -17,7 +17,7 @@ from fsabs.core.fs import (
     FS,
     Capabilities,
     FileStat,
-    Path,
+    StrPath,
 )
 from fsabs.core.writing import Writer
 from fsabs.testing import ContainerSubject, Subject
@@ -30,7 +30,7 @@ BOTH = READ_ONLY._replace(write=True, mkdir=True)
 class Bundle(Container):
     modes = "rwx"
 
-    def __init__(self, parent: FS, path: Path, mode: str = "r") -> None:
+    def __init__(self, parent: FS, path: StrPath, mode: str = "r") -> None:
         super().__init__(parent, path, mode)
         self.capabilities = READ_ONLY if mode == "r" else WRITE_ONLY
         self.members: dict[str, bytes] = parse(self._blob.read_all()) if self._blob else {}

@@ -26,12 +26,12 @@ def test_what_is_broken_is_found(broken: Broken, statement: str) -> None:
         warnings.simplefilter("ignore", ResourceWarning)  # a check that fails leaves files open
         report = run(subject, only=[statement])
         gc.collect()
-    assert any(statement in failure.check.holds for failure in report.failures), f"nothing found: {report}"
+    assert any(statement in failure.check.statements for failure in report.failures), f"nothing found: {report}"
     assert "pytest-timeout" not in str(report), "it is the test's own time that ended a check"
 
 
 def test_every_statement_is_broken_by_a_filesystem() -> None:
-    held = {statement for check in all_checks() for statement in check.holds}
+    held = {statement for check in all_checks() for statement in check.statements}
     broken = {statement for one in ALL for statement in one.ids}
     assert held - broken == set(), "statements whose checks were never seen to fail"
     assert broken - held == set(), "statements that no check holds"

@@ -33,7 +33,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def _in_this_process(check: Any) -> bool:
-    return not {"spawn", "forkserver"} & set(check.processes)
+    return not {"spawn", "forkserver"} & set(check.start_methods)
 
 
 @pytest.mark.parametrize("kind", ["backend", "container"])

@@ -45,8 +45,8 @@ def test_document_and_kit_name_the_same_statements() -> None:
     stated = re.findall(r"^- `\[([a-z0-9-]+)\]` ", DOCUMENT.read_text(), re.MULTILINE)
     assert len(stated) == len(set(stated)), "a statement is made once"
     assert len(re.findall(r"^- ", DOCUMENT.read_text(), re.MULTILINE)) == len(stated), "every item has an id"
-    assert all(check.holds for check in all_checks()), "every check holds something"
-    held = {statement for check in all_checks() for statement in check.holds}
+    assert all(check.statements for check in all_checks()), "every check holds something"
+    held = {statement for check in all_checks() for statement in check.statements}
     assert set(stated) - held == set(), "statements that no check holds"
     assert held - set(stated) == set(), "ids that the document doesn't have"
 
@@ -116,7 +116,7 @@ def test_a_failing_check_gives_its_traceback() -> None:
     with closing(Lost()) as subject:
         report = run(subject, only=["write-contents"])
     assert not report.ok
-    assert {failure.check.holds for failure in report.failures} == {("write-contents",)}
+    assert {failure.check.statements for failure in report.failures} == {("write-contents",)}
     assert "missing" in report.failures[0].trace
     assert "[write-contents]" in str(report).replace("'", "")
 
@@ -204,9 +204,9 @@ def test_every_selected_check_is_collected(pytester: pytest.Pytester) -> None:
 
 
 def test_quick_checks_are_marked(pytester: pytest.Pytester) -> None:
-    result = _collected(pytester, "", "serverless = True", "--collect-only", "-m", "quick")
+    result = _collected(pytester, "", "in_process = True", "--collect-only", "-m", "quick")
     names = {line.partition("[")[2].rstrip("]") for line in result.outlines if "::test_check[" in line}
-    assert names == {check.name for check in checks(Memory.capabilities) if not check.slow and not check.processes}
+    assert names == {check.name for check in checks(Memory.capabilities) if not check.slow and not check.start_methods}
 
 
 def test_declaring_less_than_there_is_fails(pytester: pytest.Pytester) -> None:

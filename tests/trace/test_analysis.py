@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -354,6 +355,8 @@ def test_workers_of_a_first_epoch_are_not_slow_because_the_next_have_a_cache(tmp
 def test_every_code_is_documented_and_belongs_to_one_rule() -> None:
     codes = sorted(rule.code for rule in rules.RULES)
     assert codes == [f"F{number:03}" for number in range(1, len(codes) + 1)]
+    page = (Path(__file__).parents[2] / "docs/tracing.md").read_text(encoding="utf-8")
+    assert sorted(set(re.findall(r"\bF0\d\d\b", page))) == codes
     assert all(bool(rule.model) == (rule.cost is not None) for rule in rules.RULES)
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints of `torch.distributed.checkpoint` on any FS."""
+"""Checkpoints of `torch.distributed.checkpoint` on any FS: `DistributedWriter` and `DistributedReader`."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ FILE_BYTES = 32 * 1024 * 1024
 """Size up to which items share a file."""
 
 
-class _Directory(FileSystemBase):
-    """Files as `torch.distributed.checkpoint` asks for them."""
+class _TorchFiles(FileSystemBase):
+    """The file operations of `torch.distributed.checkpoint`, done on paths of ours. It has no state."""
 
     @contextlib.contextmanager
     def create_stream(self, path: Any, mode: str) -> Iterator[Any]:
@@ -49,7 +49,7 @@ class _Directory(FileSystemBase):
         Path(path).replace(Path(new_path))
 
     def mkdir(self, path: Any) -> None:
-        if Path(path).parent.fs.capabilities.mkdir:
+        if Path(path).parent.fs.capabilities.mkdir:  # the directory itself need not be there
             Path(path).mkdir(parents=True, exist_ok=True)
 
     def exists(self, path: Any) -> bool:
@@ -78,35 +78,36 @@ class DistributedWriter(FileSystemWriter):
     """Write a checkpoint of `torch.distributed.checkpoint` into a directory at a URL or `Path`.
 
     Tensors share files of some 32 MiB; files of small ones are written many at once, and large ones are streamed. Each
-    file is whole or not at all, and `.metadata`, which makes the checkpoint complete, is the last: it is written only
-    if all others were. A directory that holds a complete checkpoint is refused: a new one goes into a new directory.
+    file is whole or not at all, and `.metadata`, which makes the checkpoint complete, is the last: torch writes it only
+    if all others were. It refuses a directory that holds a complete checkpoint: a new one goes into a new directory.
 
     Args:
         path: the directory; it need not exist.
-        thread_count: how many files are written at once.
+        thread_count: how many large files are streamed at once, and how many small ones are written at once beside
+            them.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, thread_count: int = 4) -> None:
         super().__init__("unused", sync_files=False, overwrite=False, thread_count=thread_count)
-        self.fs: Any = _Directory()
+        self.fs: Any = _TorchFiles()  # in place of those that torch has made for a local directory
         self.path = self.fs.init_path(path)
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:
         """Return whether it may be a directory's URL or path."""
-        return _Directory.validate_checkpoint_id(checkpoint_id)
+        return _TorchFiles.validate_checkpoint_id(checkpoint_id)
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
-        """Write the tensors and objects of a plan; raise what fails, when no other file is under way any more."""
+        """Write the tensors and objects of a plan; raise the first failure, after all other writes have ended."""
         directory, results = Path(self.path), list[WriteResult]()
         groups = _grouped(plan.items, plan.storage_data.prefix)
         with Threads[list[WriteResult]](self.thread_count, wait=True) as threads:
-            large = [threads.start(partial(_write_large, directory, group, planner)) for group in groups if group.large]
+            waits = [threads.start(partial(_write_large, directory, group, planner)) for group in groups if group.large]
             small = (group for group in groups if not group.large)
             directory.write_many(_contents(small, planner, results), concurrency=self.thread_count)
-            for wait in large:
+            for wait in waits:
                 results += wait()
-        done: Future[list[WriteResult]] = Future()
+        done: Future[list[WriteResult]] = Future()  # torch waits for one
         done.set_result(results)
         return done
 
@@ -173,13 +174,13 @@ class DistributedReader(FileSystemReader):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__("unused")
-        self.fs: Any = _Directory()
+        self.fs: Any = _TorchFiles()  # in place of those that torch has made for a local directory
         self.path = self.fs.init_path(path)
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:
         """Return whether it may be a directory's URL or path."""
-        return _Directory.validate_checkpoint_id(checkpoint_id)
+        return _TorchFiles.validate_checkpoint_id(checkpoint_id)
 
     def _slice_file(self, file: IO[bytes], sinfo: _StorageInfo) -> IO[bytes]:
         """Return the bytes of an item, read by one positioned read."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import Dataset, get_worker_info
 
 from ...core import errors, keys, process
-from ...core.fs import FS, Path
+from ...core.fs import FS, StrPath
 from ...core.threads import in_threads
 from ...readers.data import RecordIODataReader, Shard, shards_of
 from ...readers.data.base import LOST, OnError, ShardContent, check_skipped, digest_of
@@ -147,7 +147,7 @@ class FileDataset(ReadAheadDataset):
     def __init__(
         self,
         fs: FS | str | os.PathLike[str],
-        paths: Iterable[Path] | None = None,
+        paths: Iterable[StrPath] | None = None,
         transform: Transform | None = None,
         *,
         max_bytes: int = MAX_BYTES,
@@ -251,7 +251,7 @@ class ImageFolder(FileDataset):
     def __init__(
         self,
         fs: FS | str | os.PathLike[str],
-        root: Path = "",
+        root: StrPath = "",
         transform: Transform | None = None,
         target_transform: Transform | None = None,
         loader: Callable[[bytes], Any] = decode_image,

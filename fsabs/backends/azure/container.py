@@ -11,7 +11,7 @@ from typing import Any
 
 from ...core import errors, keys
 from ...core.errors import StaleFileError
-from ...core.fs import FS, FileStat, Path, StoreNotes
+from ...core.fs import FS, FileStat, StoreNotes, StrPath
 from ..objects import ObjectStore
 from ..objects.access import ConnectionOptions, described
 from ..objects.client import shared
@@ -164,7 +164,7 @@ class Azure(ObjectStore):
         """The options."""
         return self.dialect.options
 
-    def _key(self, path: Path, operation: str) -> str:
+    def _key(self, path: StrPath, operation: str) -> str:
         key = super()._key(path, operation)
         if "\\" in key:
             raise errors.error(errno.EINVAL, operation, self._url(key), "Azure takes a backslash in a name for a slash")

@@ -1,4 +1,5 @@
-"""HDFS as a tree: the FS of a nameservice, or of a mount table, on keys.
+"""The FS of an HDFS nameservice (`Hdfs`) or of a mount table (`ViewFs`), with what only HDFS has: owners, quotas,
+leases, snapshots. Keys are absolute paths without the `/` at their beginning.
 
 A blob's version is the time of writing and the size, which is all that HDFS gives.
 """
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ...core import identity, keys, process
 from ...core.blobs import Blob
-from ...core.fs import FS, Capabilities, FileStat, Path, StoreNotes
+from ...core.fs import FS, Capabilities, FileStat, StoreNotes, StrPath
 from ...core.writing import Writer, committing, is_partial
 from .calls import begin, each, no_answer
 from .client import Connection, Deadline, HdfsOptions, HdfsPlace, file_stat, first_page
@@ -28,7 +29,7 @@ T = TypeVar("T")
 SMALL_FILE_BYTES = 256 * 1024
 """The largest file, in bytes, that is read when it is opened: a request without content takes about as long."""
 _ONE_READ = 16 * 1024 * 1024  # bytes of a file that is read in one call
-_MAX_SWEPT = 10_000  # directories that are remembered as swept
+_MAX_SWEPT = 10_000  # directories that are remembered as cleared of what dead writers left
 
 
 class HdfsStatus(NamedTuple):
@@ -63,7 +64,7 @@ class ContentSummary(NamedTuple):
 
 
 class Hdfs(FS):
-    """HDFS below the directory `cwd`; a relative one, and none, start at `/user/<name>`.
+    """HDFS below the directory `cwd`: by default `/user/<name>`, below which a relative one is taken, too.
 
     `nameservice` is a nameservice of the configuration in `$HADOOP_CONF_DIR`, whose default it is when empty, or the
     `host:port` of a NameNode (port 8020 if left out). The user is `$HADOOP_USER_NAME`, or that of the process;
@@ -106,7 +107,7 @@ class Hdfs(FS):
 
     def __init__(
         self,
-        cwd: Path | None = None,
+        cwd: StrPath | None = None,
         nameservice: str = "",
         *,
         timeout: float = 60,
@@ -174,12 +175,12 @@ class Hdfs(FS):
         return Deadline(self._options.timeout)
 
     def _each(
-        self, first: Callable[[str], T], again: Callable[[str, Deadline], T], wanted: Sequence[str], width: int
+        self, attempt: Callable[[str], T], retry: Callable[[str, Deadline], T], wanted: Sequence[str], width: int
     ) -> Generator[T, None, None]:
-        """Yield `first(key)` of each key, in order, by threads; where that fails, `again(key, deadline)`."""
+        """Yield `attempt(key)` of each key, in order, by threads; where that fails, `retry(key, deadline)`."""
         done = 0
         while done < len(wanted):
-            with contextlib.closing(each(first, wanted[done:], width)) as calls:
+            with contextlib.closing(each(attempt, wanted[done:], width)) as calls:
                 for call in calls:
                     deadline = self._deadline()
                     late = not call.wait(deadline.share())
@@ -190,7 +191,7 @@ class Hdfs(FS):
                             raise no_answer("the first attempt", deadline.share())
                         found = call.result()
                     except OSError:
-                        found = again(wanted[done - 1], deadline)
+                        found = retry(wanted[done - 1], deadline)
                     yield found
                     if late:
                         break  # the threads wait for a node that is silent: go on with others
@@ -223,22 +224,23 @@ class Hdfs(FS):
         if place is None:
             return iter(points)
         try:
-            found = self._shown(place, place.nameservice.list_directory(place.path))
+            found = self._visible(place, place.nameservice.list_directory(place.path))
         except FileNotFoundError:
-            self._stat(key)  # which knows whether the path leads through a file
+            self._stat(key)  # raises if the path leads through a file
             raise
         names = {point.filename for point in points}
         return iter(_in_order(points + [member for member in found if member.filename not in names]))
 
-    def _shown(self, place: HdfsPlace, statuses: list[Any]) -> list[FileStat]:
-        """Return the stats of a directory's members."""
+    def _visible(self, place: HdfsPlace, statuses: list[Any]) -> list[FileStat]:
+        """Return the stats of a directory's members, without files that are being written."""
+        # Of a file, HDFS lists the file itself.
         if len(statuses) == 1 and statuses[0].path == place.path and not statuses[0].isdir:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         found = [file_stat(status, status.path.rpartition("/")[2]) for status in statuses]
         return [stat for stat in found if stat.filename[:1] != "." or not is_partial(stat.filename)]
 
     def _walk(self, key: str) -> Iterator[FileStat]:
-        """As of every FS; the next directories of each directory are listed meanwhile."""
+        """Yield the tree below `key`, depth first; the directories of a directory are listed ahead, by threads."""
         stack = [("", *self._members_to_walk(key, "", self._list(key)))]
         try:
             while stack:
@@ -261,57 +263,57 @@ class Hdfs(FS):
         """Return the members of a directory, and the listings of those that are directories."""
         found = list(members)
         folders = [keys.join(key, base + member.filename) for member in found if member.directory]
-        again: Callable[[str, Deadline], Iterator[FileStat]] = lambda folder, _: self._list(folder)  # noqa: E731
-        return iter(found), self._each(self._list_once, again, folders, self.default_concurrency)
+        retry: Callable[[str, Deadline], Iterator[FileStat]] = lambda folder, _: self._list(folder)  # noqa: E731
+        return iter(found), self._each(self._list_once, retry, folders, self.default_concurrency)
 
     def _list_once(self, key: str) -> Iterator[FileStat]:
-        """As `_list`, not repeated and with no time limit."""
+        """Return what `_list` returns, by one attempt without a time limit."""
         if self._connection.get().points("/" + key):
             return self._list(key)
         place = self._find(key)
         statuses, others = place.nameservice.call_once(functools.partial(first_page, path=place.path))
-        return iter(_in_order(self._shown(place, [*statuses, *others])))
+        return iter(_in_order(self._visible(place, [*statuses, *others])))
 
     # ---- reading
 
     def _open_blob(self, key: str) -> HdfsBlob:
-        return self._open_within(key, self._deadline())
+        return self._open_by(key, self._deadline())
 
-    def _open_within(self, key: str, deadline: Deadline) -> HdfsBlob:
+    def _open_by(self, key: str, deadline: Deadline) -> HdfsBlob:
         try:
             opened = open_file(self._find(key), deadline)
         except FileNotFoundError:
-            self._stat(key)  # which knows whether the path leads through a file
+            self._stat(key)  # raises if the path leads through a file
             raise
         return HdfsBlob(self, key, self._connection, opened)
 
     def _open_to_read(self, key: str) -> Blob:
         deadline = self._deadline()
         try:
-            return HdfsSmallBlob(self, key, self._read_small(key, SMALL_FILE_BYTES, deadline))
+            return HdfsSmallBlob(self, key, self._read_in_one_call(key, SMALL_FILE_BYTES, deadline))
         except OSError:
-            return self._open_within(key, deadline)
+            return self._open_by(key, deadline)
 
     def _read_bytes(self, key: str) -> bytes:
         deadline = self._deadline()
         try:
-            return self._read_small(key, _ONE_READ, deadline)
+            return self._read_in_one_call(key, _ONE_READ, deadline)
         except OSError:
             return self._read_again(key, deadline)
 
-    def _read_small(self, key: str, limit: int, deadline: Deadline) -> bytes:
-        """Return the content of a file; if it is larger, or if anything is wrong, opening it is the second attempt."""
+    def _read_in_one_call(self, key: str, limit: int, deadline: Deadline) -> bytes:
+        """Return the content of a file of up to `limit` bytes in one call; `OSError` otherwise: the caller opens it."""
         place, share = self._find(key), Deadline(deadline.share(), attempts=1)
         return place.nameservice.call_on("read", small_file(place, limit), deadline=share)[1]
 
     def _read_once(self, key: str) -> bytes:
-        """As `_read_small`, not repeated and with no time limit."""
+        """Return the content of a file, by one attempt without a time limit."""
         place = self._find(key)
         return place.nameservice.call_once(small_file(place, _ONE_READ))
 
     def _read_again(self, key: str, deadline: Deadline) -> bytes:
         """Read the content from a file opened anew: the second attempt of every read of a whole file."""
-        with contextlib.closing(self._open_within(key, deadline)) as blob:
+        with contextlib.closing(self._open_by(key, deadline)) as blob:
             return blob.read_within(deadline)
 
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
@@ -326,7 +328,7 @@ class Hdfs(FS):
                 connection.swept.clear()
             connection.swept.add(folder)
             sweep(place.beside(os.path.dirname(place.path)), deadline)
-        check = begin(self._check_target, place, exclusive, deadline)  # while the hidden file is created
+        check = begin(self._check_target, place, exclusive, deadline)  # while the file is created, under a hidden name
         writer = HdfsWriter(connection, place, exclusive, deadline)
         try:
             if not check.wait(deadline.left()):
@@ -384,11 +386,12 @@ class Hdfs(FS):
 
     # ---- what only HDFS has
 
-    def remove(self, path: Path, recursive: bool = False, *, trash: bool = False) -> None:
+    def remove(self, path: StrPath, recursive: bool = False, *, trash: bool = False) -> None:
         """Remove a file, or with `recursive` a directory and all that is in it.
 
         With `trash` it is moved into the trash of the user (`/user/NAME/.Trash/Current`), from where the NameNode
-        deletes it later; `OSError` (EOPNOTSUPP) if the NameNode keeps no trash. What lies there already is removed.
+        deletes it later; `OSError` (EOPNOTSUPP) if the NameNode keeps no trash. What is in the trash already is removed
+        for good.
         """
         if not trash:
             super().remove(path, recursive)
@@ -400,14 +403,14 @@ class Hdfs(FS):
             if self._find(key).call("trash", repeat=False, deadline=deadline) is None:
                 self._remove_tree(key)
 
-    def status(self, path: Path) -> HdfsStatus:
+    def status(self, path: StrPath) -> HdfsStatus:
         """Return owner, group, permissions, replication and block size."""
         with self._named_key("status", path) as key:
             found = self._find(key).status()
         mode, accessed = found.permission & 0o1777, found.access_time / 1000
         return HdfsStatus(found.owner, found.group, mode, found.replication or 0, found.blocksize or 0, accessed)
 
-    def chmod(self, path: Path, mode: int) -> None:
+    def chmod(self, path: StrPath, mode: int) -> None:
         """Set the permission bits of a file or directory."""
         with self._named_key("chmod", path) as key:
             self._find(key).call("set_permission", mode & 0o1777)
@@ -415,25 +418,26 @@ class Hdfs(FS):
     def _set_mode(self, key: str, mode: int) -> None:
         self._find(key).call("set_permission", mode & 0o777)
 
-    def chown(self, path: Path, owner: str | None = None, group: str | None = None) -> None:
+    def chown(self, path: StrPath, owner: str | None = None, group: str | None = None) -> None:
         """Set the owner, the group or both, by name; the owner only as HDFS's superuser."""
         with self._named_key("chown", path) as key:
             self._find(key).call("set_owner", owner, group)
 
-    def set_replication(self, path: Path, replication: int) -> None:
+    def set_replication(self, path: StrPath, replication: int) -> None:
         """Set how many copies of each block of a file there are to be; the NameNode makes or removes them later."""
         with self._named_key("set_replication", path) as key:
             if not self._find(key).call("set_replication", replication):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
 
-    def content_summary(self, path: Path = "") -> ContentSummary:
+    def content_summary(self, path: StrPath = "") -> ContentSummary:
         """Return how much lies below `path`, in one request: bytes, files, directories, and the quotas."""
         with self._named_key("content_summary", path) as key:
             found = self._find(key).call("get_content_summary")
-        limits = [quota if quota < 1 << 63 else None for quota in (found.quota, found.space_quota)]  # -1 is none
+        # No limit is -1, which arrives without its sign.
+        limits = [quota if quota < 1 << 63 else None for quota in (found.quota, found.space_quota)]
         return ContentSummary(found.length, found.file_count, found.directory_count, found.space_consumed, *limits)
 
-    def recover_lease(self, path: Path) -> bool:
+    def recover_lease(self, path: StrPath) -> bool:
         """Take a file away from the client that writes it, so that it can be read or appended to.
 
         Returns True once the file is closed; False while the recovery is under way: ask again.
@@ -441,13 +445,13 @@ class Hdfs(FS):
         with self._named_key("recover_lease", path) as key:
             return self._find(key).recover_lease()
 
-    def snapshots(self, path: Path = "") -> list[str]:
+    def snapshots(self, path: StrPath = "") -> list[str]:
         """Return the names of the snapshots of a directory; the files of one lie in `path/.snapshot/NAME`."""
         with self._named_key("snapshots", path) as key:
             return [stat.filename for stat in self._list(keys.join(key, ".snapshot"))]
 
     @contextlib.contextmanager
-    def _named_key(self, operation: str, path: Path) -> Iterator[str]:
+    def _named_key(self, operation: str, path: StrPath) -> Iterator[str]:
         """Yield the key of a path; what is raised gets the URL and the operation."""
         key = self._key(path, operation)
         with self._naming(operation, key):

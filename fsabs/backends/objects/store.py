@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from ...core import errors, keys
 from ...core.blobs import Blob
-from ...core.fs import FS, LAST_NAME, Capabilities, FileStat, ListPage, Path, StoreNotes
+from ...core.fs import FS, LAST_NAME, Capabilities, FileStat, ListPage, StoreNotes, StrPath
 from ...core.writing import Writer
 from . import listing
 from .client import Client, shared
@@ -254,7 +254,7 @@ class ObjectStore(FS):
 
     # ---- removing
 
-    def remove(self, path: Path, recursive: bool = False) -> None:
+    def remove(self, path: StrPath, recursive: bool = False) -> None:
         """Remove a file, or with `recursive` a directory and all that is in it; the FS's root is emptied and stays.
 
         Where a store has both an object and others below its key, `recursive` removes all of them.

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ...core import errors, writemany
-from ...core.fs import FS, FileStat, ListPage, Path, StoreNotes
+from ...core.fs import FS, FileStat, ListPage, StoreNotes, StrPath
 from ..objects import ObjectStore
 from ..objects.failures import code_of
 from ..objects.listing import prefix_of
@@ -170,7 +170,7 @@ class S3(ObjectStore):
 
     # ---- what only S3 has
 
-    def write_if(self, path: Path, data: Buffer, version: str) -> None:
+    def write_if(self, path: StrPath, data: Buffer, version: str) -> None:
         """Replace a file that has still this `version`, as `stat(path).version` says; `StaleFileError` if not."""
         key = self._file_key(path, "write_if")
         with self._naming("write_if", key):
@@ -187,7 +187,7 @@ class S3(ObjectStore):
                 elif not is_marked(self, key, mark):  # else only the response had been lost
                     raise
 
-    def signed_url(self, path: Path, *, expires: int = 3600, method: str = "GET") -> str:
+    def signed_url(self, path: StrPath, *, expires: int = 3600, method: str = "GET") -> str:
         """Return a URL that allows whoever has it to read the file (`GET`, `HEAD`), to write it (`PUT`) or to remove it
         (`DELETE`), for `expires` seconds, a week at most."""
         if method not in ("GET", "HEAD", "PUT", "DELETE"):
@@ -198,7 +198,7 @@ class S3(ObjectStore):
         with self._naming("signed_url", key):
             access = self._access()
             where = access.endpoint.path_prefix + urllib.parse.quote(key, safe="/~")
-            query = access.presigned(method, where, self.dialect.versions.get(key, ""), expires)
+            query = access.presigned(method, where, self.dialect.signed_query(key), expires)
             return f"{access.endpoint.url}{where}{query and '?' + query}"
 
     def _make_bucket(self) -> None:

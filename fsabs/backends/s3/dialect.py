@@ -192,6 +192,12 @@ class S3Dialect(Dialect):
 
     # ---- listing
 
+    def signed_query(self, key: str) -> str:
+        """Return the query of a signed URL before it is signed: the version, and who pays and owns, as fields."""
+        named = (header.partition(":") for header in self._bucket_headers)
+        fields = (f"{name}={urllib.parse.quote(value, safe='~')}" for name, _, value in named)
+        return "&".join(filter(None, (self.versions.get(key, ""), *fields)))
+
     def page_request(self, query: PageQuery) -> Request:
         """Return a ListObjectsV2."""
         text = query_of(

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...core import errors, identity, keys
 from ...core.blobs import Blob, BytesBlob
-from ...core.fs import Capabilities, Path, StoreNotes
+from ...core.fs import Capabilities, StoreNotes, StrPath
 from ...core.registry import COMPRESSIONS
 from ..objects import ObjectStore
 from ..objects.access import ConnectionOptions, described
@@ -108,7 +108,7 @@ class Https(ObjectStore):
         tuning = ("simple_links", "block_size", "same_scheme", "size_policy", "cache_type", "cache_options", "encoded")
         return {name: value for name, value in found.items() if name not in tuning}
 
-    def _key(self, path: Path, operation: str) -> str:
+    def _key(self, path: StrPath, operation: str) -> str:
         # %2e is a dot to a server, and its path ends before a query.
         text, rest = keys.verbatim(os.fspath(path))
         return super()._key(text, operation) + rest

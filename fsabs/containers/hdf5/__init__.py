@@ -18,7 +18,7 @@ from ...core.fs import (
     FS,
     Capabilities,
     FileStat,
-    Path,
+    StrPath,
 )
 from ...core.limits import Limits, LinkedEntries
 from ...core.writing import Writer
@@ -68,7 +68,7 @@ class Hdf5(Container):
     def __init__(
         self,
         parent: FS,
-        path: Path,
+        path: StrPath,
         mode: str = "r",
         *,
         compression: str | None = None,
@@ -108,7 +108,7 @@ class Hdf5(Container):
         self._reader()
         return made(self._opened)
 
-    def dataset(self, path: Path) -> h5py.Dataset:
+    def dataset(self, path: StrPath) -> h5py.Dataset:
         """The `h5py.Dataset` at `path`, this process's own."""
         key = self._key(path, "dataset")
         try:
@@ -260,7 +260,7 @@ class Hdf5(Container):
         with translated(self._url(key), "close"):
             draft.add(key, exclusive, file, size)
 
-    def add_blob(self, path: Path, blob: Blob) -> None:
+    def add_blob(self, path: StrPath, blob: Blob) -> None:
         """Add the file `path` with the content of `blob`, without a copy on its way; what was there is replaced."""
         key = self._key(path, "add_blob")
         try:

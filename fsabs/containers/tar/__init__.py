@@ -16,7 +16,7 @@ from ...core.files import buffered
 from ...core.fs import (
     FS,
     FileStat,
-    Path,
+    StrPath,
 )
 from ...core.limits import Limits, LinkedEntries
 from ...core.ranges import StorageOrder
@@ -64,7 +64,7 @@ class Tar(Container):
     def __init__(
         self,
         parent: FS,
-        path: Path,
+        path: StrPath,
         mode: str = "r",
         *,
         compression: str | None = None,
@@ -338,7 +338,7 @@ class Tar(Container):
                 raise
             yield len(data)
 
-    def add_blob(self, path: Path, blob: Blob) -> None:
+    def add_blob(self, path: StrPath, blob: Blob) -> None:
         """Add the member `path` with the content of `blob`, without a copy on its way."""
         key = self._key(path, "add_blob")
         sink = self._adding("add_blob", key)

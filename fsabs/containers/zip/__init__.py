@@ -18,7 +18,7 @@ from ...core.errors import CorruptFileError
 from ...core.fs import (
     FS,
     FileStat,
-    Path,
+    StrPath,
 )
 from ...core.limits import Limits
 from ...core.ranges import StorageOrder
@@ -75,7 +75,7 @@ class Zip(Container):
     def __init__(
         self,
         parent: FS,
-        path: Path,
+        path: StrPath,
         mode: str = "r",
         *,
         compression: str = "stored",

@@ -1,4 +1,6 @@
-"""All faults of an archive, for `verify()` of a zip: every member is read, and every problem reported, none raised."""
+"""All faults of a zip, for `verify()`: every member is read, and what is wrong is reported and not raised. `refused`
+looks at the names only. An error of the store is raised, and so is that of an archive without a directory.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,11 @@ from .directory import DirectoryScan
 from .records import ZipEntry
 from .table import ZipTable
 
-_PART = 8 * 1024 * 1024
+_READ_BYTES = 8 * 1024 * 1024  # of a member, at once
 
 
-class _Anonymous:
-    """The origin of an entry's blob that no path leads to."""
+class _VerifiedEntries:
+    """The origin of the blobs of entries that are verified. A name leads to the last of its entries only."""
 
     def __init__(self, url: str) -> None:
         self._archive_url = url
@@ -35,7 +37,7 @@ class _Anonymous:
         return ""
 
     def _is_settled(self, version: str) -> bool:
-        return False  # nothing is kept of it
+        return False  # so that nothing of it is cached
 
 
 def problems(archive: Blob, url: str, limits: Limits) -> Iterator[Problem]:
@@ -45,8 +47,8 @@ def problems(archive: Blob, url: str, limits: Limits) -> Iterator[Problem]:
     layout = table.layout
     if layout.junk:
         yield Problem("", "trailing data", f"{layout.junk} bytes are behind the archive's end")
-    names = [_described(scan, table, row) for row in range(table.rows)]
-    yield from _of_names(scan, table, names)
+    names = [_name_as_stored(scan, table, row) for row in range(table.rows)]
+    yield from _name_problems(scan, table, names)
     entries = map(table.entry, range(table.rows))
     total = sum(entry.size for entry in entries if not limits.declares_too_much(entry.size, entry.compressed))
     if limits.declares_too_much(total, archive.size):
@@ -54,51 +56,52 @@ def problems(archive: Blob, url: str, limits: Limits) -> Iterator[Problem]:
         yield Problem("", "limit", limits.reason("max_ratio", what))
         return
     for _, row in sorted((table.entry(row).offset, row) for row in range(table.rows)):
-        problem = _of_member(table.entry(row), names[row], archive, url, limits)
+        problem = _member_problem(table.entry(row), names[row], archive, url, limits)
         if problem is not None:
             yield problem
 
 
 def refused(archive: Blob, url: str, limits: Limits) -> Iterator[Problem]:
-    """Yield the entries of an archive whose names are refused."""
+    """Yield the entries of an archive whose names are refused, and which therefore can't be opened."""
     scan = DirectoryScan(directory.find(archive, url), limits)
-    index.in_memory(scan)
+    index.in_memory(scan)  # which collects the refused names
     for _, (name, reason) in sorted(scan.refused.items()):
         yield Problem(name, "unsafe name", f"{reason}: it can't be opened")
 
 
-def _described(scan: DirectoryScan, table: ZipTable, row: int) -> str:
-    """The name of an entry: as it stands in the archive, where that is refused."""
+def _name_as_stored(scan: DirectoryScan, table: ZipTable, row: int) -> str:
+    """Return the name of an entry, as the archive has it; one that is refused has no name in the table."""
     return scan.refused[row][0] if row in scan.refused else table.name(row).decode(errors="replace")
 
 
-def _of_names(scan: DirectoryScan, table: ZipTable, names: list[str]) -> Iterator[Problem]:
+def _name_problems(scan: DirectoryScan, table: ZipTable, names: list[str]) -> Iterator[Problem]:
     for _, (name, reason) in sorted(scan.refused.items()):
         yield Problem(name, "unsafe name", f"{reason}: it can't be opened")
     for row, reason in sorted(scan.changed.items()):
         yield Problem(names[row], "odd name", reason)
-    counted = set(table.order())
+    visible = set(table.order())
     for row, name in enumerate(names):
-        if row not in counted and row not in scan.refused:
+        if row not in visible and row not in scan.refused:
             offset = table.entry(row).offset
             yield Problem(name, "duplicate", f"one more entry of this name, at offset {offset}: the last wins")
-    files = {names[row] for row in counted if not names[row].endswith("/")}
+    files = {names[row] for row in visible if not names[row].endswith("/")}
     above = {name[:end] for name in names for end, char in enumerate(name) if char == "/"}
     for name in sorted(files & above):
         yield Problem(name, "conflict", "it is a file, and a directory with members, at once")
 
 
-def _of_member(entry: ZipEntry, name: str, archive: Blob, url: str, limits: Limits) -> Problem | None:
-    """Read a member to its end."""
-    origin = _Anonymous(url)
+def _member_problem(entry: ZipEntry, name: str, archive: Blob, url: str, limits: Limits) -> Problem | None:
+    """Read a member to its end, and return what is wrong with it."""
+    origin = _VerifiedEntries(url)
     try:
         with members.open_member(origin, name, entry, archive, limits) as blob:
-            if blob.size <= _PART:
-                blob.read_all()
-            for offset in range(0, blob.size, _PART) if blob.size > _PART else ():
-                blob.pread(_PART, offset)
-            if not blob.size:  # no read has looked at its local header
+            if not blob.size:  # no read would look at its local header
                 members.find(entry, archive, origin, name)
+            elif blob.size <= _READ_BYTES:
+                blob.read_all()
+            else:
+                for offset in range(0, blob.size, _READ_BYTES):
+                    blob.pread(_READ_BYTES, offset)
     except io.UnsupportedOperation as exc:
         return Problem(name, "unreadable", _reason(exc))
     except CorruptFileError as exc:

@@ -38,7 +38,7 @@ from .format import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...core.fs import FS, Path
+    from ...core.fs import FS, StrPath
 
 
 OnError = Literal["raise", "skip"]
@@ -51,7 +51,7 @@ def check_on_error(on_error: str) -> None:
 
 
 _ROW = struct.Struct("<Q4I")
-_PROVED = struct.Struct("<Q")
+_VERIFIED = struct.Struct("<Q")
 _KIND = "recordio-2"
 _KEPT_FROM = 2  # reads that an index must have cost to be kept
 _LEAST, _FIRST, _MOST = 4096, 65536, 4 << 20  # bytes that are read ahead
@@ -66,8 +66,8 @@ class Index:
     """The chunks of one version of a file.
 
     `url`, `version` and `size` are the file's; `chunks` and `records` count; `damage` is what was skipped. No checksum
-    covers a header: `proved` counts the leading chunks that are known to hold as many records as their headers say. It
-    grows as the file is read (see `prove`); nothing else changes.
+    covers a header: `verified` counts the leading chunks that are known to hold as many records as their headers say.
+    It grows as the file is read (see `verify`); nothing else changes.
     """
 
     url: str
@@ -76,7 +76,7 @@ class Index:
     chunks: int
     records: int
     damage: tuple[Skipped, ...]
-    proved: int
+    verified: int
     _body: bytes | memoryview
     _firsts: memoryview
     _rows: memoryview
@@ -94,14 +94,14 @@ class Index:
         size: int,
         body: bytes | memoryview,
         damage: Sequence[Skipped] = (),
-        proved: int = 0,
+        verified: int = 0,
     ) -> Index:
         index = cls.__new__(cls)
-        index.__setstate__((url, version, size, body, tuple(damage), proved))
+        index.__setstate__((url, version, size, body, tuple(damage), verified))
         return index
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self.url, self.version, self.size, self._body, self.damage, self.proved = state
+        self.url, self.version, self.size, self._body, self.damage, self.verified = state
         view = memoryview(self._body)
         self.chunks = len(view) // (_ROW.size + 8)
         self._rows = view[8 * (self.chunks + 1) :]
@@ -109,10 +109,10 @@ class Index:
         self.records = self._firsts[self.chunks]
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return self.url, self.version, self.size, bytes(self._body), self.damage, self.proved
+        return self.url, self.version, self.size, bytes(self._body), self.damage, self.verified
 
     @classmethod
-    def load(cls, fs: FS, path: Path, *, on_error: OnError = "raise") -> Index:
+    def load(cls, fs: FS, path: StrPath, *, on_error: OnError = "raise") -> Index:
         """The index of the file at `path`.
 
         Raises `CorruptFileError` for what is no chunk (padding, garbage, a cut), `io.UnsupportedOperation` for the
@@ -129,12 +129,12 @@ class Index:
         identity = None if url.startswith("memory:") else blob.identity
         kept = blob.settled  # asked before anything is read
         if (cached := indexes.load(_KIND, identity)) is not None:
-            return cls._made(url, blob.version, blob.size, cached[8:], proved=_PROVED.unpack_from(cached)[0])
+            return cls._made(url, blob.version, blob.size, cached[8:], verified=_VERIFIED.unpack_from(cached)[0])
         scan = _HeaderScan(blob, skip=on_error == "skip")
         scan.run()
         body = _packed(scan.chunks)
         if scan.ahead.reads >= _KEPT_FROM and not scan.damage and kept:
-            indexes.save(_KIND, identity, [_PROVED.pack(0), body])
+            indexes.save(_KIND, identity, [_VERIFIED.pack(0), body])
         return cls._made(url, blob.version, blob.size, body, scan.damage)
 
     def fits(self, blob: Blob) -> bool:
@@ -146,22 +146,22 @@ class Index:
         """Return a digest of all chunks: their places, checksums and numbers of records."""
         return hashlib.blake2b(self._body, digest_size=16).hexdigest()
 
-    def prove(
+    def verify(
         self, blob: Blob, number: int, counted: Callable[[Chunk, bytes], int], skip: bool
     ) -> tuple[Chunk, str] | None:
         """Prove the counts of all chunks before chunk `number`; return the first that is wrong, and what is wrong.
 
         No checksum covers a header, and a wrong count would give every later record another's number. So the chunks
         before one are counted before a record of it is read by its number, once for each version of a file. What is
-        read in order is proved in passing.
+        read in order is verified in passing.
 
         `counted(chunk, stored)` returns the number of records in a chunk, or raises `Damage`. With `skip`, the count of
         a chunk whose payload is damaged is taken as its header has it: nothing better is known.
         """
         began = time.monotonic()
         self._take_proof(blob)
-        while self.proved < number:
-            chunks = self._neighbours(self.proved, number)
+        while self.verified < number:
+            chunks = self._neighbours(self.verified, number)
             sizes = [min(chunk.size, LENGTH.size) if _is_single(chunk) else chunk.size for chunk in chunks]
             try:
                 contents = blob.pread_many([(size, chunk.payload) for size, chunk in zip(sizes, chunks, strict=True)])
@@ -177,7 +177,7 @@ class Index:
                     records = chunk.records
                 if records != chunk.records:
                     return chunk, wrong_count(chunk.records, records)
-                self.proved = max(self.proved, chunk.number + 1)
+                self.verified = max(self.verified, chunk.number + 1)
         if time.monotonic() - began > WORTH_KEEPING and not skip:
             self._keep_proof(blob)
         return None
@@ -193,23 +193,23 @@ class Index:
         return chunks
 
     def _keep_proof(self, blob: Blob) -> None:
-        """Keep in the index cache how many chunks are proved."""
+        """Keep in the index cache how many chunks are verified."""
         if not self.damage and not self.url.startswith("memory:"):
-            indexes.save(_KIND, blob.settled_identity, [_PROVED.pack(self.proved), self._body])
+            indexes.save(_KIND, blob.settled_identity, [_VERIFIED.pack(self.verified), self._body])
 
     def _take_proof(self, blob: Blob) -> None:
-        """Take over what another process has proved since this index was made."""
+        """Take over what another process has verified since this index was made."""
         identity = None if self.url.startswith("memory:") else blob.identity
         if not self.damage and (cached := indexes.load(_KIND, identity)) is not None:
-            self.proved = max(self.proved, _PROVED.unpack_from(cached)[0])
+            self.verified = max(self.verified, _VERIFIED.unpack_from(cached)[0])
 
     def assume_counts(self) -> None:
-        """Take the counts of all headers as they are, so that no chunk is read to prove that of another.
+        """Take the counts of all headers as they are, so that no chunk is read to verify that of another.
 
         For whoever divides a file by this index: all parts have the same numbers, and the one that has a chunk with
         another number of records raises when it reads that.
         """
-        self.proved = self.chunks
+        self.verified = self.chunks
 
     def chunk(self, number: int) -> Chunk:
         """The chunk of a number, from 0 on."""

@@ -1,9 +1,11 @@
-"""`RecordReader`: the records of a file by number, in batches, in ranges and in order, over any FS.
+"""`RecordReader`: the records of a file by number, in batches, in ranges and in order, over any FS; `Scan` and
+`Scanner`, which go through them in order; `open_recordio`, by URL; and `PayloadCache`, what a reader keeps of chunks.
 
 All reads are positioned: threads share a reader, a forked child continues with it, and it pickles. A chunk is read and
 checked as a whole. Payloads are kept up to a limit of bytes; the positions of their records, which are small, are kept
 longer. When the payload of an uncompressed chunk is evicted, the CRC-32 of each of its records is taken first: it comes
-from bytes that the chunk's own CRC has vouched for, so that a record can then be read alone, and still be checked.
+from bytes that the chunk's own CRC has vouched for, so that a record can then be read without the rest of its chunk,
+and still be checked.
 """
 
 from __future__ import annotations
@@ -39,14 +41,14 @@ from .index import Index, OnError
 
 if TYPE_CHECKING:
     from ...core.files import ReadFile
-    from ...core.fs import FS, Path
+    from ...core.fs import FS, StrPath
 
-_ALONE = 1 << 20  # from this size on, a chunk of one uncompressed record is read without a copy
+_ONE_RECORD = 1 << 20  # from this size on, a chunk of one uncompressed record is read without a copy
 _FIRST_GROUP, _MOST_GROUP = 4 << 20, 64 << 20  # bytes of chunks that read_many reads at once; more where it is slow
-_SLOW = 0.005  # seconds
+_SLOW = 0.005  # seconds; after a read that takes longer, twice as many bytes are read at once
 FIRST_WINDOW, LARGEST_WINDOW = 512 << 10, 8 << 20  # bytes that a scan reads at once: at first, and after doubling
-_SLOW_SCAN = 0.001  # seconds; what is read faster stays in the processor's cache if it is small, and is not doubled
-_FEW = 4  # records of a chunk that are read alone are less than its records divided by this
+_SLOW_SCAN = 0.001  # seconds; a window that is read faster is not doubled: a small one stays in the processor's cache
+_FEW = 4  # of a chunk, at most its records divided by this are read without the rest of it
 
 
 class RecordReader(ClosesOnExit):
@@ -57,9 +59,9 @@ class RecordReader(ClosesOnExit):
         path: of the file.
         on_error: `raise` a `CorruptFileError` for what is damaged, when the file is opened (the chain of headers) or a
             chunk is read (all else); or `skip` it in `scan` and list it in `skipped`. A record that is asked for by its
-            number and is damaged raises in any case. Behind a damaged header, the next chunk is one with a right CRC
-            that is followed by another or by the end of the file: RecordIO files that lie in records may be taken for
-            such, where the chunk that they are in is damaged and not compressed.
+            number, or in a slice, and is damaged raises in any case. Behind a damaged header, reading goes on at the
+            next chunk whose CRC is right and that is followed by another chunk or the end of the file. Records that
+            hold RecordIO files themselves, uncompressed, can be mistaken for it.
         cache_bytes: how much decompressed data is kept for reads by number; at least one chunk is.
         max_chunk_bytes: a chunk that is larger, decompressed, is refused as damaged.
         index: one of this file that was loaded before, so that the headers are not read again; it is used if it is
@@ -72,7 +74,7 @@ class RecordReader(ClosesOnExit):
     def __init__(
         self,
         fs: FS,
-        path: Path,
+        path: StrPath,
         *,
         on_error: OnError = "raise",
         cache_bytes: int = 64 << 20,
@@ -99,13 +101,14 @@ class RecordReader(ClosesOnExit):
     ) -> None:
         self.index = index
         self._options = (on_error, cache_bytes, max_chunk_bytes)
+        self._skips = on_error == "skip"
         self._file = file
         self._blob = file.raw.blob
         self._owned = owned
         self._limit = max_chunk_bytes
         self._cache = PayloadCache(cache_bytes)
         self._group = _FIRST_GROUP
-        self._apart = -1
+        self._last_single = -1  # the chunk that one record was last read of, without the rest
         self._skipped: dict[int, Skipped] = {}
 
     @property
@@ -132,35 +135,35 @@ class RecordReader(ClosesOnExit):
         """The record of a number (from the end if negative), or those of a slice."""
         if isinstance(which, slice):
             start, stop, step = which.indices(len(self))
-            return list(self.scan(start, stop)) if step == 1 else self.read_many(range(start, stop, step))
-        record = self._number(which)
+            return self.read_many(range(start, stop, step))
+        record = self._record_number(which)
         number = self.index.find(record)
-        if number > self.index.proved:
-            self.prove(number)
+        if number > self.index.verified:
+            self.verify_counts(number)
+        chunk = self.index.chunk(number)
         cached = self._cache.get(number)
         if cached is None:
-            chunk = self.index.chunk(number)
-            if self._is_alone(chunk):
-                return self._alone(chunk)
+            if self._is_one_record(chunk):
+                return self._read_one_record(chunk)
             layout = self._cache.layout(number)
-            if layout is not None and layout.sums is not None and self._apart != number:
-                self._apart = number  # another record of this chunk, and the chunk is worth to be read
-                return self._read_apart([(chunk, layout, record - chunk.first)])[0]
+            if layout is not None and layout.sums is not None and self._last_single != number:
+                self._last_single = number  # the next time, the whole chunk is read
+                return self._read_singles([(chunk, layout, record - chunk.first)])[0]
             cached = self._keep(chunk, self._stored(chunk, chunk.end))
-        at = record - self.index.chunk(number).first
-        places = cached.layout.places
-        return cached.data[places[at] + 4 : places[at + 1]]
+        at = record - chunk.first
+        positions = cached.layout.places
+        return cached.data[positions[at] + 4 : positions[at + 1]]
 
     def read_many(self, indices: Iterable[int]) -> list[bytes]:
         """The records of many numbers, in their order; each chunk is read once, and many in one call of the store."""
-        wanted = self._numbers(indices)
+        wanted = self._record_numbers(indices)
         found = [b""] * len(wanted)
         missing: list[tuple[Chunk, list[int]]] = []
-        apart: list[tuple[Chunk, ChunkLayout, int]] = []
-        places: list[int] = []
+        singles: list[tuple[Chunk, ChunkLayout, int]] = []
+        slots_of_singles: list[int] = []
         groups = self.index.by_chunk(wanted)
-        if groups and groups[-1][0].number > self.index.proved:
-            self.prove(groups[-1][0].number, {chunk.number for chunk, _ in groups})
+        if groups and groups[-1][0].number > self.index.verified:
+            self.verify_counts(groups[-1][0].number, {chunk.number for chunk, _ in groups})
         for chunk, slots in groups:
             cached = self._cache.get(chunk.number)
             if cached is not None:
@@ -168,11 +171,11 @@ class RecordReader(ClosesOnExit):
                 continue
             layout = self._cache.layout(chunk.number)
             if layout is not None and layout.sums is not None and _FEW * len(slots) <= chunk.records:
-                apart += [(chunk, layout, wanted[slot] - chunk.first) for slot in slots]
-                places += slots
+                singles += [(chunk, layout, wanted[slot] - chunk.first) for slot in slots]
+                slots_of_singles += slots
             else:
                 missing.append((chunk, slots))
-        for slot, record in zip(places, self._read_apart(apart), strict=True):
+        for slot, record in zip(slots_of_singles, self._read_singles(singles), strict=True):
             found[slot] = record
         self._read_whole(missing, found, wanted)
         return found
@@ -186,14 +189,14 @@ class RecordReader(ClosesOnExit):
                 group.append(missing[at])
             for (chunk, slots), data in zip(group, self._many([chunk for chunk, _ in group]), strict=True):
                 if data is None:
-                    record = self._alone(chunk)
+                    record = self._read_one_record(chunk)
                     for slot in slots:
                         found[slot] = record
                 else:
                     self._keep(chunk, data).fill(found, wanted, slots, chunk.first)
 
-    def _read_apart(self, wanted: list[tuple[Chunk, ChunkLayout, int]]) -> list[bytes]:
-        """Records of uncompressed chunks, without the rest of the chunks, each against a CRC of its own."""
+    def _read_singles(self, wanted: list[tuple[Chunk, ChunkLayout, int]]) -> list[bytes]:
+        """Return records of uncompressed chunks, read without the rest of the chunks; each has a CRC of its own."""
         ranges = []
         for chunk, layout, at in wanted:
             start = layout.places[at] + 4
@@ -208,7 +211,7 @@ class RecordReader(ClosesOnExit):
                 raise self._corrupt(chunk, f"record {chunk.first + at} is not what it was when it was read before")
         return found
 
-    def _number(self, which: int) -> int:
+    def _record_number(self, which: int) -> int:
         record = operator.index(which)
         if record < 0:
             record += self.index.records
@@ -216,11 +219,11 @@ class RecordReader(ClosesOnExit):
             raise IndexError(f"record {which} of {self.index.records}: {self.url}")
         return record
 
-    def _numbers(self, indices: Iterable[int]) -> list[int]:
+    def _record_numbers(self, indices: Iterable[int]) -> list[int]:
         wanted = list(indices)
         if set(map(type, wanted)) <= {int} and (not wanted or 0 <= min(wanted) <= max(wanted) < self.index.records):
             return wanted
-        return list(map(self._number, wanted))
+        return list(map(self._record_number, wanted))
 
     # ---- records in order
 
@@ -236,20 +239,20 @@ class RecordReader(ClosesOnExit):
 
     # ---- chunks: reading, checking, splitting, keeping
 
-    def prove(self, number: int, wanted: Container[int] = ()) -> None:
-        """Prove that the chunks before chunk `number` hold as many records as their headers say: numbers rest on it.
+    def verify_counts(self, number: int, wanted: Container[int] = ()) -> None:
+        """Verify that the chunks before chunk `number` hold as many records as their headers say: numbers depend on it.
 
-        `CorruptFileError` naming the first one that doesn't. A file's chunks are counted once (see `Index.prove`);
+        `CorruptFileError` naming the first one that doesn't. A file's chunks are counted once (see `Index.verify`);
         those that are `wanted` are kept.
         """
 
         def counted(chunk: Chunk, stored: bytes) -> int:
             if chunk.number in wanted:
-                self._keep(chunk, stored)
+                self._keep(chunk, stored)  # which counts them, too
                 return chunk.records
             return count(self._payload(chunk, stored, 0)[0])
 
-        found = self.index.prove(self._blob, number, counted, self._options[0] == "skip")
+        found = self.index.verify(self._blob, number, counted, self._skips)
         if found is not None:
             chunk, reason = found
             behind = f"{reason}: the numbers of the records behind it are unknown"
@@ -265,10 +268,10 @@ class RecordReader(ClosesOnExit):
             raise
 
     def _many(self, chunks: list[Chunk]) -> list[bytes | None]:
-        """The payloads as stored; None for one that is to be read alone."""
+        """Return the payloads as stored; None for a chunk of one large record, which is read by itself."""
         for chunk in chunks:
             self._check_size(chunk)
-        ranges = [(0 if self._is_alone(chunk) else chunk.size, chunk.payload) for chunk in chunks]
+        ranges = [(0 if self._is_one_record(chunk) else chunk.size, chunk.payload) for chunk in chunks]
         begin = time.monotonic()
         try:
             found = self._blob.pread_many(ranges)
@@ -303,8 +306,8 @@ class RecordReader(ClosesOnExit):
             records = split(*self._payload(chunk, data, start), chunk.records)
         except Damage as exc:
             raise self._corrupt(chunk, str(exc)) from None
-        if chunk.number == self.index.proved:
-            self.index.proved = chunk.number + 1
+        if chunk.number == self.index.verified:
+            self.index.verified = chunk.number + 1
         return records
 
     def _keep(self, chunk: Chunk, stored: bytes) -> CachedPayload:
@@ -316,16 +319,16 @@ class RecordReader(ClosesOnExit):
                 layout = ChunkLayout(array("I", places(data, start, stop, chunk.records)))
         except Damage as exc:
             raise self._corrupt(chunk, str(exc)) from None
-        if chunk.number == self.index.proved:
-            self.index.proved = chunk.number + 1
+        if chunk.number == self.index.verified:
+            self.index.verified = chunk.number + 1
         cached = CachedPayload(chunk.number, data, layout, chunk.compressor == NONE)
         self._cache.put(cached)
         return cached
 
-    def _is_alone(self, chunk: Chunk) -> bool:
-        return chunk.records == 1 and chunk.compressor == NONE and chunk.size >= _ALONE
+    def _is_one_record(self, chunk: Chunk) -> bool:
+        return chunk.records == 1 and chunk.compressor == NONE and chunk.size >= _ONE_RECORD
 
-    def _alone(self, chunk: Chunk) -> bytes:
+    def _read_one_record(self, chunk: Chunk) -> bytes:
         """The only record of an uncompressed chunk, with no copy of it: it may be of 2 GiB."""
         self._check_size(chunk)
         try:
@@ -346,7 +349,7 @@ class RecordReader(ClosesOnExit):
 
     def _skip(self, chunk: Chunk, exc: CorruptFileError) -> None:
         """Note that a chunk is skipped, or raise."""
-        if self._options[0] == "raise":
+        if not self._skips:
             raise exc
         size = chunk.end - chunk.offset
         try:
@@ -356,7 +359,7 @@ class RecordReader(ClosesOnExit):
         reason = str(exc.strerror).removeprefix(f"{chunk}: ").removesuffix(" [read]")
         self._skipped[chunk.offset] = Skipped(self.url, chunk.number, chunk.offset, size, records, reason)
 
-    # ---- life
+    # ---- closing, pickling
 
     @property
     def kept_bytes(self) -> int:
@@ -440,7 +443,7 @@ class Scan(Iterator[bytes]):
 
     @property
     def position(self) -> int:
-        """The number of the record that comes next; where a chunk is skipped, of its first record."""
+        """The number of the next record; if its chunk turns out to be damaged and is skipped, a higher one comes."""
         batch = self._batch
         return batch.after - length_hint(batch.records)
 
@@ -459,8 +462,8 @@ class Scan(Iterator[bytes]):
         """The records from number `at` to the end of their chunk."""
         index = self._reader.index
         number = index.find(at)
-        if at == self._start and number > index.proved:
-            self._reader.prove(number)
+        if at == self._start and number > index.verified:
+            self._reader.verify_counts(number)
         chunk = index.chunk(number)
         end = min(chunk.first + chunk.records, self._stop)
         try:
@@ -474,8 +477,8 @@ class Scan(Iterator[bytes]):
 
     def _records(self, chunk: Chunk) -> list[bytes]:
         reader = self._reader
-        if reader._is_alone(chunk):
-            return [reader._alone(chunk)]
+        if reader._is_one_record(chunk):
+            return [reader._read_one_record(chunk)]
         start = chunk.payload - self._offset
         if not 0 <= start <= start + chunk.size <= len(self._data):
             self._data = b""
@@ -516,7 +519,7 @@ class Scanner(Scan, ClosesOnExit):
     yields nothing. As a context manager, or by `close()`, it closes the file.
     """
 
-    def __init__(self, fs: FS, path: Path, start: int = 0, len: int = -1, *, on_error: OnError = "raise") -> None:
+    def __init__(self, fs: FS, path: StrPath, start: int = 0, len: int = -1, *, on_error: OnError = "raise") -> None:
         reader = RecordReader(fs, path, on_error=on_error)
         total = reader.index.records
         first = min(max(start, 0), total)
@@ -532,7 +535,7 @@ class Scanner(Scan, ClosesOnExit):
         self._reader.close()
 
 
-def open_recordio(url: Path, *, on_error: OnError = "raise", **options: Any) -> RecordReader:
+def open_recordio(url: StrPath, *, on_error: OnError = "raise", **options: Any) -> RecordReader:
     """Open the file at a URL; `options` are those of `from_url`. Closing the reader closes all that was opened."""
     fs, path = locate(url, **options)
     try:
@@ -544,7 +547,7 @@ def open_recordio(url: Path, *, on_error: OnError = "raise", **options: Any) -> 
     return reader
 
 
-_RECORDS = 4 << 20  # of which it is kept where they lie: 8 bytes each
+_RECORDS = 4 << 20  # whose positions are kept, at most: 4 bytes each, 8 with a CRC
 _LEAST_RECORDS = 4  # in a chunk whose records are worth to be read alone, ...
 _LEAST_SIZE = 64 << 10  # ... and its bytes
 
@@ -563,14 +566,14 @@ class ChunkLayout:
 class CachedPayload:
     """The payload of a chunk, decompressed and checked, and its layout."""
 
-    __slots__ = ("data", "layout", "number", "plain", "used")
+    __slots__ = ("data", "last_used", "layout", "number", "plain")
 
     def __init__(self, number: int, data: bytes, layout: ChunkLayout, plain: bool) -> None:
         self.number = number
         self.data = data
         self.layout = layout
         self.plain = plain
-        self.used = 0
+        self.last_used = 0
 
     def fill(self, found: list[bytes], wanted: list[int], slots: list[int], first: int) -> None:
         """Put the records whose numbers stand at `slots` of `wanted` there in `found`; `first` is the chunk's first."""
@@ -604,7 +607,7 @@ class PayloadCache:
         """The payload of a chunk, if it is here."""
         cached = self._cached.get(number)
         if cached is not None:
-            cached.used = next(self._clock)
+            cached.last_used = next(self._clock)
         return cached
 
     def layout(self, number: int) -> ChunkLayout | None:
@@ -613,7 +616,7 @@ class PayloadCache:
 
     def put(self, cached: CachedPayload) -> None:
         """Keep a payload, and evict those that were not used for longest."""
-        cached.used = next(self._clock)
+        cached.last_used = next(self._clock)
         with self._lock:
             self._size += len(cached.data)
             if self._size > self._limit:
@@ -629,7 +632,7 @@ class PayloadCache:
     def _make_room(self, size: int) -> None:
         """Evict an eighth more than necessary, so that not every payload evicts."""
         total = sum(len(cached.data) for cached in self._cached.values()) + size
-        for cached in sorted(self._cached.values(), key=attrgetter("used")):
+        for cached in sorted(self._cached.values(), key=attrgetter("last_used")):
             if total <= self._limit - self._limit // 8:
                 break
             cached.take_checksums()
@@ -639,7 +642,7 @@ class PayloadCache:
 
     @property
     def size(self) -> int:
-        """Of the payloads that are here, in bytes."""
+        """The bytes of the payloads that are kept."""
         return self._size if self._cached else 0
 
     def free_cached(self) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from ...core.fs import FS, Path
+    from ...core.fs import FS, StrPath
 
 _PIECE = 8 << 20
 MOST_PREFIXES = 256 << 20
@@ -34,7 +34,7 @@ class RecordWriter(AbortsOnError):
     Used as a context manager, an exception in the block leaves nothing behind.
     """
 
-    def __init__(self, fs: FS, path: Path, *, compressor: str = "snappy", max_chunk_bytes: int = 32 << 20) -> None:
+    def __init__(self, fs: FS, path: StrPath, *, compressor: str = "snappy", max_chunk_bytes: int = 32 << 20) -> None:
         if compressor not in COMPRESSORS:
             raise ValueError(f"compressor is one of {', '.join(COMPRESSORS)}, not {compressor!r}")
         if max_chunk_bytes < 1:
