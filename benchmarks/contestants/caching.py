@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import shutil
@@ -51,14 +52,15 @@ def hits(count: int, size: int, lookups: int) -> Run:
 
 
 def opening(count: int) -> Run:
-    """Open a cache of `count` entries as a new process does, and look one up."""
+    """Open a cache of `count` entries as a new process does, look one up and put another one."""
     disk = _filled(count, 100)
-    kind = type(disk)
+    kind, order = type(disk), library("fsabs.cache.policy").ReadOrder()
+    numbers = itertools.count(count)
 
     def run() -> None:
         opened = kind(disk.folder, disk.limits)
         whole(opened.get(_entry(0)), 100)
-        opened.status()
+        assert opened.put(_entry(next(numbers)), bytes(100), order)
         opened.close()
 
     return run

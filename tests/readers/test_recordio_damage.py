@@ -370,3 +370,15 @@ class Broken(BytesBlob):
 
     def pread_many(self, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
         raise OSError(errno.EIO, "gone")
+
+
+@pytest.mark.quick
+def test_damaged_records_of_a_slice_are_an_error_and_not_left_out() -> None:
+    damaged = bytearray(minimal.chunk([b"first"]) + minimal.chunk([b"second"]) + minimal.chunk([b"third"]))
+    damaged[damaged.index(b"second")] ^= 1
+    reader = RecordReader(stored(bytes(damaged)), "f", on_error="skip")
+    assert list(reader) == [b"first", b"third"]
+    assert reader[:1] == [b"first"]
+    for part in (slice(None), slice(1, 3), slice(0, 3, 1), slice(1, None, 2)):
+        with pytest.raises(CorruptFileError, match="chunk 1"):
+            reader[part]

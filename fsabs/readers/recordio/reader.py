@@ -135,6 +135,8 @@ class RecordReader(ClosesOnExit):
         """The record of a number (from the end if negative), or those of a slice."""
         if isinstance(which, slice):
             start, stop, step = which.indices(len(self))
+            if step == 1 and not self._skips:  # a scan that skips would leave out what is asked for
+                return list(self.scan(start, stop))
             return self.read_many(range(start, stop, step))
         record = self._record_number(which)
         number = self.index.find(record)
