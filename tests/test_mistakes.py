@@ -252,6 +252,11 @@ ARGUMENTS: dict[str, tuple[Mistake, type[Exception], str]] = {  # what is called
         ValueError,
         "connect_timeout is a number of seconds above 0",
     ),
+    "a timeout without an end": (
+        lambda at: at.s3(read_timeout=float("inf")),
+        ValueError,
+        "read_timeout is a number of seconds above 0, and at most 1,000,000, not inf",
+    ),
     "a timeout of another store": (
         lambda at: fsabs.from_url("gs://b", anonymous=True, read_timeout=0),
         ValueError,

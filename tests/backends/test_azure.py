@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import re
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -272,7 +273,8 @@ def test_of_two_writers_in_mode_x_one_wins(store: AzureStore, size: int) -> None
         fs.open("new", "xb")
 
 
-def test_a_writer_whose_response_was_lost_knows_its_blob(store: AzureStore) -> None:
+@pytest.mark.parametrize("mode", ["xb", "wb"])
+def test_a_writer_whose_response_was_lost_knows_its_blob(store: AzureStore, mode: str) -> None:
     fs = opened(store, mpu_chunksize=MIB)
     for name, size in (("_put_blob", 10), ("_put_list", 3 * MIB)):
         honest, lost = getattr(store, name), list[bool]()
@@ -283,9 +285,64 @@ def test_a_writer_whose_response_was_lost_knows_its_blob(store: AzureStore) -> N
             return Answer(503, {}, b"", 0) if len(lost) == 1 else answer
 
         setattr(store, name, losing)
-        with fs.open(f"new{size}", "xb") as file:
+        with fs.open(f"new{size}", mode) as file:
             file.write(b"m" * size)
         assert len(store.blobs[f"new{size}"].content) == size
+
+
+def test_blocks_that_another_writer_has_dropped_are_an_error(store: AzureStore) -> None:
+    fs = opened(store, mpu_chunksize=MIB)
+    file = fs.open("x", "wb")
+    file.write(bytes(3 * MIB))
+    while len(store.blocks.get("x", ())) < 2:
+        time.sleep(0.01)
+    fs.write_bytes("x", b"other")  # by which the store drops the blocks of all uploads
+    with pytest.raises(OSError, match="blocks of the upload are gone"):
+        file.close()
+    assert fs.read_bytes("x") == b"other"
+
+
+def test_a_file_is_replaced_if_it_has_still_its_version(store: AzureStore) -> None:
+    fs = opened(store)
+    fs.write_bytes("x", b"1")
+    version = fs.stat("x").version or ""
+    fs.write_if("x", b"2", version)
+    for path in ("x", "nothing"):
+        with pytest.raises(fsabs.StaleFileError):
+            fs.write_if(path, b"3", version)
+    with pytest.raises(IsADirectoryError):
+        fs.write_if("", b"3", version)
+    assert fs.read_bytes("x") == b"2"
+    honest, lost = store._put_blob, list[bool]()
+
+    def losing(request: Request) -> Answer:
+        answer = honest(request)
+        lost.append(True)
+        return Answer(503, {}, b"", 0) if len(lost) == 1 else answer
+
+    store._put_blob = losing  # type: ignore[method-assign]
+    fs.write_if("x", b"4", fs.stat("x").version or "")
+    assert fs.read_bytes("x") == b"4"
+
+
+def test_a_page_of_a_proxy_removes_nothing(store: AzureStore) -> None:
+    fs = opened(store)
+    fs.write_bytes("x", b"1")
+    honest = store.answer
+    store.answer = lambda request: (  # type: ignore[method-assign]
+        Answer(200, {}, b"sign in", 7) if request.method == "DELETE" else honest(request)
+    )
+    with pytest.raises(fsabs.CorruptFileError, match="nothing shows that anything was removed"):
+        fs.remove("x")
+
+
+def test_a_copy_is_in_the_access_tier_of_new_blobs(store: AzureStore) -> None:
+    fs = opened(store, access_tier="Cool", metadata={"name": "value"})
+    fs.write_bytes("x", b"1")
+    fs.copy("x", "y")
+    made = [request for request in store.seen if request.method == "PUT"]
+    assert [request.headers.get("x-ms-access-tier") for request in made] == ["Cool", "Cool"]
+    assert store.blobs["y"].metadata == {"name": "value"}  # which it has from its original
 
 
 def test_a_large_file_is_seen_whole_or_not_at_all(store: AzureStore) -> None:
@@ -598,6 +655,18 @@ def test_trees_of_directories_are_removed_in_steps(tree: AzureStore) -> None:
     assert tree.blobs == {}
     with pytest.raises(FileNotFoundError):
         fs.remove("nothing", recursive=True)
+
+
+def test_a_root_is_emptied_of_directories_in_directories(tree: AzureStore) -> None:
+    fs = opened(tree)
+    tree.page = 4
+    fs.write_many({f"r/{name}/{number}": b"1" for name in ("a", "a/b", "a/b/c/d", "e") for number in range(5)})
+    fs.write_many({f"r/{number}": b"1" for number in range(5)})
+    fs.subfs("r").remove(".", recursive=True)
+    assert sorted(tree.blobs) == ["r"]
+    fs.makedirs("s/t/u")
+    fs.remove("/", recursive=True)
+    assert tree.blobs == {}
 
 
 def test_an_account_that_does_not_tell_has_no_directories(store: AzureStore) -> None:

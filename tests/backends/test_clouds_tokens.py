@@ -67,7 +67,8 @@ def by_key(server: TokenServer, folder: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def by_mapping(server: TokenServer, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    return {"credentials": json.loads(Path(key_file(folder, server)).read_text())}
+    fields = json.loads(Path(key_file(folder, server)).read_text())
+    return {"credentials": {**fields, "credential_source": {"format": {"type": "json"}}}}  # as workloads' have it
 
 
 def by_object(server: TokenServer, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:

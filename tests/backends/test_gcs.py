@@ -209,6 +209,39 @@ def test_a_copy_goes_on_until_it_is_done(store: GcsStore) -> None:
     assert not other.dialect.can_copy_from(opened(store, storage_class="COLDLINE").dialect)
 
 
+def test_a_file_is_replaced_if_it_has_still_its_version(store: GcsStore) -> None:
+    fs = opened(store)
+    fs.write_bytes("x", b"1")
+    version = fs.stat("x").version or ""
+    fs.write_if("x", b"2", version)
+    for path in ("x", "nothing"):
+        with pytest.raises(fsabs.StaleFileError):
+            fs.write_if(path, b"3", version)
+    assert fs.read_bytes("x") == b"2"
+
+
+def test_a_page_of_a_proxy_removes_nothing(store: GcsStore) -> None:
+    fs = opened(store)
+    fs.write_bytes("x", b"1")
+    honest, page = store.answer, b"<html>sign in</html>"
+    store.answer = lambda request: (  # type: ignore[method-assign]
+        Answer(200, {}, page, len(page)) if request.method == "DELETE" else honest(request)
+    )
+    with pytest.raises(fsabs.CorruptFileError, match="nothing shows that anything was removed"):
+        fs.remove("x")
+
+
+def test_a_copy_is_encrypted_by_the_key_of_new_objects(store: GcsStore) -> None:
+    fs = opened(store, kms_key_name="projects/p/locations/l/keyRings/r/cryptoKeys/k")
+    store.put("a", b"x" * 1000)
+    store.rewritten = 600
+    fs.copy("a", "b")
+    rewrites = [request.query for request in store.seen if "rewriteTo" in request.path]
+    assert len(rewrites) == 2
+    assert {query["destinationKmsKeyName"] for query in rewrites} == {fs.options.kms_key_name}
+    assert {query["fields"] for query in rewrites} == {"done,rewriteToken"}
+
+
 def test_trees_are_removed_in_batches(store: GcsStore) -> None:
     fs = opened(store)
     for number in range(250):

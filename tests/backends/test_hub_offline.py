@@ -51,6 +51,19 @@ def test_the_cache_of_huggingface_hub_is_read(data: HubServer, monkeypatch: pyte
     assert len(list(fsabs.from_url(URL).list("train"))) == 12  # what is there of it is not taken for all
 
 
+def test_a_cache_that_is_named_from_here(data: HubServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    huggingface_hub.snapshot_download(
+        NAME, repo_type="dataset", endpoint=data.endpoint, cache_dir=tmp_path / "here" / "hub"
+    )
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.delenv("HF_HUB_CACHE", raising=False)
+    monkeypatch.setenv("HF_HOME", "./here")
+    monkeypatch.chdir(tmp_path)
+    fs = fsabs.from_url(URL)
+    assert fs.read_bytes("README.md") == FILES["README.md"]
+    assert len(list(fs.list("train"))) == 12
+
+
 @pytest.mark.parametrize("offline", [False, True])
 def test_a_cache_of_ours_is_read(
     data: HubServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, offline: bool

@@ -221,6 +221,8 @@ def test_what_may_not_be_written(hub: HubServer, repository: Repository) -> None
             fs.write_bytes("x", b"x" * 20_000)
         assert caught.value.filename == f"{url}/x"
     pinned = fsabs.from_url(f"{url}@{repository.references['main']}", token=TOKEN)
+    with pytest.raises(io.UnsupportedOperation, match="write_if"):
+        fs.write_if("a", b"x", "version")
     with pytest.raises(io.UnsupportedOperation):
         pinned.write_bytes("x", b"")
     fs = fsabs.from_url(url, token=TOKEN)

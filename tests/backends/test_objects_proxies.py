@@ -29,6 +29,8 @@ class Tunnels:
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://user:p%40ss@127.0.0.1:{self._socket.getsockname()[1]}"
         self.heads: list[str] = []
+        self.away = 0
+        """How many tunnels are refused, because the store can't be reached."""
         self._open: list[socket.socket] = [self._socket]
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -48,6 +50,11 @@ class Tunnels:
         self.heads.append(head.decode())
         if base64.b64encode(b"user:p@ss") not in head:
             near.sendall(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
+            near.close()
+            return
+        if self.away > 0:
+            self.away -= 1
+            near.sendall(b"HTTP/1.1 503 Service Unavailable\r\n\r\n")
             near.close()
             return
         far = socket.create_connection(("127.0.0.1", self._port))
@@ -107,3 +114,16 @@ def test_a_proxy_that_opens_no_tunnel_is_named(store: ScriptedStore, tunnels: Tu
         with pytest.raises(PermissionError, match="407"):
             read()
     assert not store.requests
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_tunnel_that_a_proxy_can_not_open_now_is_asked_for_again(
+    store: ScriptedStore, tunnels: Tunnels, many: bool
+) -> None:
+    fs = S3("bucket", endpoint=store.endpoint, proxies={"https": tunnels.url}, max_attempts=3, **KEYS)
+    tunnels.away = 2
+    assert (next(fs.read_many(["k0", "k1"])) if many else fs.read_bytes("k0")) == b"content"
+    tunnels.away = 100
+    other = S3("bucket", "x", endpoint=store.endpoint, proxies={"https": tunnels.url}, max_attempts=2, **KEYS)
+    with pytest.raises(ConnectionAbortedError, match="503"):
+        other.read_bytes("k0")

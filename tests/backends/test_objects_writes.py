@@ -6,10 +6,13 @@ import contextlib
 import io
 import os
 import random
+import re
 import select
 import socket
+import threading
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -425,3 +428,122 @@ def test_an_object_that_has_no_end_is_bounded(monkeypatch: pytest.MonkeyPatch) -
     with ScriptedStore({}, script) as store, pytest.raises(fsabs.CorruptFileError, match="more than"):
         opened(store, max_attempts=1).read_bytes("k")
     assert sent < 100 * MIB
+
+
+# ---- many at once
+
+
+class AtOnce:
+    """A script that stores what a PUT brings, and notes how many requests are under way at the same time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._now = 0
+        self.most = 0
+
+    def __call__(self, store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        with self._lock:
+            self._now += 1
+            self.most = max(self.most, self._now)
+        time.sleep(0.1)
+        with self._lock:
+            self._now -= 1
+        source = asked.headers.get("x-amz-copy-source")
+        if source is not None and source.partition("/")[2] not in store.objects:
+            connection.sendall(refusal(404, "NoSuchKey"))
+        elif source is not None:
+            store.objects[asked.key] = store.objects[source.partition("/")[2]]
+            body = b'<CopyObjectResult><ETag>"1"</ETag></CopyObjectResult>'
+            connection.sendall(message(200, {"Content-Length": str(len(body))}, body))
+        elif asked.method == "GET" and not asked.key:
+            connection.sendall(_page(sorted(key for key in store.objects if key.startswith(asked.query["prefix"]))))
+        elif asked.method == "POST":
+            for key in re.findall(rb"<Key>([^<]*)</Key>", asked.body):
+                del store.objects[key.decode()]
+            body = b"<DeleteResult></DeleteResult>"
+            connection.sendall(message(200, {"Content-Length": str(len(body))}, body))
+        else:
+            stored(store, asked, connection)
+
+
+def _page(keys: list[str]) -> bytes:
+    entries = "".join(f"<Contents><Key>{key}</Key><Size>1</Size></Contents>" for key in keys)
+    body = f"<ListBucketResult>{entries}</ListBucketResult>".encode()
+    return message(200, {"Content-Length": str(len(body))}, body)
+
+
+def test_contents_around_the_size_of_large_ones_are_written_at_once() -> None:
+    """As photographs are: each other one is larger than what a pipeline takes."""
+    contents = {f"{number:02}": bytes(3 * MIB if number % 2 else 10) for number in range(16)}
+    script = AtOnce()
+    with ScriptedStore({}, script) as store:
+        assert opened(store).write_many(contents, concurrency=8) == 16
+        assert store.objects == contents
+    assert script.most >= 4
+
+
+def test_small_contents_behind_a_large_one_are_written_by_few_threads() -> None:
+    contents = {f"{number:02}": bytes(3 * MIB if number == 0 else 10) for number in range(40)}
+    with ScriptedStore({}, stored) as store:
+        fs = opened(store)
+        writers = set[int]()
+        write = fs._write_bytes
+
+        def noting(key: str, data: bytes) -> None:
+            writers.add(int(key))
+            write(key, data)
+
+        fs._write_bytes = noting  # type: ignore[method-assign]
+        assert fs.write_many(contents, concurrency=8) == 40
+        assert writers == set(range(8))  # then the pipeline goes on
+        assert store.objects == contents
+
+
+def test_a_directory_is_renamed_by_copies_at_once() -> None:
+    script = AtOnce()
+    with ScriptedStore({f"a/{number}": b"1" for number in range(12)}, script) as store:
+        opened(store).rename("a", "b")
+        assert sorted(store.objects) == sorted(f"b/{number}" for number in range(12))
+    assert script.most >= 4
+
+
+# ---- uploads that were left
+
+
+UPLOADS = (
+    "<ListMultipartUploadsResult><Upload><Key>k</Key><UploadId>1</UploadId><Initiated>2026-01-01T00:00:00Z</Initiated>"
+    "</Upload>{}</ListMultipartUploadsResult>"
+)
+
+
+def _listing_uploads(page: str) -> Callable[[ScriptedStore, Asked, socket.socket], None]:
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        if asked.method == "DELETE":
+            connection.sendall(refusal(404, "NoSuchUpload"))
+        else:
+            connection.sendall(message(200, {"Content-Length": str(len(page))}, page.encode()))
+
+    return script
+
+
+def test_an_upload_that_has_ended_meanwhile_is_not_aborted() -> None:
+    with ScriptedStore({}, _listing_uploads(UPLOADS.format(""))) as store:
+        assert opened(store).abort_uploads(0) == 0
+        assert [asked.method for asked in store.requests] == ["GET", "DELETE"]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<html>sign in</html>",
+        UPLOADS.format("<Upload><Key>k</Key></Upload>"),
+        UPLOADS.replace("2026-01", "long ago"),
+        UPLOADS.format("<IsTruncated>true</IsTruncated><NextKeyMarker>k</NextKeyMarker>"),
+    ],
+)
+def test_what_is_no_page_of_uploads_is_an_error(page: str) -> None:
+    with ScriptedStore({}, _listing_uploads(page)) as store:
+        with pytest.raises(fsabs.CorruptFileError):
+            opened(store).abort_uploads(0)
+        assert {asked.method for asked in store.requests} == {"GET"}
+        assert len(store.requests) < 5

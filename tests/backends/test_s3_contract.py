@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import random
@@ -9,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,7 +19,8 @@ import fsabs
 from fsabs.backends.objects.failures import Mismatch, ProtocolError
 from fsabs.backends.objects.http1 import BodyParser, Framing, expected_body, parse_head
 from fsabs.backends.objects.messages import Request
-from fsabs.backends.objects.pipeline import send_many
+from fsabs.backends.objects.pipeline import PAUSE, send_many
+from fsabs.backends.objects.reading import _chunks
 from fsabs.backends.s3 import S3
 from fsabs.backends.s3.dialect import S3Dialect
 from tests import soak
@@ -193,6 +196,18 @@ def test_a_store_that_ignores_ranges_altogether() -> None:
             assert file.read() == data[300_000:]
 
 
+def test_a_large_object_of_a_store_that_ignores_ranges() -> None:
+    data = random.Random(1).randbytes(20_000_000)  # of several requests, each for a part of one buffer
+
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        asked.headers.pop("range", None)
+        with contextlib.suppress(OSError):  # the rest is not waited for
+            connection.sendall(store.respond(asked))
+
+    with ScriptedStore({"x": data}, script) as store, opened(store).open_blob("x") as blob:
+        assert blob.read_all() == data
+
+
 @pytest.mark.parametrize("framing", ["length", "chunked", "encoded"])
 def test_two_versions_are_never_mixed(framing: str) -> None:
     """Whatever the store ignores: here it is If-Match."""
@@ -279,6 +294,49 @@ def test_a_storm_of_refusals_is_waited_out_and_retry_after_is_heeded() -> None:
     with ScriptedStore(objects, script) as store:
         assert list(opened(store).read_many(objects)) == list(objects.values())
         assert len(store.requests) < 20 + 20 * 6
+
+
+def test_a_pause_of_the_caller_excuses_no_refusal() -> None:
+    times: list[float] = []
+
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        if asked.key == "k0001":
+            times.append(time.monotonic())
+            if len(times) == 1:
+                time.sleep(0.3)  # it comes in the pause
+                connection.sendall(message(503, {"Content-Length": "0", "Retry-After": "1"}, b""))
+                return
+        connection.sendall(store.respond(asked))
+
+    with ScriptedStore(contents(2), script) as store:
+        fs = opened(store)
+        with contextlib.closing(send_many(fs.http, map(fs.dialect.read, ["k0000", "k0001"]), 2)) as outcomes:
+            next(outcomes)
+            time.sleep(PAUSE + 0.2)
+            next(outcomes)
+            resumed = times[0] + PAUSE + 0.2
+        assert len(times) == 2
+        assert times[1] - resumed > 0.7, "the store had asked for a second"
+
+
+def test_what_goes_wrong_with_the_next_request_is_raised() -> None:
+    with ScriptedStore(contents(3)) as store:
+        fs = opened(store)
+
+        def requests() -> Iterator[Request]:
+            yield from map(fs.dialect.read, ["k0000", "k0001"])
+            raise PermissionError(13, "no more")
+
+        with pytest.raises(PermissionError, match="no more"):
+            list(send_many(fs.http, requests(), 1))
+        assert len(store.requests) == 2
+        assert fs.read_bytes("k0002") == store.objects["k0002"]
+
+
+def test_a_stream_ends_where_its_range_does() -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        assert list(_chunks(near, b"three more", 5)) == [b"three"]
 
 
 def test_the_configured_number_of_attempts_counts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -186,3 +186,31 @@ def test_a_directory_bucket_that_comes_back_to_a_directory_shows_it_once(monkeyp
     monkeypatch.setattr(S3, "_page", lambda fs, query: ObjectPage(objects, [], None, str))
     fs = S3("mine--use1-az5--x-s3", region="us-east-1", aws_access_key_id="a", aws_secret_access_key="b")
     assert list(fs.list(recursive=True)) == ["b/", "b/c/", "b/c/1", "a/", "a/1", "b/2", "b/c/3", "a/4"]
+
+
+@pytest.mark.quick
+def test_a_page_with_nothing_on_it_is_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Azure sends them, and some stores with the interface of S3."""
+    objects = [(f"d/{name}", "2026-01-01T00:00:00.123Z", "&quot;e&quot;", "1") for name in "abc"]
+
+    def page(fs: S3, query: PageQuery) -> ObjectPage:
+        at = int(query.token or 0)
+        found = [entry for entry in objects if entry[0].startswith(query.prefix) and entry[0] > (query.after or "")]
+        if at < 2:
+            return ObjectPage([], [], str(at + 1), str)
+        return ObjectPage(found[at - 2 : at - 1], [], str(at + 1) if at < len(found) + 1 else None, str)
+
+    def missing(fs: S3, key: str) -> None:
+        return None
+
+    monkeypatch.setattr(S3, "_page", page)
+    monkeypatch.setattr(S3, "_head", missing)
+    fs = S3("mine", region="us-east-1", aws_access_key_id="a", aws_secret_access_key="b")
+    assert fs.isdir("d")
+    assert not fs.exists("e")
+    assert list(fs.list("d")) == list(fs.list("d", recursive=True)) == ["a", "b", "c"]
+    with pytest.raises(OSError, match="not empty"):
+        fs.rmdir("d")
+    listed = fs._list_page("d", "")
+    assert listed is not None
+    assert [stat.filename for stat in listed.files] == ["a"]

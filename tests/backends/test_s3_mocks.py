@@ -55,3 +55,10 @@ def test_a_forked_child_sees_the_mock(fs: fsabs.S3) -> None:
     if child == 0:
         os._exit(0 if fs.read_bytes("a") == b"x" else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_signed_url_is_signed_where_boto3_carries_the_requests(fs: fsabs.S3) -> None:
+    url = fs.signed_url("a/b")
+    assert url.startswith("https://mocked.s3.amazonaws.com/a/b?X-Amz-Algorithm=AWS4-HMAC-SHA256&")
+    assert len(url.rpartition("&X-Amz-Signature=")[2]) == 64
+    assert "?" not in fsabs.S3("mocked", anonymous=True).signed_url("a/b")

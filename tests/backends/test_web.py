@@ -8,6 +8,7 @@ import os
 import pickle
 import re
 import threading
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -254,6 +255,22 @@ def test_no_secret_of_a_url_is_shown() -> None:
 
 
 # ---- errors
+
+
+def test_a_body_of_unknown_length_has_the_time_that_its_bytes_take(web: WebServer) -> None:
+    def slow(handler: Any, status: int, body: bytes, fields: dict[str, str], chunked: bool = False) -> None:
+        handler.send_response(status)
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        for _ in range(15):
+            handler.wfile.write(b"%x\r\n%s\r\n" % (len(body), body))
+            time.sleep(0.1)
+        handler.wfile.write(b"0\r\n\r\n")
+
+    web.send = slow  # type: ignore[method-assign]
+    fs = fsabs.from_url(f"{web.url}/d", read_timeout=0.5, max_attempts=1)
+    assert fs.read_bytes("a%20b.bin") == BODY * 15
+    assert list(fs.read_many(["a%20b.bin"] * 2)) == [BODY * 15] * 2
 
 
 def test_errors_are_pythons_own(web: WebServer) -> None:

@@ -236,6 +236,19 @@ class Azure(ObjectStore):
                 self._send_to_directories(self.dialect.make_directory(keys.parent(dst)))
             self._send_to_directories(self.dialect.rename(src, dst))
 
+    def _empty(self, key: str) -> None:
+        if not self._has_directories():
+            super()._empty(key)
+            return
+        files = list[str]()
+        for member in list(self._in_order(key, self._list(key))):
+            path = keys.join(key, member.filename)
+            if member.directory:
+                self._remove_tree(path)
+            else:
+                files.append(path)
+        self._delete_batch(files)
+
     def _remove_tree(self, key: str) -> None:
         if not key or not self._has_directories():
             super()._remove_tree(key)

@@ -82,8 +82,8 @@ class AzureDialect(Dialect):
         self.public = public
         """Whether requests go without credentials until one is refused."""
         metadata = (f"x-ms-meta-{name}:{value}" for name, value in options.metadata)
-        tier = (f"x-ms-access-tier:{options.access_tier}",) if options.access_tier else ()
-        self._written = (VERSION, *tier, *metadata)
+        self._copied = (VERSION, *((f"x-ms-access-tier:{options.access_tier}",) if options.access_tier else ()))
+        self._written = (*self._copied, *metadata)
 
     # ---- the store
 
@@ -117,6 +117,8 @@ class AzureDialect(Dialect):
         text = f"{code or head.reason} ({status})" + (f": {message}" if message else "")
         if status == 404 and request.query.startswith("blocklisttype="):
             return with_status(FileNotFoundError(errno.ENOENT, "no block of an upload is left"), status, GONE)
+        if code == "InvalidBlockList":  # its blocks are another list's, perhaps that of the same request before
+            return with_status(OSError(errno.EIO, "blocks of the upload are gone: another list was made"), status, GONE)
         if code in _NO_CONTAINER:
             return with_status(
                 FileNotFoundError(errno.ENOENT, f"the container {self.bucket!r} does not exist"), status, code
@@ -159,6 +161,8 @@ class AzureDialect(Dialect):
                     stored = head.header(b"x-ms-content-crc64")
                     if stored is not None and stored != header.partition(":")[2]:
                         return mismatched(f"the store has a body with the CRC64 {stored}")
+        elif request.method == "DELETE" and head.header(b"x-ms-request-id") is None:
+            return mismatched(f"status {head.status}: nothing shows that anything was removed")
         elif request.method == "GET" and "comp=list" in request.query:
             found = text_of(body, b"Marker")
             asked = urllib.parse.unquote(dict(urllib.parse.parse_qsl(request.query)).get("marker", ""))
@@ -297,7 +301,7 @@ class AzureDialect(Dialect):
         assert isinstance(source, AzureDialect)
         endpoint, sas = source.endpoint(), source.account.sas
         where = f"{endpoint.url}{endpoint.path_prefix}{urllib.parse.quote(src, safe='/~')}{'?' + sas if sas else ''}"
-        return Request("PUT", dst, "", (VERSION, f"x-ms-copy-source:{where}"), slow=True)
+        return Request("PUT", dst, "", (*self._copied, f"x-ms-copy-source:{where}"), slow=True)
 
     def copied(self, request: Request, response: Response) -> tuple[Request, float] | None:
         """Return the next look at a copy that the store goes on with."""

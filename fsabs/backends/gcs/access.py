@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import json
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -132,7 +133,7 @@ def _loaded(options: GCSOptions, settings: access.Environment) -> Any:
         elif isinstance(given, str | os.PathLike):
             found, _ = auth.load_credentials_from_file(os.path.expanduser(given), scopes=SCOPES)
         elif isinstance(given, tuple):
-            found, _ = auth.load_credentials_from_dict(dict(given), scopes=SCOPES)
+            found, _ = auth.load_credentials_from_dict(json.loads(given[0]), scopes=SCOPES)
         else:
             from google.auth import credentials
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -86,7 +87,9 @@ class GCS(ObjectStore):
         _, emulated = url_of(endpoint)
         options = GCSOptions(
             endpoint=endpoint,
-            credentials=tuple(sorted(credentials.items())) if isinstance(credentials, Mapping) else credentials,
+            credentials=(json.dumps(dict(credentials), sort_keys=True),)
+            if isinstance(credentials, Mapping)
+            else credentials,
             impersonate=impersonate,
             access_token=access_token,
             anonymous=anonymous or (emulated and not given),

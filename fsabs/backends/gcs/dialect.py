@@ -117,6 +117,8 @@ class GCSDialect(Dialect):
 
     def check(self, request: Request, head: ResponseHead, body: bytes) -> Exception | None:
         """Return why a response is no success of its request."""
+        if request.method == "DELETE" and body.lstrip().startswith(b"<"):
+            return mismatched("a page: nothing shows that anything was removed")
         if _is_of_upload(request.query):
             return _check_xml(request, head, body)
         if request.about or request.path == self._upload_path:
@@ -259,7 +261,8 @@ class GCSDialect(Dialect):
         """Return a rewrite."""
         assert isinstance(source, GCSDialect)
         path = f"{self._base}{source._bucket_path}/{_quoted(src)}/rewriteTo/b/{_quoted(self.bucket)}/o/{_quoted(dst)}"
-        return Request("POST", dst, "fields=done,rewriteToken", slow=True, path=path)
+        query = query_of(destinationKmsKeyName=self.options.kms_key_name, fields="done,rewriteToken")
+        return Request("POST", dst, query, slow=True, path=path)
 
     def copied(self, request: Request, response: Response) -> tuple[Request, float] | None:
         """Return the next step of a rewrite."""
@@ -268,8 +271,8 @@ class GCSDialect(Dialect):
             raise unreadable("a copy that doesn't say whether it is done")
         if found["done"]:
             return None
-        fields = request.query.partition("&")[0]
-        return request._replace(query=f"{fields}&rewriteToken={_quoted(found.get('rewriteToken', ''))}"), 0.0
+        query = request.query.partition("&rewriteToken=")[0]
+        return request._replace(query=f"{query}&rewriteToken={_quoted(found.get('rewriteToken', ''))}"), 0.0
 
     # ---- uploads, by the XML API
 

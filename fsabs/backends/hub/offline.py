@@ -69,7 +69,7 @@ class OfflineHub(Hub):
         cache = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE") or os.path.join(home, "hub")
         named = self.repository
         folder = f"{named.kind}--{named.name.replace('/', '--')}"
-        return os.path.join(os.path.expandvars(os.path.expanduser(cache)), folder)
+        return os.path.abspath(os.path.join(os.path.expandvars(os.path.expanduser(cache)), folder))
 
     def _snapshot(self, commit: str = "") -> str:
         return os.path.join(self._cached(), "snapshots", commit or self.pinned)

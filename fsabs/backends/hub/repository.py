@@ -304,6 +304,9 @@ class Hub(ObjectStore):
         with self._branch.change(self, f"Write {key}") as change:
             change.add(key, data)
 
+    def _write_if(self, key: str, data: bytes, version: str) -> None:
+        raise self._unsupported("write_if", key)
+
     def _write_many(self, pairs: Iterator[tuple[str, bytes]], concurrency: int | None) -> int:
         count = 0
         with self._branch.change(self, "Write files") as change:

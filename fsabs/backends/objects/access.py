@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 Environment = tuple[tuple[str, str], ...]
 """Names and values of variables of the environment."""
+MAX_SECONDS = 1_000_000
+"""Of a time limit: the system counts its milliseconds in 31 bits."""
 EARLY = 300.0
 """A token is renewed so many seconds before it ends, or when a fifth of its time is left."""
 
@@ -109,8 +111,8 @@ def check_settings(connect_timeout: float | None, read_timeout: float | None, ma
     for name, value in (("connect_timeout", connect_timeout), ("read_timeout", read_timeout)):
         if value is not None and not isinstance(value, int | float):
             raise TypeError(f"{name} is a number of seconds, not {type(value).__name__}")
-        if value is not None and not value > 0:
-            raise ValueError(f"{name} is a number of seconds above 0, not {value}")
+        if value is not None and not 0 < value <= MAX_SECONDS:
+            raise ValueError(f"{name} is a number of seconds above 0, and at most {MAX_SECONDS:,}, not {value}")
     if max_attempts is not None and not isinstance(max_attempts, int):
         raise TypeError(f"max_attempts is an int, not {type(max_attempts).__name__}")
     if max_attempts is not None and max_attempts < 1:

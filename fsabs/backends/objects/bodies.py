@@ -103,9 +103,17 @@ def fields_of(entry: str) -> dict[str, str]:
     return {name: html.unescape(value) for name, value in _any_element.findall(entry)}
 
 
+def _page_of(response: Response, name: str) -> str:
+    """Return the text of a page that is a result of this name: that of a proxy has no entries, and is none."""
+    text = page_text(response)
+    if f"<{name}" not in text:
+        raise unreadable(f"not a {name}: {text[:80]!r}")
+    return text
+
+
 def uploads_page(response: Response) -> tuple[list[StoredUpload], Any]:
     """Return the uploads of a page of ListMultipartUploads, and the markers of the next one."""
-    text = page_text(response)
+    text = _page_of(response, "ListMultipartUploadsResult")
     decode = unquoted if "<EncodingType>url</EncodingType>" in text else str
     found = []
     for entry in entries_of(text, "Upload"):
@@ -120,7 +128,7 @@ def uploads_page(response: Response) -> tuple[list[StoredUpload], Any]:
 
 def parts_page(response: Response) -> tuple[list[StoredPart], Any]:
     """Return the parts of a page of ListParts, and the marker of the next one."""
-    text = page_text(response)
+    text = _page_of(response, "ListPartsResult")
     found = []
     for entry in entries_of(text, "Part"):
         fields = fields_of(entry)

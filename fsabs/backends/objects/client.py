@@ -19,7 +19,18 @@ from ...core.buffers import keep_freed_memory
 from .access import Access, Endpoint
 from .connections import WOULD_BLOCK, Connection, ConnectionPool, proxy_header
 from .dialect import Dialect
-from .failures import Expired, Mismatch, Moved, Redirected, Transient, Unanswered, broken, error_name, hung_up
+from .failures import (
+    Expired,
+    Mismatch,
+    Moved,
+    Redirected,
+    Throttled,
+    Transient,
+    Unanswered,
+    broken,
+    error_name,
+    hung_up,
+)
 from .http1 import Exchange
 from .messages import Request, Response, has_breaks
 from .retry import DEFAULT_ATTEMPTS, Attempts, RetryPolicy, Throttle
@@ -211,7 +222,7 @@ class Client:
             failure: what it ended by.
             attempts: those of the request.
             access: by which it was sent.
-            excused: whether what happened on the connection before may be the reason.
+            excused: whether what happened on the connection before may be the reason; never of what the store asks for.
             request: the one that failed.
 
         Raises its error if none is.
@@ -224,7 +235,7 @@ class Client:
         if isinstance(failure, Moved | Expired):
             if not (attempts.may_turn() and self._turn(access, failure)):
                 raise failure.error from failure
-        elif not (excused and attempts.may_excuse()):
+        elif isinstance(failure, Throttled) or not (excused and attempts.may_excuse()):
             wait = attempts.wait_after(failure)
         if (instrument := hooks.active) is not None:
             instrument.record_event("retry", self._operation(request), 1, self.url(request.key))

@@ -357,9 +357,13 @@ class Opening:
             if not more or len(self._heard) > _MAX_TUNNEL_HEAD:
                 raise ConnectionResetError(errno.ECONNRESET, "the proxy opened no tunnel")
             self._heard += more
-        if self._heard.split(b" ", 2)[1:2] != [b"200"]:
+        status = self._heard[9:12]
+        if status != b"200":
             line = self._heard.partition(b"\r\n")[0].decode("latin-1")
-            raise PermissionError(errno.EACCES, f"the proxy opened no tunnel: {line[:100]}")
+            reason = f"the proxy opened no tunnel: {line[:100]}"
+            if status.startswith(b"5"):  # it can't reach the host, for now
+                raise ConnectionAbortedError(errno.ECONNABORTED, reason)
+            raise PermissionError(errno.EACCES, reason)
         self._tunnel = b""
 
     def wait(self, deadline: float) -> None:

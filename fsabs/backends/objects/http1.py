@@ -571,6 +571,8 @@ class Exchange:
                 data, self._buffer = self._buffer or self._receive_some(), b""
                 for piece in parser.feed(data):
                     self._keep(piece)
+                if not self.size:  # it is not known: each byte brings its time with it
+                    self.deadline += len(data) / MIN_RATE
                 self._check_deadline()
             exact = parser.ended and not parser.excess
         else:
@@ -663,7 +665,7 @@ class Exchange:
         pieces = self._pieces
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         if self._expected is not _ANY:
-            size = len(body) if request.into is None else self._received - self._skip
+            size = len(body) if request.into is None else min(self._received - self._skip, len(request.into))
             check_body(self._dialect, request, head, self._expected, pieces, size)
         elif (failure := self._dialect.check(request, head, body)) is not None:
             return failure

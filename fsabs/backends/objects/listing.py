@@ -193,13 +193,16 @@ def stats_of(dialect: Dialect) -> Callable[[str, Text], FileStat]:
 
 
 def fetch(fs: ObjectStore, query: PageQuery) -> ObjectPage:
-    """Return a page, which begins behind the key `after`."""
-    page = fs._page(query)
-    if query.after is not None and page.objects and page.key(0) == query.after:
-        page = page._replace(objects=page.objects[1:])
-    if query.token is not None and page.token == query.token:
-        raise errors.CorruptFileError(EBADMSG, "a page of a listing that goes on where it began")
-    return page
+    """Return a page, which begins behind the key `after`; one that is empty is the last."""
+    while True:
+        page = fs._page(query)
+        if query.after is not None and page.objects and page.key(0) == query.after:
+            page = page._replace(objects=page.objects[1:])
+        if query.token is not None and page.token == query.token:
+            raise errors.CorruptFileError(EBADMSG, "a page of a listing that goes on where it began")
+        if page.token is None or page.objects or page.prefixes or page.folders:
+            return page
+        query = query._replace(token=page.token, after=None)  # as Azure sends between the parts of a container
 
 
 def pages(fs: ObjectStore, query: PageQuery) -> Generator[ObjectPage, None, None]:
@@ -257,7 +260,7 @@ def _following(fs: ObjectStore, prefix: str, page: ObjectPage, by_key: bool) -> 
 
 def _fetch_after(fs: ObjectStore, prefix: str, after: str) -> ObjectPage:
     page = fetch(fs, PageQuery(prefix, after=after))
-    while page.token is not None and not page.objects:  # a store may send an empty page of a listing that goes on
+    while page.token is not None and not page.objects:  # of directories alone
         page = fetch(fs, PageQuery(prefix, token=page.token))
     return page
 

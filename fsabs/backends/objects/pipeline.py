@@ -277,6 +277,8 @@ class _Pipeline:
         except WOULD_BLOCK:
             self._wait_for(slot)
         except Exception as exc:
+            if slot.opening is None and slot.exchange is None:  # of the next request, which could not be begun
+                raise
             self._fail(slot, exc)
 
     def _open(self, slot: _Slot, opening: Opening) -> None:

@@ -245,7 +245,7 @@ class StoreBlob(Blob):
 
 def _chunks(connection: socket.socket, rest: bytes, left: int) -> Iterator[bytes]:
     """A body of `left` bytes, `rest` being its start, as it comes; no more of it once it is slow, or breaks off."""
-    if rest:
+    if rest := rest[:left]:
         left -= len(rest)
         yield rest
     received, waited = 0, 0.0

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...core import errors, keys
+from ...core import errors, keys, writemany
 from ...core.blobs import Blob
 from ...core.fs import FS, LAST_NAME, Capabilities, FileStat, ListPage, StoreNotes, StrPath
+from ...core.threads import Threads
 from ...core.writing import Writer
 from . import listing
 from .client import Client, shared
@@ -21,7 +23,10 @@ from .messages import Found, ObjectPage, PageQuery, Request, Response
 from .pipeline import send_many
 from .reading import StoreBlob, get_many, open_from_start, read_whole
 from .uploads import abort_old, copy_parts, resume
-from .writing import StoreWriter, put, put_many
+from .writing import StoreWriter, put, put_if, put_many
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 T = TypeVar("T")
 COSTS = (
@@ -228,6 +233,18 @@ class ObjectStore(FS):
             return super()._write_many(pairs, concurrency)
         return put_many(self, pairs, width)
 
+    def write_if(self, path: StrPath, data: Buffer, version: str) -> None:
+        """Replace a file that has still this `version`, as `stat(path).version` says; `StaleFileError` if not."""
+        key = self._file_key(path, "write_if")
+        self._require("write", "write_if", key)
+        if key in ("", self._root):
+            raise errors.error(errno.EISDIR, "write_if", self._url(key))
+        with self._naming("write_if", key):
+            self._write_if(key, writemany.content_of(path, data), version)
+
+    def _write_if(self, key: str, data: bytes, version: str) -> None:
+        put_if(self, key, data, version)
+
     @property
     def checks_writes(self) -> bool:  # type: ignore[override]
         """True if written bodies carry a checksum, which the store verifies."""
@@ -364,9 +381,15 @@ class ObjectStore(FS):
         else:
             self._delete(src)
             return
-        for names in list(listing.named(self, src)):  # raises if there are keys that would stay
-            for name in names:
-                self._copy(name, dst + name[len(src) :])
+        pages = list(listing.named(self, src))  # raises if there are keys that would stay
+        with Threads[None](self.default_concurrency, wait=True) as threads:
+            copies = [
+                threads.start(functools.partial(self._copy, name, dst + name[len(src) :]))
+                for names in pages
+                for name in names
+            ]
+            for done in copies:
+                done()
         self._remove_tree(src)
 
     # ---- uploads that were left

@@ -23,7 +23,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...core import errors, identity
 from ...core.blobs import Blob
@@ -40,6 +40,7 @@ from .messages import Body, Request, Response, StoredPart, StoredUpload
 if TYPE_CHECKING:
     from .store import ObjectStore
 
+T = TypeVar("T")
 MAX_PART_SIZE = 5 * 1024**3
 PARTS_IN_FLIGHT = 4
 """Parts of one upload that are sent while the next one is filled."""
@@ -191,22 +192,33 @@ def copy_parts(fs: ObjectStore, source: ObjectStore, src: str, dst: str) -> None
 
 def uploads_below(fs: ObjectStore, prefix: str) -> Iterator[StoredUpload]:
     """Yield the unfinished uploads of objects whose keys begin with `prefix`."""
-    token = None
-    while (request := fs.dialect.uploads(prefix, token)) is not None:
-        found, token = fs.dialect.uploads_page(fs.send(request))
-        yield from found
-        if token is None:
-            return
+
+    def page(token: Any) -> tuple[list[StoredUpload], Any]:
+        request = fs.dialect.uploads(prefix, token)
+        return fs.dialect.uploads_page(fs.send(request)) if request is not None else ([], None)
+
+    return _members(page)
 
 
 def parts_of(fs: ObjectStore, key: str, upload: str) -> Iterator[StoredPart]:
     """Yield the parts of an upload that the store has, by their numbers."""
+    return _members(lambda token: fs.dialect.parts_page(upload, fs.send(fs.dialect.parts(key, upload, token))))
+
+
+def _members(page: Callable[[Any], tuple[list[T], Any]]) -> Iterator[T]:
+    """Yield what is on the pages that `page` gives, each for the token of the one before it."""
     token = None
     while True:
-        found, token = fs.dialect.parts_page(upload, fs.send(fs.dialect.parts(key, upload, token)))
+        try:
+            found, following = page(token)
+        except (ValueError, KeyError) as exc:
+            raise errors.CorruptFileError(errno.EBADMSG, f"not a page of uploads or parts: {exc}") from exc
         yield from found
-        if token is None:
+        if following is None:
             return
+        if following == token:
+            raise errors.CorruptFileError(errno.EBADMSG, "a page of uploads or parts that goes on where it began")
+        token = following
 
 
 def abort_old(fs: ObjectStore, older_than: float, prefix: str) -> int:
@@ -215,9 +227,19 @@ def abort_old(fs: ObjectStore, older_than: float, prefix: str) -> int:
     for upload in list(uploads_below(fs, prefix)):
         request = fs.dialect.abort(upload.key, upload.name)
         if request is not None and time.time() - upload.begun >= older_than:
-            fs.send(request)
-            aborted += 1
+            aborted += _send_abortion(fs, request)
     return aborted
+
+
+def _send_abortion(fs: ObjectStore, request: Request) -> bool:
+    """Send the request that aborts an upload; return False if it had ended before."""
+    try:
+        fs.send(request)
+    except OSError as exc:
+        if code_of(exc) != GONE:
+            raise
+        return False
+    return True
 
 
 def resume(fs: ObjectStore, key: str, source: Blob, chunk: int) -> tuple[Upload | None, int]:
@@ -419,12 +441,8 @@ def _abort(fs: ObjectStore, record: UploadRecord, uploads: Sequence[str]) -> Non
     try:
         for upload in uploads:
             request = fs.dialect.abort(record.key, upload)
-            try:
-                if request is not None:
-                    fs.send(request)
-            except OSError as exc:
-                if code_of(exc) != GONE:
-                    raise
+            if request is not None:
+                _send_abortion(fs, request)
     except OSError:
         if not record.is_old(MAX_RECORD_SECONDS):
             record.release()

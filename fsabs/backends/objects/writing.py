@@ -50,6 +50,19 @@ def put_new(fs: ObjectStore, key: str, body: Body) -> None:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from exc
 
 
+def put_if(fs: ObjectStore, key: str, body: Body, version: str) -> None:
+    """Replace an object that has still this version; `StaleFileError` if not."""
+    fs.dialect.check_writable(key)
+    mark = secrets.token_hex(12)
+    try:
+        fs.send(fs.dialect.put(key, body, mark=mark, version=version))
+    except FileNotFoundError as exc:
+        raise errors.StaleFileError(errno.ESTALE, "the object was removed") from exc
+    except errors.StaleFileError:
+        if not is_marked(fs, key, mark):  # else only the response had been lost
+            raise
+
+
 # ---- one, of any size
 
 
@@ -143,12 +156,19 @@ class StoreWriter(Writer):
 
 def put_many(fs: ObjectStore, pairs: Iterator[writemany.Content], width: int) -> int:
     """Write objects with up to `width` requests in flight; return how many."""
-    count = 0
-    for small, group in itertools.groupby(pairs, lambda pair: len(pair[1]) <= MAX_PIPELINED):
-        if small:
-            count += _put_small(fs, group, width)
-        else:
+    count, small = 0, width  # contents since the last large one
+
+    def takes_thread(pair: writemany.Content) -> bool:
+        """Small ones that are mixed with large ones go with them: else each would wait for the one before it."""
+        nonlocal small
+        small = 0 if len(pair[1]) > MAX_PIPELINED else small + 1
+        return small < width
+
+    for by_threads, group in itertools.groupby(pairs, takes_thread):
+        if by_threads:
             count += writemany.in_threads(functools.partial(_put_named, fs), group, width)
+        else:
+            count += _put_small(fs, group, width)
     return count
 
 

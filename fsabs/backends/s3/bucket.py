@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import errno
-import secrets
 import urllib.parse
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
-from ...core import errors, writemany
+from ...core import errors
 from ...core.fs import FS, FileStat, ListPage, StoreNotes, StrPath
 from ..objects import ObjectStore
 from ..objects.failures import code_of
 from ..objects.listing import prefix_of
 from ..objects.messages import Request
 from ..objects.store import COSTS, PART_SIZE
-from ..objects.uploads import is_marked
 from .dialect import S3Dialect
 from .endpoint import DEFAULT_REGION, S3Access, describe, is_aws, principal, resolve
 from .options import MIN_PART_SIZE, Options, S3Options, of_s3fs
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 MAX_EXPIRES = 7 * 24 * 3600
 _ARN_SEGMENTS = {"accesspoint": 2, "outpost": 4}
@@ -170,22 +164,14 @@ class S3(ObjectStore):
 
     # ---- what only S3 has
 
-    def write_if(self, path: StrPath, data: Buffer, version: str) -> None:
-        """Replace a file that has still this `version`, as `stat(path).version` says; `StaleFileError` if not."""
-        key = self._file_key(path, "write_if")
-        with self._naming("write_if", key):
-            self.dialect.check_writable(key)
-            content, mark = writemany.content_of(path, data), secrets.token_hex(12)
-            try:
-                self.send(self.dialect.put(key, content, mark=mark, version=f'"{version}"'))
-            except FileNotFoundError as exc:
-                raise errors.StaleFileError(errno.ESTALE, "the object was removed") from exc
-            except errors.StaleFileError:
-                found = self._head(key)
-                if found is not None and found.version == version:  # Ceph compares it as it stands there
-                    self.send(self.dialect.put(key, content, mark=mark, version=version))
-                elif not is_marked(self, key, mark):  # else only the response had been lost
-                    raise
+    def _write_if(self, key: str, data: bytes, version: str) -> None:
+        try:
+            super()._write_if(key, data, f'"{version}"')
+        except errors.StaleFileError:
+            found = self._head(key)
+            if found is None or found.version != version:
+                raise
+            super()._write_if(key, data, version)  # Ceph compares it as it stands there
 
     def signed_url(self, path: StrPath, *, expires: int = 3600, method: str = "GET") -> str:
         """Return a URL that allows whoever has it to read the file (`GET`, `HEAD`), to write it (`PUT`) or to remove it

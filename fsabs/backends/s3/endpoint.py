@@ -291,8 +291,12 @@ class S3Access(Access):
         return header_lines(headers)
 
     def presigned(self, method: str, path: str, query: str, seconds: int) -> str:
-        """Return the query that allows a request to whoever has it."""
-        return self._signer.presigned(method, path, query, seconds) if self._signer is not None else query
+        """Return the query that allows a request to whoever has it, also where boto3 carries the requests."""
+        if self.place.signature is None:
+            return query
+        if not self.place.signature:
+            raise OSError(errno.EOPNOTSUPP, "a URL is signed by Signature Version 4, and this store has another one")
+        return Signer(self.place).presigned(method, path, query, seconds)
 
     def renewed(self) -> Access | None:
         """Read the credentials anew: those of a file or of a role may be newer."""
