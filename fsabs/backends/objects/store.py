@@ -383,13 +383,10 @@ class ObjectStore(FS):
             return
         pages = list(listing.named(self, src))  # raises if there are keys that would stay
         with Threads[None](self.default_concurrency, wait=True) as threads:
-            copies = [
-                threads.start(functools.partial(self._copy, name, dst + name[len(src) :]))
-                for names in pages
-                for name in names
-            ]
-            for done in copies:
-                done()
+            for names in pages:
+                copies = [threads.start(functools.partial(self._copy, name, dst + name[len(src) :])) for name in names]
+                for done in copies:
+                    done()
         self._remove_tree(src)
 
     # ---- uploads that were left
