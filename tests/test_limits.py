@@ -9,6 +9,7 @@ import os
 import subprocess
 import tarfile
 import time
+import tracemalloc
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -336,6 +337,21 @@ def test_an_hdf5_dataset_of_which_nothing_was_written() -> None:
     with container(fs, "a.h5") as file:
         assert file.read_bytes("none") == b"\7" * 20_000_000
         assert file.verify() == []
+
+
+def test_an_hdf5_string_of_which_nothing_was_written() -> None:
+    fs = hdf5(lambda file: file.create_dataset("text", (), "S2000000000"))
+    assert fs.stat("a.h5").size < 10_000
+    with container(fs, "a.h5") as file:
+        tracemalloc.start()
+        try:
+            assert file.stat("text").size == 0
+            assert list(file.list()) == ["text"]
+            with refused("max_ratio"):
+                file.read_bytes("text")
+            assert tracemalloc.get_traced_memory()[1] < 1_000_000_000
+        finally:
+            tracemalloc.stop()
 
 
 def test_hdf5_strings_that_all_are_one_long_string() -> None:

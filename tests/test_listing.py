@@ -178,3 +178,4 @@ def test_patterns_match_as_in_the_standard_library(tmp_path: Path, pattern: str)
         expected -= {pattern[:-3]}
     found = list(fs.glob(pattern))
     assert sorted(found) == sorted(expected - {""})
+    assert list(fsabs.Memory().glob("/")) == glob.glob("/")

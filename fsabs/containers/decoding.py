@@ -637,6 +637,13 @@ class DecodedBlob(Blob):
                 found[at] = self._pread(*ranges[at])
         return found
 
+    def read_all(self) -> bytes:
+        """Return the whole content; that there is none is checked, too."""
+        if not self.size:
+            self._clip(0, 0)
+            return Cursor(self._source, self._codec, self._points, declared=self._declared).read_all(0)
+        return super().read_all()
+
     def _read(self, size: int, offset: int, read: Callable[[Reader], T]) -> T | None:
         """Return what `read` returns for a reader at `offset`; None if the content ends before."""
         pool = self._pool.get()

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 
 from ..core import process, ranges
-from ..core.blobs import Blob, BlobLayer, Origin
+from ..core.blobs import Blob, BlobLayer, BlobSlice, Origin
 
 MAX_BYTES = 32 * 1024 * 1024
 """The size in bytes of the largest archive that is kept in memory: the limit of one batch of members."""
@@ -77,6 +77,8 @@ class SmallArchive(BlobLayer):
 
     def _fetched(self, wanted: Sequence[ranges.Range]) -> bytes | None:
         """Return the content, fetched before `wanted` is read; None if that is not worthwhile, or there is no room."""
+        if _is_held(self._inner):
+            return None
         requests = ranges.plan(wanted, self.max_gap_bytes, self.size).requests
         self._requests += len(requests)
         self._cost += (ROUND_TRIP if len(requests) == 1 else REQUEST) * sum(size <= SMALL for size, _ in requests)
@@ -102,6 +104,12 @@ class SmallArchive(BlobLayer):
 
     def __reduce__(self) -> tuple[object, ...]:
         return SmallArchive, (self._origin, self._key, self._inner)
+
+
+def _is_held(blob: Blob) -> bool:
+    """Return whether the bytes of `blob` are in memory, with those of the archive that it lies in."""
+    archive = blob._inner if isinstance(blob, BlobSlice) else blob
+    return isinstance(archive, SmallArchive) and archive._content is not None
 
 
 _in_memory: weakref.WeakValueDictionary[int, SmallArchive] = weakref.WeakValueDictionary()

@@ -203,10 +203,10 @@ class Blob(abc.ABC):
         return f"{type(self).__name__}({self.url!r}, size={self.size})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (self._origin, self._key, self.size, self.version)
+        return _reopen, (self._origin, self._key, self.size, self.version, self.opened_by_user)
 
 
-def _reopen(origin: Origin, key: str, size: int, version: str | None) -> Blob:
+def _reopen(origin: Origin, key: str, size: int, version: str | None, opened_by_user: bool) -> Blob:
     """Return the blob of an unpickled file; raise an error unless it has the same version."""
     try:
         blob = origin._open_blob(key)
@@ -216,7 +216,7 @@ def _reopen(origin: Origin, key: str, size: int, version: str | None) -> Blob:
     if (blob.size, blob.version) != (size, version):
         blob.close()
         raise errors.stale(origin._url(key), "the file changed since the open file was pickled", "open")
-    blob.opened_by_user = True
+    blob.opened_by_user = opened_by_user
     return blob
 
 

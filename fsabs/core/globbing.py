@@ -34,7 +34,7 @@ def glob(fs: FS, pattern: str) -> Iterator[str]:
         raise errors.error(errno.E2BIG, "glob", fs._url(fs._root), reason)
     paths = _match(fs, anchor, parts)
     if pattern.endswith("/"):
-        paths = (path + "/" for path in paths if fs._is(fs._key(path, "glob"), directory=True))
+        paths = (path.rstrip("/") + "/" for path in paths if fs._is(fs._key(path, "glob"), directory=True))
     yield from paths
 
 

@@ -7,6 +7,7 @@ import io
 import random
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ import pytest
 import fsabs
 from fsabs import CorruptFileError, Hdf5
 from fsabs.containers.hdf5 import content
-from fsabs.core.blobs import BlobSlice
+from fsabs.core.blobs import Blob, BlobLayer, BlobSlice
+from fsabs.core.layers import LayerFS
 
 from .hdf5files import BLOB, built, opened, tree
 from .tarballs import contents
@@ -130,6 +132,110 @@ def test_arrays_of_text_are_npy_of_the_longest() -> None:
     hdf5 = opened(lambda file: file.create_dataset("x", data=text))
     np.testing.assert_array_equal(np.load(hdf5.open("x", "rb")), np.array(text))
     assert hdf5.stat("x").size == 0  # it is known once the strings are read
+
+
+def test_an_array_of_text_without_columns() -> None:
+    hdf5 = opened(lambda file: file.create_dataset("x", shape=(3, 0), dtype=h5py.string_dtype()))
+    assert np.load(hdf5.open("x", "rb")).shape == (3, 0)
+
+
+@pytest.mark.parametrize(
+    ("shape", "chunks"),
+    [
+        ((1, 3_000_000), (1, 100_000)),
+        ((3, 1000, 1000), (1, 100, 100)),
+        ((40, 75_000), (20, 1000)),
+        ((6, 500_000), None),
+    ],
+)
+def test_large_rows_are_decoded_once(
+    shape: tuple[int, ...], chunks: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = np.frombuffer(random.Random(1).randbytes(3_000_000), "u1").reshape(shape).astype("?")
+    hdf5 = opened(lambda file: file.create_dataset("x", data=values, chunks=chunks))
+    decoded, read = 0, h5py.Dataset.__getitem__
+
+    def counted(self: h5py.Dataset, *wanted: Any) -> Any:
+        nonlocal decoded
+        found = read(self, *wanted)
+        decoded += found.nbytes
+        return found
+
+    monkeypatch.setattr(h5py.Dataset, "__getitem__", counted)
+    with hdf5.open("x", "rb") as file:
+        np.testing.assert_array_equal(np.load(file), values)
+    assert decoded == values.nbytes
+
+
+def test_rows_that_share_chunks_are_decoded_together_within_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.arange(40 * 1000, dtype="i4").reshape(40, 1000)
+    hdf5 = opened(lambda file: file.create_dataset("x", data=values, chunks=(40, 10)))
+    monkeypatch.setattr(content, "MAX_TOGETHER", 9_000)  # two rows
+    order = random.Random(2)
+    with hdf5.open_blob("x") as blob:
+        data = blob.read_all()
+        for _ in range(200):
+            size, offset = order.randrange(20_000), order.randrange(len(data))
+            assert blob.pread(size, offset) == data[offset : offset + size]
+            assert len(blob._inner._kept[1]) <= 8_000  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(np.load(io.BytesIO(data)), values)
+
+
+class Far(LayerFS):
+    """A store whose requests take long: they are large, and streams come ahead."""
+
+    def __init__(self, inner: fsabs.FS) -> None:
+        super().__init__(inner)
+        self.requests = 0
+
+    def _open_blob(self, key: str) -> Blob:
+        inner = self.inner._open_blob(key)
+        return FarBlob(self, key, inner, inner.size, inner.version)
+
+
+class FarBlob(BlobLayer):
+    largest_window, streams = 8 << 20, True
+    _origin: Far
+
+    def _pread(self, size: int, offset: int) -> bytes:
+        self._origin.requests += 1
+        return self._inner.pread(size, offset)
+
+    def _pread_into(self, view: memoryview, offset: int) -> int:
+        self._origin.requests += 1
+        return self._inner.pread_into(view, offset)
+
+    def _pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        self._origin.requests += 1
+        return self._inner.pread_many(ranges)
+
+    def _stream(self, start: int) -> Iterator[memoryview]:
+        self._origin.requests += 1
+        return (memoryview(self._inner.pread(1 << 20, at)) for at in range(start, self.size, 1 << 20))
+
+
+def test_a_large_array_is_read_from_a_store_as_a_large_file_is() -> None:
+    values = np.arange(2_000_000, dtype="f8")
+    store = Far(opened(lambda file: file.create_dataset("x", data=values)).parent)
+    hdf5 = Hdf5(store, "a.h5")
+    expected = hdf5.read_bytes("x")
+    store.requests = 0
+    with hdf5.open("x", "rb") as file:
+        assert np.array_equal(np.load(file), values)
+    assert store.requests < 12
+    store.requests = 0
+    wanted = [(9, 1), (0, 5), (200, 100), (50, 1_000_000), (7, 127), (7, 128)]
+    with hdf5.open_blob("x") as blob:
+        assert blob.pread_many(wanted) == [expected[offset : offset + size] for size, offset in wanted]
+        assert store.requests == 1
+        for size, offset in wanted:
+            buffer = bytearray(size)
+            assert blob.pread_into(memoryview(buffer), offset) == size
+            assert buffer == expected[offset : offset + size]
+        for start in (0, 1, 127, 128, 129, 1_000_000):
+            pieces = blob._stream(start)
+            assert pieces is not None
+            assert b"".join(pieces) == expected[start:]
 
 
 def test_arrays_in_an_array_and_names_beyond_ascii() -> None:

@@ -221,6 +221,26 @@ def test_a_tar_too(tmp_path: Path) -> None:
     assert len(store.requests) <= 70
 
 
+def test_an_archive_in_one_that_is_held_takes_no_more(store: Store, tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "outer.tar", "w") as tar:
+        for name in ("a.zip", "b.zip"):
+            tar.add(tmp_path / "a.zip", name)
+    with store.open_container("outer.tar") as outer:
+        before = len(in_memory._in_memory)
+        with outer.open_container("a.zip") as archive:
+            assert list(archive.read_many(SHUFFLED)) == [MEMBERS[name] for name in SHUFFLED]
+        for at in range(0, 200 * 100_000, 100_000):  # of the outer one, here and there
+            with outer.open_blob("b.zip") as blob:
+                blob.pread(100, at % SIZE)
+        assert len(in_memory._in_memory) == before + 1
+        store.requests.clear()
+        with outer.open_container("b.zip") as archive:
+            for name in SHUFFLED:
+                assert archive.read_bytes(name) == MEMBERS[name]
+            assert len(in_memory._in_memory) == before + 1
+        assert not store.requests
+
+
 def test_every_way_to_read_gives_the_same(store: Store, tmp_path: Path) -> None:
     expected = (tmp_path / "a.zip").read_bytes()
     with store.open("a.zip", "rb") as file, SmallArchive(store, "a.zip", file.raw.blob) as blob:

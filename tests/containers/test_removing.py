@@ -8,6 +8,7 @@ import io
 import os
 import random
 import tarfile
+import time
 import zipfile
 from pathlib import Path
 
@@ -213,3 +214,18 @@ def test_the_command(archive: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rm", "-r", f"{archive}/d"]) == 0
     assert content(archive) == {"y": FILES["y"]}
     capsys.readouterr()
+
+
+def test_many_members_are_removed_in_time() -> None:
+    """Each by itself, from an archive without directories."""
+    memory = fsabs.Memory()
+    with memory.open_container("a.tar", "w") as fs:
+        for number in range(20_000):
+            fs.write_bytes(str(number), b"")
+    with memory.open_container("a.tar", "a") as fs:
+        begin = time.monotonic()
+        for number in range(10_000):
+            fs.remove(str(number))
+        assert time.monotonic() - begin < 10
+    with memory.open_container("a.tar") as fs:
+        assert len(list(fs.list())) == 10_000

@@ -16,6 +16,7 @@ from fsabs import CorruptFileError, Local, Memory
 from fsabs.containers.tar import Tar
 
 from .tarballs import COMPRESS, contents, entry, opened, tarball
+from .zips import CountingFS
 
 pytestmark = pytest.mark.quick
 
@@ -347,6 +348,23 @@ def test_sparse_files_as_the_tar_command_writes_them(options: list[str], kind: s
             assert file.read(9000) == data[at : at + 9000]
     blob = tar.open_blob("sparse")
     assert blob.pread_many([(5000, 20_000), (0, 3), (10, len(data) - 4)]) == [data[20_000:25_000], b"", data[-4:]]
+
+
+def test_a_sparse_file_takes_one_read_of_the_store(tmp_path: Path) -> None:
+    expected = bytearray(500 * 8192)
+    with (tmp_path / "sparse").open("wb") as file:
+        for at in range(0, len(expected), 8192):
+            file.seek(at)
+            file.write(expected[at : at + 4096].replace(b"\0", b"x"))
+            expected[at : at + 4096] = b"x" * 4096
+        file.truncate(len(expected))
+    command = ["tar", "-C", str(tmp_path), "--sparse", "--hole-detection=raw", "-cf", str(tmp_path / "a.tar"), "sparse"]
+    subprocess.run(command, check=True)
+    store = CountingFS(Local(tmp_path))
+    with Tar(store, "a.tar") as tar, tar.open_blob("sparse") as blob:
+        store.taken()
+        assert blob.read_all() == expected
+        assert len(store.taken()) == 1
 
 
 def test_an_archive_in_a_sparse_file(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pytest
 
 from fsabs import FS, CorruptFileError, Limits, Memory
-from fsabs.containers.zip import Zip
+from fsabs.containers.zip import Zip, records
 
 from .test_zip_read import zstd_member
 from .zips import BZIP2, DEFLATED, LZMA, METHODS, STORED, Made, by_hand, contents, opened, packed, zipped
@@ -244,6 +244,21 @@ def test_a_member_of_another_size(method: int, told: int) -> None:
         archive_of_it.read_bytes("x")
     with pytest.raises(CorruptFileError):
         archive_of_it.open("x", "rb").read()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_large_member_that_says_it_is_empty(method: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "SMALL", 10)
+    content = bytes(range(100))
+    data = zipped({"x": content}, method)
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        info = archive.infolist()[0]
+    made = Made(b"x", data[31 : 31 + info.compress_size], method=method, flags=info.flag_bits, crc=info.CRC)
+    assert contents(opened(by_hand([made._replace(size=100)]))) == {"x": content}
+    damaged = opened(by_hand([made._replace(size=0)]))
+    for read in (damaged.read_bytes, damaged.open, lambda path: list(damaged.read_many([path]))):
+        with pytest.raises(CorruptFileError):
+            read("x")
 
 
 def test_bytes_behind_a_stream() -> None:

@@ -54,6 +54,21 @@ def fs(tmp_path: Path) -> Local:
     return Local(str(tmp_path / "data"))
 
 
+def test_what_an_archive_reads_is_no_read_of_the_user(fs: Local, notes: Notes) -> None:
+    """Not that of a pickled one either."""
+    fs.write_bytes("a.zip", b"")
+    with fs.open_container("a.zip", "w") as archive:
+        archive.write_bytes("x", b"content")
+    with fs.open_container("a.zip") as archive, pickle.loads(pickle.dumps(archive)) as copy:
+        notes.told.clear()
+        archives: list[Any] = [archive, copy]
+        assert [each.verify() for each in archives] == [[], []]
+        assert notes.told == []
+        with copy.open_blob("x") as blob:
+            pickle.loads(pickle.dumps(blob)).read_all()
+        assert [name for _, name, *_ in notes.told] == ["zip.open", "zip.read"]
+
+
 def test_every_call_is_recorded(fs: Local, notes: Notes) -> None:
     with fs.open("a.bin", "rb") as file:
         file.read()

@@ -161,7 +161,7 @@ class Hdf5(Container):
         if content.is_group(node):
             return FileStat.of_directory(name)
         version = None if self._blob is None or self._draft is not None else self._blob.version
-        return FileStat(name, size_of(node), version=version)
+        return FileStat(name, size_of(node, self.limits), version=version)
 
     def _group(self, key: str) -> h5py.Group:
         node = self._node(key)

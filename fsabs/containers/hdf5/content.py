@@ -15,11 +15,11 @@ import io
 import math
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...core import errors, process
-from ...core.blobs import Blob, BlobSlice, BytesBlob, Origin
+from ...core.blobs import Blob, BlobLayer, BlobSlice, BytesBlob, Origin
 from ...core.limits import Limits
 from .library import made
 
@@ -150,10 +150,11 @@ class Hdf5Origin(Origin, Protocol):
     def _translated(self, key: str, operation: str) -> AbstractContextManager[None]: ...
 
 
-def size_of(dataset: h5py.Dataset) -> int:
+def size_of(dataset: h5py.Dataset, limits: Limits) -> int:
     """The size of a dataset's file, as far as it is known without reading many values.
 
-    0 for one that is no file, and for an array of strings of any length. A single string is read.
+    0 for one that is no file, and for an array of strings of any length. A single string is read, unless it is over a
+    limit: it has 0, too.
     """
     try:
         if dataset.shape is None:
@@ -161,7 +162,8 @@ def size_of(dataset: h5py.Dataset) -> int:
         if _is_bytes(dataset):
             return _nbytes(dataset)
         if _is_value(dataset):
-            return len(_value(dataset))
+            too_large = limits.declares_too_much(_nbytes(dataset), dataset.id.get_storage_size())
+            return 0 if too_large else len(_value(dataset))
         if _is_text_array(dataset):
             return 0
         return len(_npy_header(dataset)) + _nbytes(dataset)
@@ -192,13 +194,14 @@ def _blob_of(holder: Hdf5Origin, key: str, dataset: h5py.Dataset) -> Blob:
     version = holder._reader().version
     if dataset.shape is None:
         return BytesBlob(holder, key, b"", version)
-    if _is_value(dataset):
-        return BytesBlob(holder, key, _value(dataset), version)
-    if _is_text_array(dataset):
+    is_value = _is_value(dataset)
+    if not is_value and _is_text_array(dataset):
         return BytesBlob(holder, key, _npy_of_text(holder, key, dataset), version)
     size, stored = _nbytes(dataset), dataset.id.get_storage_size()
     if holder.limits.declares_too_much(size, stored):
         raise _too_large(holder, key, size, stored)
+    if is_value:
+        return BytesBlob(holder, key, _value(dataset), version)
     header = b"" if _is_bytes(dataset) else _npy_header(dataset)
     body = _body(holder, key, dataset, size, stored)
     return NpyBlob(holder, key, header, body) if header else body
@@ -280,7 +283,7 @@ def _npy_of_text(holder: Hdf5Origin, key: str, dataset: h5py.Dataset) -> bytes:
     for row in range(0, dataset.shape[0], step):
         parts.append(texts[row : row + step])
         lengths = [len(text) for text in parts[-1].ravel().tolist()]
-        read, longest = read + sum(lengths), max(longest, *lengths)
+        read, longest = read + sum(lengths), max([longest, *lengths])
         check(max(read, 4 * count * longest))
     array = (np.concatenate(parts) if parts else texts[...]).astype("U")
     out = io.BytesIO()
@@ -342,24 +345,51 @@ def _npy_header(dataset: h5py.Dataset) -> bytes:
     return b"\x93NUMPY\x03\x00" + struct.pack("<I", len(text)) + text
 
 
-class NpyBlob(Blob):
-    """A `.npy` header, and the array's bytes behind it."""
+class NpyBlob(BlobLayer):
+    """A `.npy` header, and the array's bytes behind it, which are fetched as those of any file of the store."""
 
-    __slots__ = ("_body", "_header")
+    __slots__ = ("_header",)
 
     def __init__(self, holder: Hdf5Origin, key: str, header: bytes, body: Blob) -> None:
-        super().__init__(holder, key, len(header) + body.size, body.version)
+        super().__init__(holder, key, body, len(header) + body.size, body.version)
         self._header = header
-        self._body = body
 
     def _pread(self, size: int, offset: int) -> bytes:
         head = self._header[offset : offset + size]
         if len(head) == size:
             return head
-        return head + self._body.pread(size - len(head), max(0, offset - len(self._header)))
+        return head + self._inner.pread(size - len(head), max(0, offset - len(self._header)))
+
+    def _pread_into(self, view: memoryview, offset: int) -> int:
+        head = self._header[offset : offset + len(view)]
+        view[: len(head)] = head
+        return len(head) + self._inner.pread_into(view[len(head) :], max(0, offset - len(self._header)))
+
+    def _pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        heads = [self._header[offset : offset + size] for size, offset in ranges]
+        behind = [
+            (size - len(head), max(0, offset - len(self._header)))
+            for head, (size, offset) in zip(heads, ranges, strict=True)
+        ]
+        return [head + data for head, data in zip(heads, self._inner.pread_many(behind), strict=True)]
+
+    def _stream(self, start: int) -> Iterator[memoryview] | None:
+        pieces = self._inner._stream(max(0, start - len(self._header)))
+        return pieces if pieces is None or start >= len(self._header) else self._from_header(start, pieces)
+
+    def _from_header(self, start: int, pieces: Iterator[memoryview]) -> Iterator[memoryview]:
+        try:
+            yield memoryview(self._header)[start:]
+            yield from pieces
+        finally:
+            if hasattr(pieces, "close"):
+                pieces.close()
 
 
 # ---- the bytes of an array
+
+MAX_TOGETHER = 16 * 1024 * 1024
+"""Bytes of rows that are decoded together, unless a single one is larger."""
 
 
 def _nbytes(dataset: h5py.Dataset) -> int:
@@ -388,25 +418,40 @@ def _is_verbatim(dataset: h5py.Dataset) -> bool:
 
 
 class RowsBlob(Blob):
-    """The bytes of an array in C order, read through HDF5 by whole rows (what the first index selects)."""
+    """The bytes of an array in C order, read through HDF5 by whole rows (what the first index selects).
 
-    __slots__ = ("_dataset", "_holder")
+    What is decoded beyond a read is kept for the next one: rows may be large, and those that share chunks are decoded
+    together, `MAX_TOGETHER` bytes of them or one.
+    """
+
+    __slots__ = ("_dataset", "_holder", "_kept")
 
     def __init__(self, holder: Hdf5Origin, key: str, size: int, version: str | None) -> None:
         super().__init__(holder, key, size, version)
         self._holder = holder
         self._dataset = process.PerProcess(self._find)
+        self._kept = (0, b"")  # the offset of the rows that were decoded last, and their bytes
 
     def _find(self) -> h5py.Dataset:
         return self._holder._dataset(self._key)
 
     def _pread(self, size: int, offset: int) -> bytes:
         self._holder._reader()  # a ValueError once the container is closed
+        start, rows = self._kept
+        found = rows[offset - start : offset - start + size] if offset >= start else b""
+        return found if len(found) == size else found + self._decoded(size - len(found), offset + len(found))
+
+    def _decoded(self, size: int, offset: int) -> bytes:
         dataset = made(self._dataset)
         with self._holder._translated(self._key, "read"):
             if not dataset.shape:
                 return bytes(dataset[()].tobytes()[offset : offset + size])
             row = self.size // dataset.shape[0]
-            first, last = offset // row, -(-(offset + size) // row)
-            data = dataset[first:last].tobytes()
-        return bytes(data[offset - first * row :][:size])
+            together = row * min(dataset.chunks[0] if dataset.chunks else 1, max(1, MAX_TOGETHER // row))
+            start, last = offset // together * together, (offset + size - 1) // together * together
+            data = dataset[start // row : (last + together) // row].tobytes()
+        self._kept = (last, data[last - start :]) if start + len(data) > offset + size else (0, b"")
+        return bytes(data[offset - start : offset - start + size])
+
+    def _close(self) -> None:
+        self._kept = (0, b"")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import functools
 import os
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import IO, Any, cast
@@ -406,19 +406,25 @@ class SparseBlob(Blob):
         self._stored = BlobSlice(origin, key, parent, start, self._starts[-1], parent.version)
 
     def _pread(self, size: int, offset: int) -> bytes:
-        end = offset + size
+        end, start = offset + size, self._stored_before(offset)
+        data = memoryview(self._stored.pread(self._stored_before(end) - start, start))
+        found: list[bytes | memoryview] = []
         at = max(0, bisect_right(self._segments, offset, key=_first) - 1)
-        found: list[bytes] = []
-        for (begin, length), stored in zip(self._segments[at:], self._starts[at:], strict=False):
-            if begin >= end:
-                break
+        for begin, length in self._segments[at : bisect_left(self._segments, end, key=_first)]:
             first, last = max(begin, offset), min(begin + length, end)
             if last > first:
-                found.append(bytes(first - offset))
-                found.append(self._stored.pread(last - first, stored + first - begin))
-                offset = last
+                found += [bytes(first - offset), data[: last - first]]
+                offset, data = last, data[last - first :]
         found.append(bytes(end - offset))
         return b"".join(found)
+
+    def _stored_before(self, offset: int) -> int:
+        """Return how many of the bytes before `offset` are stored."""
+        at = bisect_right(self._segments, offset, key=_first) - 1
+        if at < 0:
+            return 0
+        begin, length = self._segments[at]
+        return self._starts[at] + min(length, offset - begin)
 
 
 def _first(segment: tuple[int, int]) -> int:

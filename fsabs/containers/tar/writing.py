@@ -87,7 +87,7 @@ class TarSink:
         self._old = blob
         """What is still to be copied."""
         self._removed: set[str] = set()
-        self._below: Counter[str] = Counter()  # names below each directory, once something is removed
+        self._below: Counter[str] | None = None  # names below each directory, once something is removed
         self._compressed = compress(out) if compress is not None else None
         self._sink: Any = self._compressed or out
         self._timestamp = timestamp
@@ -157,16 +157,18 @@ class TarSink:
             if self._old is None:
                 reason = "a tar's members are removed before the first one is added: close it, and open it again"
                 raise io.UnsupportedOperation(errno.EOPNOTSUPP, reason)
-            if not self._below:
-                self._below.update(above for name in self._names for above in keys.ancestors(name.rstrip("/")))
-            if self._below[key]:
+            below = self._below
+            if below is None:
+                names = (name.rstrip("/") for name in self._names)
+                self._below = below = Counter(above for name in names for above in keys.ancestors(name))
+            if below[key]:
                 raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
             self._removed |= {key, key + "/"}
             self._directories.discard(key)
             del self._names[key if key in self._names else key + "/"]
             for above in keys.ancestors(key):
-                self._below[above] -= 1
-                if not self._below[above] and above + "/" not in self._names:
+                below[above] -= 1
+                if not below[above] and above + "/" not in self._names:
                     self._directories.discard(above)  # its members implied it
 
     def _check_ancestors(self, key: str) -> None:

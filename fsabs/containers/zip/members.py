@@ -33,13 +33,13 @@ def open_member(origin: Origin, key: str, entry: ZipEntry, archive: Blob, limits
     """The member's blob; what is wrong with its header or its bytes is raised by the first read."""
     if not is_fine(entry):
         refuse(entry, origin, key, limits)
-    blob: Stored | Inflated
+    blob: Stored | Inflated | Streamed
     if entry.method == records.STORED:
         blob = Stored(origin, key, entry, archive)
     elif is_small(entry):
         blob = Inflated(origin, key, entry, archive)
     else:
-        return Streamed(origin, key, entry, archive)
+        blob = Streamed(origin, key, entry, archive)
     if not entry.size:  # no read would look at it
         blob.read_all()
     return blob
