@@ -188,6 +188,8 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
         except NotADirectoryError:
             found = {path: self._run(path, lambda fs, there: fs.stat(there))}
         except FileNotFoundError:
+            if self.exists(path):  # a directory in it was removed meanwhile: not all of it was listed
+                raise
             found = {}
         start = _joined(path, prefix)
         names = sorted(name for name in found if not prefix or name.startswith(start))
@@ -560,8 +562,8 @@ class CompressedTextFile(AbortsOnError, io.TextIOWrapper):
                 self.abort()
 
 
-class FileInTransaction:
-    """A file of a transaction: `close` keeps it, `commit` makes it visible."""
+class FileInTransaction(AbortsOnError):
+    """A file of a transaction: `close` keeps it, `commit` makes it visible; a block that raises drops it."""
 
     def __init__(self, file: WriteFile) -> None:
         self._file = file
@@ -577,6 +579,8 @@ class FileInTransaction:
         """Drop the file."""
         self._file.abort()
 
+    abort = discard
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
@@ -584,9 +588,6 @@ class FileInTransaction:
 
     def __enter__(self) -> FileInTransaction:
         return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
 
 def file_info(name: str, stat: FileStat) -> dict[str, Any]:

@@ -137,7 +137,8 @@ class ObspecStore:
                 name = stat.filename.rstrip("/")
                 yield f"{base}/{name}" if base else name, stat
         except (FileNotFoundError, NotADirectoryError):
-            return
+            if self.fs.isdir(base):  # a directory in it was removed meanwhile: not all of it was listed
+                raise
 
     def put(
         self,

@@ -224,14 +224,14 @@ class Local(FS):
             return AppendWriter(found.path, False)  # a device or a pipe: moving a file over it would destroy it
         return files.Replacement(found, exclusive=exclusive, durable=self._fsync)
 
-    def _write_like(self, key: str, data: bytes, stat: FileStat) -> None:
+    def _write_like(self, key: str, data: bytes, stat: FileStat, moved: bool = False) -> None:
         modified = None if stat.last_modified is None else round(stat.last_modified * 1e9)
         mode = stat.mode & files.PERMISSIONS if stat.mode else None
         if files.write_new(self._path(key), data, mode, modified, self._fsync):
             return
         writer = self._create(key, False)
         try:
-            writer.keep(stat)
+            writer.keep(stat, moved=moved)
             writer.write(data)
             writer.commit()
         except BaseException:

@@ -91,7 +91,7 @@ def copy_all(copies: Transfer, given: Namespace, content: bool = False, into_dir
     with Paths() as paths, copies as transfer:
         plan = transfer.plan(paths, existing=given.existing[-1] if given.existing else "compare", content=content)
         target = paths.resolve(given.target, "a")
-        pairs = transfer.places(paths, given.sources, target)
+        pairs = transfer.places(paths, given.sources, target, plan)
         several = len(given.sources) > 1 or len(pairs) > 1
         if into_directory and several and not (target.contents or target.is_directory()):
             raise NotADirectoryError(f"{target.shown} is no directory: several sources need one")
@@ -132,7 +132,7 @@ def mv(invocation: Invocation, given: Namespace) -> int:
     """
     with Paths() as paths, Transfer(invocation, given, "moved") as transfer:
         plan = transfer.plan(paths, move=True, replace_links=True)
-        for source, place in transfer.places(paths, given.sources, paths.resolve(given.target, "a")):
+        for source, place in transfer.places(paths, given.sources, paths.resolve(given.target, "a"), plan):
             try:
                 if not given.force:
                     source.refuse_removal()
@@ -345,6 +345,7 @@ class Transfer:
         self._progress = ProgressDisplay(given.progress)
         self._exits = contextlib.ExitStack()
         self._requests = RequestLog()
+        self._into_archives: list[TreeTransfer] = []  # moves
 
     def plan(self, paths: Paths, **more: Any) -> TreePlan:
         """Return the plan of a transfer with these options."""
@@ -363,7 +364,7 @@ class Transfer:
         """True if anything failed."""
         return self.summary.counts["failed"] > 0
 
-    def places(self, paths: Paths, sources: Sequence[str], target: ResolvedPath) -> list[_Pair]:
+    def places(self, paths: Paths, sources: Sequence[str], target: ResolvedPath, plan: TreePlan) -> list[_Pair]:
         """Return each source that filters leave with the place that it goes to; report those that can't go there."""
         found: list[tuple[ResolvedPath, bool]] = []  # and whether a pattern has found it
         for text in sources:
@@ -376,7 +377,7 @@ class Transfer:
         pairs = []
         for source, matched in found:
             name = keys.name(source.path) or keys.name(source.text.rstrip("/"))
-            directory = source.contents or source.fs.isdir(source.path)
+            directory = self._is_tree(source, plan)
             stat = FileStat.of_directory(name) if directory else FileStat(name, 0)
             if (matched or not directory) and self._filters and not self._filters.wants(stat):
                 continue
@@ -411,16 +412,20 @@ class Transfer:
         return good
 
     def finish(self, paths: Paths) -> int:
-        """Return the exit code; a container that nothing was put into for errors is not made, or stays as it is."""
-        if self.failed and not self._files:
+        """Return the exit code; a container that nothing was put into for errors is not made, or stays as it is.
+
+        What was moved into a container is removed when that is closed.
+        """
+        if self._given.dry_run or (self.failed and not self._files):
             paths.discard()
+        for move in self._into_archives:
+            move.finish_move()
         return FAILED if self.failed else 0
 
     def copy(self, source: ResolvedPath, target: ResolvedPath, plan: TreePlan, recursive: bool = True) -> None:
         """Copy or move a file or, if `recursive`, a directory; report what goes wrong."""
         try:
-            link = plan.move and source.is_link()
-            if not link and (source.contents or source.stat().directory):
+            if self._is_tree(source, plan):
                 if not recursive:
                     raise IsADirectoryError(f"{source.shown} is a directory; -r copies it")
                 self.tree(source, target, plan)
@@ -428,6 +433,12 @@ class Transfer:
                 self._new(source, target, plan, target.fs._file_key(target.path, "copy")).run_file()
         except (OSError, ValueError) as exc:
             self.error(exc)
+
+    @staticmethod
+    def _is_tree(source: ResolvedPath, plan: TreePlan) -> bool:
+        """Return whether a source is copied with what is in it, and not as a file or a link."""
+        link = (plan.keep_links or plan.move) and source.is_link()
+        return not link and (source.contents or source.is_directory())
 
     def line(self, action: str, source: ResolvedPath, target: ResolvedPath) -> str:
         """Return the line of `-v` for a file."""
@@ -448,7 +459,10 @@ class Transfer:
             name = keys.relative(event.key, dst) if event.key != dst else ""
             self._report(event, source.member(name) if name else source, target.member(name) if name else target)
 
-        return TreeTransfer(source.fs, source.key, target.fs, dst, plan, report, self._count, self._given.jobs)
+        found = TreeTransfer(source.fs, source.key, target.fs, dst, plan, report, self._count, self._given.jobs)
+        if plan.move and not (plan.dry_run or target.fs.capabilities.read):
+            self._into_archives.append(found)
+        return found
 
     def moved(self, source: ResolvedPath, target: ResolvedPath) -> None:
         """Report what was moved by the store."""

@@ -802,13 +802,13 @@ class FS(abc.ABC):
             writer.abort()
             raise
 
-    def _write_like(self, key: str, data: bytes, stat: FileStat) -> None:
-        """Write a file; a store that keeps them gives it the time of `stat`, and a new one its mode."""
+    def _write_like(self, key: str, data: bytes, stat: FileStat, moved: bool = False) -> None:
+        """Write a file; a store that keeps them gives it the time of `stat`, and if it is new or `moved` its mode."""
         if not (self.capabilities.settable_times or self.capabilities.modes):
             self._write_bytes(key, data)
             return
         with committing(self._create(key, False)) as writer:
-            writer.keep(stat)
+            writer.keep(stat, moved=moved)
             writer.write(data)
 
     def _read_link(self, key: str) -> str | None:

@@ -402,13 +402,18 @@ def target(path: str, exclusive: bool) -> Target:
 
 
 def set_mode(path: str, mode: int) -> None:
-    """Give a file or directory permissions; a link is not followed, and has none (EOPNOTSUPP)."""
+    """Give a file or directory permissions; a link is not followed, and has none (EOPNOTSUPP).
+
+    A directory keeps its setgid bit, by which what is made in it gets its group, and its sticky bit.
+    """
     if not hasattr(os, "O_PATH"):  # a system whose chmod can leave links alone
         os.chmod(path, mode, follow_symlinks=os.chmod not in os.supports_follow_symlinks)
         return
     fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        os.chmod(f"/proc/self/fd/{fd}", mode)
+        there = os.fstat(fd).st_mode
+        kept = there & (stat_bits.S_ISGID | stat_bits.S_ISVTX) if stat_bits.S_ISDIR(there) else 0
+        os.chmod(f"/proc/self/fd/{fd}", mode | kept)
     finally:
         os.close(fd)
 

@@ -95,7 +95,8 @@ class Copier:
         report: called with the end of each copy, in the thread of the caller.
         count: called with the size of each piece of a file that is copied, in the thread of the caller.
         concurrency: how many files are under way at once; by default, what suits the two FS.
-        move: remove each file of the source once it is at its target, counted, verified, and another file than that.
+        move: remove each file of the source once it is at its target, counted, verified, and another file than that. Of
+            an archive that is written nothing is there before it is closed: `arrived` has the files that are for then.
         verify: read what was written where nothing else compares it.
         keep_modes: give the copies the permissions of their stats; by default, if the source keeps permissions.
     """
@@ -126,6 +127,8 @@ class Copier:
         self._done: SimpleQueue[int | list[CopyResult] | _Ended] = SimpleQueue()
         self._in_flight = 0
         self._cost = 0
+        self.arrived: list[FileCopy] = []
+        """Files in an archive that is not yet closed, of which `remove_source` is to be called."""
         self._origin = source._stored_in()
         self._server_side = target._can_copy_from(self._origin)
 
@@ -152,8 +155,11 @@ class Copier:
         source, src = self._source, file.src
         try:
             refuse_same(source, src, self._target, file.dst, "move", may_be=True)
-            now = source._stat(src)
-            if (now.size, now.last_modified) != (file.stat.size, file.stat.last_modified):
+            now, then = source._stat(src), file.stat
+            same = (now.size, now.last_modified) == (then.size, then.last_modified)  # in stores, of whole seconds
+            if source.capabilities.content_versions and then.version is not None:
+                same = same and now.version == then.version
+            if not same:
                 raise errors.stale(source._url(src), "the file changed while it was moved: it stays", "move")
             source._remove(src)
         except OSError as exc:
@@ -196,6 +202,9 @@ class Copier:
 
     def _ended(self, file: FileCopy, size: int) -> CopyResult:
         """Return the result of a file that is at its target, and removed from the source where it is moved."""
+        if self._move and not self._target.capabilities.read:
+            self.arrived.append(file)
+            return CopyResult(file, size, None)
         return CopyResult(file, size, self.remove_source(file) if self._move else None)
 
     def _failed(self, file: FileCopy, exc: OSError | ValueError) -> CopyResult:
@@ -266,7 +275,7 @@ class Copier:
             file = files.pop(dst)
             try:
                 with target._naming("copy", dst):
-                    target._write_like(dst, content, self._kept(file.stat))
+                    target._write_like(dst, content, self._kept(file.stat), self._move)
                 results.add(self._written(file, content))
             except (OSError, ValueError) as exc:
                 results.add(self._failed(file, exc))

@@ -6,11 +6,12 @@ import errno
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, Protocol, cast, runtime_checkable
 
-from ..core import errors, identity
+from ..core import errors, identity, keys
 from ..core.blobs import Blob
 from ..core.fs import FS, FileStat, StrPath, TreeCounts, checked_fs
 from .copier import SMALL, batches
 from .files import check_size
+from .walks import refuse_special
 
 _BATCH_FILES = 4096
 BATCH_BYTES = 256 * 1024 * 1024
@@ -102,6 +103,7 @@ def _chosen(source: FS, archive: _Archive, select: Callable[[FileStat], bool] | 
     found: Iterable[FileStat] = source.list(recursive=True, detail=True)
     for stat in found if source.capabilities.ordered else sorted(found):
         if not archive.is_at(source, stat) and (select is None or select(stat)):
+            refuse_special(source, keys.join(source._cwd, stat.filename), stat)
             yield stat
 
 

@@ -20,7 +20,7 @@ from ..core.stats import FileStat, TreeCounts
 from ..core.writing import partial_name
 from .copier import Copier, CopyResult, FileCopy
 from .files import copy_file, refuse_same
-from .walks import Comparison, Existing, entry, existing, is_link, ordered_walk, side_by_side
+from .walks import Comparison, Existing, entry, existing, is_link, ordered_walk, refuse_special, side_by_side
 
 if TYPE_CHECKING:
     from ..core.fs import FS
@@ -93,11 +93,10 @@ class TreeTransfer:
         self._dst = dst
         self._plan = plan
         self._report = report
-        self._count = count
-        self._concurrency = concurrency
         self._comparison = Comparison(source, target, plan.content or plan.move)
+        self._copier = Copier(source, target, self._ended, count, concurrency, move=plan.move)
         self._modes: list[tuple[str, int]] = []  # that keys at the target get in the end
-        self._moved: list[str] = []  # directories of the source
+        self._moved: list[str] = []  # directories of the source, which go if they are empty then
         self._unmade = ""  # a directory that could not be made: what is in it is left out
         self.directories: int = 0
         """Those that were made."""
@@ -115,13 +114,9 @@ class TreeTransfer:
             with self._target._naming("copy", self._dst), contextlib.suppress(FileExistsError):
                 self._target._makedirs(keys.parent(self._dst), 0o777)
         file = FileCopy(self._src, self._dst, stat)
-        with self._copier() as copier:
-            copier.run(self._copied(file, None if found is not None and found.directory else found, copier))
+        with self._copier as copier:
+            copier.run(self._copied(file, None if found is not None and found.directory else found))
         self._restore_modes()
-
-    def _copier(self) -> Copier:
-        source, target = self._source, self._target
-        return Copier(source, target, self._ended, self._count, self._concurrency, move=self._plan.move)
 
     def run(self, delete: bool = False) -> None:
         """Copy the files; a move removes those that have arrived, and `delete` what the source does not have."""
@@ -135,12 +130,23 @@ class TreeTransfer:
                 self._remove_others()
 
     def _copy(self) -> None:
-        with self._copier() as copier:
-            copier.run(self._copies(copier))
+        with self._copier as copier:
+            copier.run(self._copies())
         self._restore_modes()
-        if self._plan.move and not self._plan.dry_run:
-            for key in reversed(["", *self._moved]):
-                self._remove_directory(self._source, keys.join(self._src, key))
+        if self._target.capabilities.read:
+            self._remove_moved_directories()
+
+    def finish_move(self) -> None:
+        """Remove what was moved into an archive that is written, which is closed first."""
+        self._target.close()
+        for file in self._copier.arrived:
+            if (error := self._copier.remove_source(file)) is not None:
+                self._fail(file.dst, error)
+        self._remove_moved_directories()
+
+    def _remove_moved_directories(self) -> None:
+        for key in reversed(self._moved):
+            self._remove_directory(self._source, keys.join(self._src, key))
 
     def _remove_others(self) -> None:
         """Remove the files and directories of the target that the source does not have.
@@ -198,20 +204,21 @@ class TreeTransfer:
                     reason = f"backups can't be in the tree that they are of, {tree._url(top)}"
                     raise errors.error(errno.EINVAL, "copy_tree", fs._url(key), reason)
 
-    def _copies(self, copier: Copier) -> Iterator[FileCopy]:
+    def _copies(self) -> Iterator[FileCopy]:
         """Yield the files that are to be copied; do what is not copying."""
         there = Existing(self._target, self._dst, self._target_failed) if self._looks() else None
         for stat in self._files():
             file = FileCopy(keys.join(self._src, stat.filename), keys.join(self._dst, stat.filename), stat)
-            yield from self._copied(file, there.find(stat.filename) if there is not None else None, copier)
+            yield from self._copied(file, there.find(stat.filename) if there is not None else None)
 
-    def _copied(self, file: FileCopy, found: FileStat | None, copier: Copier) -> Iterator[FileCopy]:
+    def _copied(self, file: FileCopy, found: FileStat | None) -> Iterator[FileCopy]:
         """Yield a file if it is to be copied; `found` is what is at its target, a link as itself."""
         try:
+            refuse_special(self._source, file.src, file.stat)
             if found is not None and is_link(found) and not (self._plan.replace_links or self._keeps_links()):
                 found = self._followed(file.dst)
             if found is not None and self._is_there(file, found):
-                self._skip(file, copier)
+                self._skip(file)
             elif self._plan.dry_run:
                 self._report(TreeEvent("copied", file.dst, file.stat.size))
             elif self._needs_copy(file, found):
@@ -242,8 +249,10 @@ class TreeTransfer:
         if self._plan.existing == "skip":
             return True
         if is_link(file.stat):
-            links = self._source._read_link(file.src), self._target._read_link(file.dst) if is_link(found) else None
-            return links[0] == links[1]
+            if is_link(found):
+                return self._source._read_link(file.src) == self._target._read_link(file.dst)
+            refuse_same(self._source, file.src, self._target, file.dst, "copy")  # a link that leads to what is replaced
+            return False
         if is_link(found):
             return False
         if self._plan.move or self._plan.existing == "replace":
@@ -258,7 +267,6 @@ class TreeTransfer:
     def _needs_copy(self, file: FileCopy, found: FileStat | None) -> bool:
         """Return whether a file's content is to be copied; links and what is moved in one step is done here."""
         source, target, plan = self._source, self._target, self._plan
-        _refuse_special(file.stat)
         if found is not None and plan.backup is not None:
             self._back_up(file.dst, found, removed=is_link(found))
         if plan.move and self._can_rename():
@@ -284,11 +292,11 @@ class TreeTransfer:
                 self._modes.append((file.dst, found.mode))
         return True
 
-    def _skip(self, file: FileCopy, copier: Copier) -> None:
+    def _skip(self, file: FileCopy) -> None:
         if self._plan.move and self._plan.existing != "skip" and not self._plan.dry_run:
             if is_link(file.stat):
                 self._source._remove(file.src)
-            elif (error := copier.remove_source(file)) is not None:
+            elif (error := self._copier.remove_source(file)) is not None:
                 raise error
         self._report(TreeEvent("skipped", file.dst, file.stat.size))
 
@@ -306,6 +314,8 @@ class TreeTransfer:
         implied, only_files = self._target.capabilities.implied_directories, self._plan.only_files
         last = self._source._stat(self._src)._replace(filename="")
         made = set[str]()
+        if self._plan.move and not self._plan.dry_run:
+            self._moved.append("")
         if not implied and not only_files:
             self._make(last)
         target = self._target._place(self._dst)
@@ -328,7 +338,7 @@ class TreeTransfer:
                 if not self._is_left_out(stat):
                     yield stat
                 continue
-            if self._plan.move:
+            if self._plan.move and not self._plan.dry_run:
                 self._moved.append(stat.filename)
             if not implied and not only_files:
                 self._make(stat)
@@ -484,13 +494,6 @@ class TreeTransfer:
             reason = "the store takes no name that is not UTF-8 text"
             error = errors.error(errno.EILSEQ, "copy", self._target._url(key), reason)
         self._report(TreeEvent("failed", key, 0, error))
-
-
-def _refuse_special(stat: FileStat) -> None:
-    """Raise `OSError` (EINVAL) for a pipe, a socket or a device: to read one may never end."""
-    kind = stat_bits.S_IFMT(stat.mode)
-    if kind not in (0, stat_bits.S_IFREG, stat_bits.S_IFLNK):
-        raise OSError(errno.EINVAL, "a pipe, a socket or a device is not copied")
 
 
 def _make_link(fs: FS, key: str, leads_to: str) -> None:

@@ -64,6 +64,8 @@ def unpack(
     """
     source, target = checked_fs(source, "source"), checked_fs(target, "target")
     base = target._key(path, "unpack")
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers must be at least 1, not {workers}")
     if identity.inside(target, base, source, source._cwd):
         raise errors.error(errno.EINVAL, "unpack", target._url(base), "a container can't be unpacked into itself")
     if target.capabilities.mkdir:
@@ -81,8 +83,7 @@ def unpack(
     if totals.files + totals.failures != files:
         raise errors.stale(source.url(), "its members have changed while they were unpacked")
     if target.capabilities.modes:
-        for stat in reversed(directories):
-            target._set_mode(run.place(stat.filename), run.permissions(stat) | stat_bits.S_IRWXU)
+        run.set_modes(directories)
     return TreeCounts(totals.files, len(directories), totals.bytes)
 
 
@@ -139,8 +140,6 @@ def _refuse_collisions(members: Iterable[FileStat], url: str) -> None:
 def _workers(source: FS, files: int, workers: int | None) -> int:
     """Return the number of processes; a compressed stream is not read by several."""
     if workers is not None:
-        if workers < 1:
-            raise ValueError(f"workers must be at least 1, not {workers}")
         return workers
     streamed = source.info().get("compression", "none") != "none"
     return 1 if files < _FEW or streamed else min(8, process.cpu_count())
@@ -209,6 +208,13 @@ class _Unpacking:
                 if not self._target._is(key, directory=True):
                     raise
 
+    def set_modes(self, directories: Sequence[FileStat]) -> None:
+        """Give directories the permissions of the members; what a link of the target leads to keeps its own."""
+        for stat in reversed(directories):
+            key = self.place(stat.filename)
+            if stat.filename.rstrip("/") in self._new or not self._target._is_link(key):
+                self._target._set_mode(key, self.permissions(stat) | stat_bits.S_IRWXU)
+
     def write(self, number: int, count: int, report: Callable[[_Report], None]) -> None:
         """Write the files of one batch in `count`, from batch `number` on; report how many, and what goes wrong."""
         found = batches((stat for stat in self.members() if not stat.directory), lambda stat: stat.size, max_files=256)
@@ -262,7 +268,7 @@ def _left_out(source: FS) -> set[str]:
     if left_out is None:
         return set()
     names = (problem.path for problem in left_out())
-    return {keys.relative(name, source._root) for name in names if keys.inside(name, source._root)}
+    return {keys.relative(name, source._cwd) for name in names if keys.inside(name, source._cwd)}
 
 
 # ---- processes

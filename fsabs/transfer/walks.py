@@ -10,7 +10,7 @@ import stat as stat_bits
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from ..core import keys
+from ..core import errors, keys
 from ..core.limits import LinkedEntries
 from ..core.readahead import pieces
 from ..core.stats import FileStat
@@ -28,6 +28,15 @@ _MOST_PASSED = 10_000
 def is_link(stat: FileStat) -> bool:
     """Return whether a stat is that of a symbolic link itself, as walks with `keep_links` yield it."""
     return stat_bits.S_ISLNK(stat.mode)
+
+
+_ORDINARY = (0, stat_bits.S_IFREG, stat_bits.S_IFLNK, stat_bits.S_IFDIR)
+
+
+def refuse_special(fs: FS, key: str, stat: FileStat) -> None:
+    """Raise `OSError` (EINVAL) for a pipe, a socket or a device: to read one may never end."""
+    if stat_bits.S_IFMT(stat.mode) not in _ORDINARY:
+        raise errors.error(errno.EINVAL, "copy", fs._url(key), "a pipe, a socket or a device is not copied")
 
 
 def ordered_walk(

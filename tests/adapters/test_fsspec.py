@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import pickle
@@ -140,6 +141,27 @@ def test_a_transaction_is_all_or_nothing(url: str) -> None:
             file.write(b"3")
         raise KeyError
     assert not fs.exists(f"{root}/t3")
+    with fs.transaction:
+        with pytest.raises(KeyError), fs.open(f"{root}/t4", "wb") as file:
+            file.write(b"4")
+            raise KeyError
+        fs.pipe_file(f"{root}/t5", b"5")
+    assert (fs.exists(f"{root}/t4"), fs.cat(f"{root}/t5")) == (False, b"5")
+
+
+def test_half_a_listing_is_an_error() -> None:
+    class Vanishing(fsabs.Memory):
+        """A directory is removed while the tree is listed."""
+
+        def _walk(self, key: str) -> Iterator[fsabs.FileStat]:
+            yield next(super()._walk(key))
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "d")
+
+    with Vanishing() as fs:
+        fs.write_many({"a": b"a", "b": b"b"})
+        for listed in (lambda: fs.fsspec().find(""), lambda: list(fs.obspec().list())):
+            with pytest.raises(FileNotFoundError):
+                listed()
 
 
 def test_in_a_container(url: str) -> None:

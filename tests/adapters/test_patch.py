@@ -355,6 +355,38 @@ def test_modules_that_are_imported_later() -> None:
     subprocess.run([sys.executable, "-c", LATER], check=True, timeout=60)
 
 
+SLOW = """
+import sys, threading, fsabs
+sys.path.insert(0, sys.argv[1])
+entered, go_on = threading.Event(), threading.Event()
+sys.entered, sys.go_on = entered, go_on
+with fsabs.patch("soundfile"):
+    importing = threading.Thread(target=__import__, args=("soundfile",), daemon=True)
+    importing.start()
+    assert entered.wait(20)
+patching = threading.Thread(target=lambda: fsabs.patch("soundfile"), daemon=True)
+patching.start()
+patching.join(0.2)
+go_on.set()
+importing.join(10), patching.join(10)
+assert not importing.is_alive() and not patching.is_alive()
+import soundfile
+try:
+    soundfile.SoundFile("memory://none/x")
+except FileNotFoundError:
+    sys.exit(0)
+"""
+
+
+def test_a_module_that_is_being_imported_is_waited_for_by_both_threads(tmp_path: Path) -> None:
+    (tmp_path / "soundfile.py").write_text(
+        "import sys\nsys.entered.set()\nassert sys.go_on.wait(20)\n"
+        "class SoundFile:\n    def __init__(self, file, mode='r'): pass\n"
+        "    def close(self): pass\n    def __exit__(self, *exc): pass\n"
+    )
+    subprocess.run([sys.executable, "-c", SLOW, str(tmp_path)], check=True, timeout=60)
+
+
 def test_links_are_copied_as_links_while_os_is_patched(tmp_path: Path) -> None:
     (source := tmp_path / "source").mkdir()
     (source / "link").symlink_to("nowhere")

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
 import shutil
 import stat
+import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import fsabs
 from fsabs import Local
 from fsabs.cli import program
+from fsabs.containers.base import Container
+from fsabs.transfer.trees import TransferTotals, TreePlan, TreeTransfer
+from fsabs.transfer.unpack import unpack
 from tests.cli.commands import make_tree, read_tree
 from tests.users import ALICE, as_user, needs_root, shared_folder
 
@@ -109,6 +116,38 @@ def test_a_move_onto_itself_by_another_name_keeps_the_data(run: Run, tmp_path: P
             assert code == 1, (verb, source, target)
             assert "are one" in err or "itself" in err or "without --force" in err, err
             assert everything(tmp_path) == before, (verb, source, target)
+
+
+def test_a_link_takes_no_place_of_what_it_leads_to(run: Run, tmp_path: Path) -> None:
+    make_tree(tmp_path, {"t/x": b"data", "s/y": b"y"})
+    (tmp_path / "s/x").symlink_to("../t/x")
+    for command in (["cp", "-r", "-f", "--links", "s/", "t"], ["sync", "--links", "s", "t"], ["mv", "s/", "t"]):
+        code, _, err = run(*command)
+        assert (code, "the same file" in err) == (1, True), command
+        assert everything(tmp_path / "t") == {"x": "data", "y": "y"}
+    assert everything(tmp_path / "s") == {"x": "-> ../t/x"}
+
+
+@pytest.mark.parametrize("archive", ["t.zip", "t.tar", "t.h5"])
+def test_what_is_moved_into_an_archive_stays_until_that_is_there(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, archive: str
+) -> None:
+    tree = {"s/a": b"a", "s/sub/b": b"b", "one": b"1"}
+    make_tree(tmp_path, tree)
+
+    def full(container: Container, out: object) -> None:
+        container._abort()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Container, "_commit", full)
+        code, _, err = run("mv", "s/", "one", f"{archive}/")
+        assert (code, "No space left" in err) == (1, True)
+    assert read_tree(tmp_path) == tree
+    assert run("mv", "s/", "one", f"{archive}/")[0] == 0
+    with Local(tmp_path) as fs, fs.open_container(archive) as container:
+        assert list(container.list(recursive=True)) == ["a", "one", "sub/", "sub/b"]
+    assert list(everything(tmp_path)) == [archive]
 
 
 def test_a_hard_link_is_the_same_file(run: Run, tmp_path: Path) -> None:
@@ -287,6 +326,40 @@ def test_modes_are_kept(run: Run, tmp_path: Path) -> None:
     assert os.access(tmp_path / "f/run", os.X_OK)
 
 
+@pytest.mark.parametrize("size", [3, 2_000_000])
+def test_a_private_file_that_is_moved_stays_private(tmp_path: Path, size: int) -> None:
+    make_tree(tmp_path, {"s/x": bytes(size), "t/x": b"old"})
+    (tmp_path / "s/x").chmod(0o600)
+    (tmp_path / "t/x").chmod(0o644)
+    source, target = Local(tmp_path / "s"), Local(tmp_path / "t")  # as on two disks: files are not renamed
+    totals = TransferTotals(None)
+    run = TreeTransfer(source, source._root, target, target._root, TreePlan(move=True), totals.report, totals.count)
+    run.run()
+    assert not (tmp_path / "s").exists() or not list((tmp_path / "s").iterdir())
+    assert stat.S_IMODE((tmp_path / "t/x").stat().st_mode) == 0o600
+
+
+def test_a_directory_that_hands_its_group_on_keeps_that(run: Run, tmp_path: Path) -> None:
+    make_tree(tmp_path, {"s/sub/x": b"x"})
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t").chmod(0o2775)
+    (tmp_path / "s/sub").chmod(0o750)
+    assert run("cp", "-r", "s/", "t")[0] == 0
+    assert run("pack", "s", "s.tar")[0] == 0
+    assert run("unpack", "s.tar", "t/u")[0] == 0
+    modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("t/sub", "t/u/sub", "t/sub/x")]
+    assert modes == [0o2750, 0o2755, 0o644]
+
+
+def test_a_link_to_a_directory_is_moved_into_a_directory(run: Run, tmp_path: Path) -> None:
+    make_tree(tmp_path, {"d/x": b"x", "e/y": b"y"})
+    (tmp_path / "l").symlink_to("../d")
+    (tmp_path / "up").symlink_to("d")
+    assert run("mv", "up", "e")[0] == 0
+    assert run("cp", "--links", "l", "e")[0] == 0
+    assert everything(tmp_path / "e") == {"l": "-> ../d", "up": "-> d", "y": "y"}
+
+
 def test_a_move_to_another_disk_keeps_links(run: Run, tmp_path: Path) -> None:
     elsewhere = Path("/dev/shm") / f"fsabs-links-{os.getpid()}"
     if not elsewhere.parent.is_dir() or os.stat("/dev/shm").st_dev == os.stat(tmp_path).st_dev:
@@ -399,6 +472,11 @@ def test_pipes_are_not_copied(run: Run, tmp_path: Path) -> None:
     code, _, err = run("cp", "-r", "s", "t")
     assert (code, "a pipe, a socket or a device is not copied" in err) == (1, True)
     assert everything(tmp_path / "t") == {"a": "a"}
+    (tmp_path / "t/pipe").write_bytes(b"")
+    for command in (("sync", "--checksum", "s", "t"), ("pack", "s", "s.zip"), ("mv", "s/", "t")):
+        code, _, err = run(*command)
+        assert (code, "a pipe, a socket or a device is not copied" in err) == (1, True), command
+    assert not (tmp_path / "s.zip").exists()
 
 
 @pytest.mark.parametrize(
@@ -415,17 +493,21 @@ def test_pipes_are_not_copied(run: Run, tmp_path: Path) -> None:
         ("pack", "s", "s.zip"),
         ("unpack", "z.zip", "out"),
         ("convert", "z.zip", "z.tar"),
+        ("cp", "-r", "s", "new.zip/"),
+        ("mv", "s/a", "z.zip/"),
+        ("sync", "s", "new.h5/"),
     ],
 )
 def test_a_dry_run_changes_nothing(run: Run, tmp_path: Path, arguments: tuple[str, ...]) -> None:
     make_tree(tmp_path, {"s/a": b"a", "s/sub/b": b"b", "t/x": b"x"})
     with zipfile.ZipFile(tmp_path / "z.zip", "w") as archive:
         archive.writestr("a", b"a")
-    before = everything(tmp_path)
+    before, written = everything(tmp_path), os.stat(tmp_path / "z.zip")
     code, out, err = run(arguments[0], "--dry-run", *arguments[1:])
     assert code == 0, err
     assert out.startswith("would "), (out, err)
     assert everything(tmp_path) == before
+    assert os.path.samestat(os.stat(tmp_path / "z.zip"), written)
     code, out, _ = run(arguments[0], "--dry-run", "--json", *arguments[1:])
     assert json.loads(out.splitlines()[0])["dry_run"] is True
     assert everything(tmp_path) == before
@@ -456,6 +538,30 @@ def test_links_and_conflicts_of_an_archive(run: Run, tmp_path: Path) -> None:
     assert "symbolic link" in err
     assert "a.zip/link" in err or "out/link" in err
     assert read_tree(tmp_path / "out") == {"both/in": b"in", "good": b"good"}
+
+
+def test_a_directory_of_the_target_may_be_a_link_in_it(run: Run, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("d/", b"")
+        archive.writestr("d/x", b"x")
+    (tmp_path / "out/real").mkdir(parents=True)
+    (tmp_path / "out/d").symlink_to("real")
+    assert run("unpack", "a.zip", "out")[0] == 0
+    assert everything(tmp_path / "out") == {"d": "-> real", "real": "d", "real/x": "x"}
+
+
+def test_links_to_nothing_are_left_out_below_a_working_directory_too(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        link = tarfile.TarInfo("sub/none")
+        link.type, link.linkname = tarfile.SYMTYPE, "nothing"
+        archive.addfile(link)
+        file = tarfile.TarInfo("sub/x")
+        file.size = 1
+        archive.addfile(file, io.BytesIO(b"x"))
+    with fsabs.from_url(f"{tmp_path}/a.tar") as source:
+        source.cwd = "sub"
+        assert unpack(source, Local(tmp_path), "out").files == 1
+    assert read_tree(tmp_path / "out") == {"x": b"x"}
 
 
 def test_an_archive_is_not_replaced_by_its_member(run: Run, tmp_path: Path) -> None:

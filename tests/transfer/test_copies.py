@@ -53,6 +53,20 @@ def moved(source: FS, target: FS) -> list[BaseException]:
 
 
 @pytest.mark.quick
+def test_a_source_that_was_written_again_within_a_second_stays() -> None:
+    source, target = Memory(), Memory()
+    src, dst = source._key("x", "move"), target._key("y", "move")
+    source.write_bytes("x", b"old")
+    before = source.stat("x")
+    source.write_bytes("x", b"new")
+    listed = before._replace(last_modified=source.stat("x").last_modified)  # a store keeps whole seconds
+    with Copier(source, target, lambda result: None, lambda size: None, move=True) as copier:
+        error = copier.remove_source(FileCopy(src, dst, listed))
+    assert isinstance(error, StaleFileError)
+    assert source.read_bytes("x") == b"new"
+
+
+@pytest.mark.quick
 @pytest.mark.parametrize("size", [0, 10, 3_000_000])
 def test_fewer_bytes_than_the_store_says_are_an_error_and_a_move_keeps_the_source(size: int, tmp_path: Path) -> None:
     source, target = Cut(), Local(tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import threading
 
@@ -38,8 +39,9 @@ _LIBRARIES: dict[str, str] = {  # by the name that users say: the module that pa
 _INSTALL = {"cv2": "opencv-python-headless", "PIL": "pillow"}
 
 _lock = threading.RLock()
+os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
 _counts: dict[str, int] = {}
-_calls: dict[str, list[PatchedCall]] = {}
+_calls: dict[str, dict[str, list[PatchedCall]]] = {}  # that are applied, by library and module
 
 
 def applied() -> list[str]:
@@ -100,9 +102,9 @@ class Patched:
         with _lock:
             for name in self._libraries:
                 _counts[name] = _counts.get(name, 0) + 1
-                if _counts[name] == 1:
-                    _apply(name)
             self._depth += 1
+        for name in self._libraries:  # not under the lock, which an import in another thread, that is waited for, takes
+            _apply(name)
 
     def undo(self) -> None:
         """Take back what this object applied, once."""
@@ -118,9 +120,10 @@ class Patched:
 
     def __enter__(self) -> Self:
         with _lock:
-            if not (self._fresh and self._depth):
-                self._apply()
+            is_applied = self._fresh and self._depth
             self._fresh = False
+        if not is_applied:
+            self._apply()
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -178,7 +181,9 @@ def _targets(name: str) -> dict[str, Callable[[ModuleType], list[PatchedCall]]]:
 def _apply(name: str) -> None:
     _Finder.install()
     for module in _targets(name):
-        if module in sys.modules:
+        with _lock:
+            is_patched = module in _calls.get(name, ())
+        if module in sys.modules and not is_patched:
             _patch_module(name, importlib.import_module(module))  # waits for an import in another thread
 
 
@@ -186,15 +191,16 @@ def _patch_module(name: str, module: ModuleType) -> None:
     with _lock:
         if name not in _counts:
             return
-        there = _calls.setdefault(name, [])
+        there = _calls.setdefault(name, {}).setdefault(module.__name__, [])
         for call in _targets(name)[module.__name__](module):
             if call.apply():
                 there.append(call)
 
 
 def _restore(name: str) -> None:
-    for call in reversed(_calls.pop(name, [])):
-        call.restore()
+    for there in reversed(_calls.pop(name, {}).values()):
+        for call in reversed(there):
+            call.restore()
 
 
 class _Finder:

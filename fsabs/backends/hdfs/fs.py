@@ -340,9 +340,9 @@ class Hdfs(FS):
             raise
         return writer
 
-    def _write_like(self, key: str, data: bytes, stat: FileStat) -> None:
+    def _write_like(self, key: str, data: bytes, stat: FileStat, moved: bool = False) -> None:
         with committing(self._create(key, False)) as writer:
-            writer.keep(stat)
+            writer.keep(stat, moved=moved)
             writer.write(data)
 
     def _check_target(self, place: HdfsPlace, exclusive: bool, deadline: Deadline) -> None:
