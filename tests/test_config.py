@@ -318,6 +318,14 @@ def test_an_unknown_key_is_named_and_ignored(tmp_path: Path, monkeypatch: pytest
         fsabs.from_url("program:///")
 
 
+def test_defaults_hold_for_all_sections_wherever_they_stand(tmp_path: Path) -> None:
+    text = f"[mine]\nscheme = file\nprefix={tmp_path}\n\n[DEFAULT]\nfsync = yes\n"
+    write(tmp_path / ".config/pfio.ini", text)
+    fs = fsabs.from_url("mine:///")
+    assert isinstance(fs, fsabs.Local)
+    assert flushes(fs)
+
+
 @pytest.mark.parametrize("key", ["endpiont", "end_point", "endpoint_url", "Endpoints"])
 def test_a_misspelt_endpoint_says_where_requests_go(tmp_path: Path, key: str) -> None:
     write(tmp_path / ".config/pfio.ini", f"[minio]\nscheme = s3\n{key} = http://127.0.0.1:9000\n")

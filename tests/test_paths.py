@@ -406,6 +406,18 @@ def test_paths_across_stores(tmp_path: pathlib.Path) -> None:
     assert path.rename("moved") == fsabs.Path("memory://a/moved")
 
 
+def test_a_file_below_the_root_is_not_one_of_the_working_directory(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "no such file of the root.txt").write_bytes(b"of the working directory")
+    monkeypatch.chdir(tmp_path)
+    roots.clear()
+    with pytest.raises(FileNotFoundError) as raised:
+        fsabs.Path("/no such file of the root.txt").read_bytes()
+    assert raised.value.filename == "file:///no%20such%20file%20of%20the%20root.txt"
+    roots.clear()
+
+
 def test_the_table_of_roots_is_bounded(tmp_path: pathlib.Path) -> None:
     roots.clear()
     before = len(os.listdir("/proc/self/fd"))

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 WINDOW_MISSES = 256
 WINDOW_BYTES = 32 * 1024 * 1024
 """What is fetched together, and held in memory."""
+AHEAD_BYTES = 256 * 1024 * 1024
+"""Bytes of large files that are read ahead of the consumer, at most."""
 WINDOW_SPAN = 1024
 """Files among which those are."""
 READ_AHEAD = 4
@@ -71,14 +73,12 @@ class _Window:
                 self._new.append(key)
                 continue
             self._found[at] = file
-            if file.small is None:
-                continue
-            data = files.contents().lookup(file.small)
-            if data is not None and len(data) == file.stat.size:
+            data = files.cached(file, files.contents())
+            if data is not None:
                 self._data[at] = data
-            elif file.admit:
+            elif file.small is not None and file.admit:
                 self._missing[at] = file
-            room -= file.stat.size
+            room -= file.stat.size if file.small is not None else 0
             if room <= 0 or len(self._missing) >= WINDOW_MISSES:
                 break
 
@@ -89,17 +89,22 @@ class _Window:
             files.reached(key)
         missing = [(self.keys[at], file) for at, file in self._missing.items()]
         self._data |= zip(self._missing, fetch(files, missing, self._concurrency), strict=False)
+        alone = [at for at in self._found if at not in self._data]
+        largest = max((self._found[at].stat.size for at in alone), default=0)
+        width = min(self._concurrency or files.inner.default_concurrency, AHEAD_BYTES // (2 * largest + 1))
+        others = in_threads(self._alone, alone, width)
         with contextlib.closing(_read_new(files, self._new, self._concurrency)) as new:
-            for at, key in enumerate(self.keys):
+            for at in range(len(self.keys)):
                 if at not in self._found:
                     yield next(new)
                 elif (data := self._data.pop(at, None)) is not None:
                     yield data
                 else:
-                    yield self._alone(key, self._found[at])
+                    yield next(others)
 
-    def _alone(self, key: str, file: CachedFile) -> bytes:
+    def _alone(self, at: int) -> bytes:
         """Return the content of a file that is large, not cached, or could not be fetched with the others."""
+        key, file = self.keys[at], self._found[at]
         if file.small is None:
             return self._files.read(key, file)
         return self._files.whole(key, file, self._files.inner._open_from_start)[0]

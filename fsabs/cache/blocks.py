@@ -219,11 +219,7 @@ class BlockBlob(Blob):
             with self._lock:
                 inner = self._inner
                 if inner is None:
-                    inner = self._open_inner(self._key)
-                    if (inner.size, inner.version) != (self.size, self.version):
-                        inner.close()
-                        raise errors.stale(self.url)
-                    self._inner = inner
+                    inner = self._inner = self._open_inner(self._key)
         return inner
 
     def fileno(self) -> int:

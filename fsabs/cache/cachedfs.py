@@ -128,7 +128,7 @@ class CachedFS(LayerFS):
     def _listed(self, key: str, kind: str, ask: Callable[[str], Iterator[FileStat]]) -> Iterator[FileStat]:
         return self._stats.listing(self._url(key), kind, lambda: ask(key)) if self._stats.offline else ask(key)
 
-    # ---- writing: what changes is asked for anew
+    # ---- writing: what changes is asked for anew, and what may have changed where there was an error
 
     def _invalidate(self, *changed: str) -> None:
         self._stats.invalidate(*map(self._url, changed))
@@ -171,22 +171,30 @@ class CachedFS(LayerFS):
 
     def _rename(self, src: str, dst: str) -> None:
         members = self._below(src)
-        self.inner._rename(src, dst)
-        self._invalidate_tree(src, members)
-        self._invalidate_tree(dst, members)
+        try:
+            self.inner._rename(src, dst)
+        finally:
+            self._invalidate_tree(src, members)
+            self._invalidate_tree(dst, members)
 
     def _remove(self, key: str) -> None:
-        self.inner._remove(key)
-        self._invalidate(key)
+        try:
+            self.inner._remove(key)
+        finally:
+            self._invalidate(key)
 
     def _remove_tree(self, key: str) -> None:
         members = self._below(key)
-        self.inner._remove_tree(key)
-        self._invalidate_tree(key, members)
+        try:
+            self.inner._remove_tree(key)
+        finally:
+            self._invalidate_tree(key, members)
 
     def _copy(self, src: str, dst: str) -> None:
-        self.inner._copy(src, dst)
-        self._invalidate(dst)
+        try:
+            self.inner._copy(src, dst)
+        finally:
+            self._invalidate(dst)
 
     # ---- the cache itself
 
@@ -208,8 +216,9 @@ class CachedFS(LayerFS):
         """Fetch what is missing of `paths` ahead of their being read in that order, in a thread.
 
         A full cache admits what it fetches only if that comes before what is there in the order of `set_order`.
-        The thread stays at most `max_bytes` ahead of what this process has read (half of the cache's limit, or 4 GB).
-        It ends with the process: a forked child has none, and starts its own if it wants one. A file that can't be
+        The thread stays at most `max_bytes` ahead of what this process has read (half of the cache's limit, or 4 GB),
+        going by the largest file so far. It ends with the process: a forked child has none, and starts its own if it
+        wants one. One that is so far ahead ends when another one begins, or this FS is closed. A file that can't be
         fetched is left to be read, and to fail, in its turn. `wait()` of what is returned waits, `cancel()` ends it.
         """
         wanted = keys_of(self, paths, "prefetch")
@@ -264,12 +273,16 @@ class CachedFS(LayerFS):
         return self._files.contents().status()
 
     def _close(self) -> None:
-        self._state.close()
+        self._leave()
         self.inner._close()
 
     def _abort(self) -> None:
-        self._state.close()
+        self._leave()
         self.inner._abort()
+
+    def _leave(self) -> None:
+        self._files.prefetched = ReadOrder()  # a prefetch that waits for its reader ends
+        self._state.close()
 
 
 class _InvalidatingWriter(LayerWriter):
@@ -397,15 +410,23 @@ class CachedFiles:
             stat = self.stats.stat(key, url) if self.stats.offline else self.inner._stat(key)
         if file is None or file.stat != stat:
             file = self.found(key, url, stat, time.time())
-        data = state.contents.lookup(file.small) if file.small is not None else None
-        return file, data if data is not None and len(data) == stat.size else None
+        return file, self.cached(file, state.contents)
+
+    def cached(self, file: CachedFile, contents: ContentCache) -> bytes | None:
+        """Return the content of a file if it is small and cached, or if its store has said that it is empty."""
+        stat = file.stat
+        if file.small is not None:
+            data = contents.lookup(file.small)
+            return data if data is not None and len(data) == stat.size else None
+        is_empty = self.stat_is_request and not stat.size and not stat.directory and stat.version is not None
+        return b"" if is_empty else None
 
     def _located(self, key: str, file: CachedFile | None) -> tuple[CachedFile, bytes | None, Blob | None]:
         """Return a file, if `known` has found nothing, and its content; with a blob, if it was opened for that."""
         if file is not None:
             return file, None, None
         file, opened = self.find_or_open(key)
-        data = self.contents().lookup(file.small) if file.small is not None else None
+        data = self.cached(file, self.contents())
         if data is not None and opened is not None:
             opened.close()
         return file, data, opened
@@ -508,8 +529,17 @@ class CachedFiles:
         assert file.entry is not None
         blocks = self.blocks(file.entry, file.stat.size)
         self.remember(file)
-        open_inner = self.inner._open_blob
+        open_inner = functools.partial(self._opened_as, file, self.inner._open_blob)
         return BlockBlob(self._fs, key, file.stat.version, blocks, self.contents, open_inner, file.admit, opened)
+
+    def _opened_as(self, file: CachedFile, open_inner: Callable[[str], Blob], key: str) -> Blob:
+        """Return a blob of a file in its store; if that has another version, it is asked for anew from now on."""
+        blob = open_inner(key)
+        if (blob.size, blob.version) != (file.stat.size, file.stat.version):
+            blob.close()
+            self.stats.invalidate(self.inner._url(key))
+            raise errors.stale(self.inner._url(key))
+        return blob
 
     def blocks(self, entry: EntryKey, size: int) -> Blocks:
         """Return the blocks of a large file."""
@@ -525,10 +555,8 @@ class CachedFiles:
 
         def read(_: Sequence[int]) -> list[bytes]:
             nonlocal opened
-            blob, opened = opened or open_inner(key), None
+            blob, opened = opened or self._opened_as(file, open_inner, key), None
             with blob:
-                if (blob.size, blob.version) != (file.stat.size, file.stat.version):
-                    raise errors.stale(self.inner._url(key))
                 return [blob.read_all()]
 
         try:

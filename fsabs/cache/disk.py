@@ -14,6 +14,7 @@ fetched, read, written or removed, and none is needed to be right. Every failure
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 import warnings
@@ -34,6 +35,8 @@ from .single_flight import Claims, no_claims
 FAILURES = (OSError, ValueError, OverflowError, MemoryError)
 RETRY_AFTER = 10.0  # seconds from a folder that can't be made to the next attempt: there may be room by then
 _AT_ONCE = 1 << 15  # bytes of a file that are read, or written, at once, and copied
+_NOT_OURS = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO)
+"""Why what has the name of an entry can't be opened, if it is no file of ours: another user's, a link, a socket."""
 _MOST = 2_000_000_000  # bytes of an entry: what Linux reads at once
 _LOOKED_AFTER = 1.0  # seconds between two looks whether the folder is still at its path
 _OF_OLD = ("usage", "marks", "leases")  # what the release before kept beside the entries
@@ -58,8 +61,6 @@ class EntryKey(NamedTuple):
 class OpenFolder:
     """The folder of the entries, opened in this process, with what is known of it."""
 
-    _claimed = -1
-
     def __init__(self, path: str, limits: DiskLimits, passes: Passes) -> None:
         os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
         with contextlib.suppress(FileExistsError):
@@ -68,17 +69,17 @@ class OpenFolder:
         for name in _OF_OLD:
             with contextlib.suppress(OSError):
                 self.folder.remove(name)
+        claimed = -1
         with contextlib.suppress(OSError):  # a read-only disk
-            self._claimed = self.folder.open("claims", os.O_RDWR | os.O_CREAT)
-        self.claims: Claims = Claims(self._claimed)
+            claimed = self.folder.open("claims", os.O_RDWR | os.O_CREAT)
+        self.claims: Claims = Claims(claimed)
         self.evictor: Evictor = Evictor(self.folder, self.claims, limits, passes)
 
     # What a finalizer needs is bound: when the interpreter ends, the names of the module may be gone before.
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
         """Close it with its last use: another thread may be in the middle of a call."""
-        for fd in (self._claimed, self.folder.descriptor if hasattr(self, "folder") else -1):
-            if fd >= 0:
-                close(fd)
+        if hasattr(self, "folder"):
+            close(self.folder.descriptor)
 
 
 class DiskCache:
@@ -108,7 +109,7 @@ class DiskCache:
         except FileNotFoundError:
             return None
         except FAILURES as exc:
-            if not self._drop(root, entry.path):  # it isn't a file of ours
+            if getattr(exc, "errno", None) not in _NOT_OURS or not self._drop(root, entry.path):
                 self._fails(exc)
             return None
         try:
@@ -126,6 +127,8 @@ class DiskCache:
                             with contextlib.suppress(OSError):  # a read-only disk
                                 os.utime(fd)
                         return content
+        except OSError as exc:  # a damaged disk
+            self._fails(exc)
         except FAILURES as exc:
             self._fails(exc)
             return None
@@ -163,13 +166,15 @@ class DiskCache:
                 self.passes.read(hash(entry.name))
                 need = policy.NOW if pinned else order.need(policy.key_of(entry.url))
                 storable = len(entry.name) <= frames.LONGEST_NAME and len(content) <= _MOST
-                if storable and (together or root.evictor.make_room(rooms[at], need, order)):
+                if not pinned and _is_there(root.folder, entry):
+                    stored[at] = True
+                elif storable and (together or root.evictor.make_room(rooms[at], need, order)):
                     self._write(root, entry, content, rooms[at], pinned)
                     stored[at] = True
+            if not all(stored):
+                self._refused(root)
         except FAILURES as exc:
             self._fails(exc)
-        if not all(stored):
-            self._refused(root)
         return stored
 
     def _write(self, root: OpenFolder, entry: EntryKey, content: bytes, room: int, pinned: bool) -> None:
@@ -330,6 +335,15 @@ class DiskCache:
         with self._lock:
             root, self._open = self._open, None
             self._evicted += root.evictor.evicted if root is not None else 0
+
+
+def _is_there(folder: Folder, entry: EntryKey) -> bool:
+    """Return if there is an entry, which is needed now, and is left as it is: it may be pinned."""
+    try:
+        os.utime(entry.path, dir_fd=folder.descriptor, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
 
 
 def _damaged(folder: Folder, path: str) -> bytes | None:

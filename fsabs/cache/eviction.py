@@ -318,10 +318,10 @@ class Evictor:
         return freed
 
     def _remove(self, victim: Candidate, need: float) -> int:
-        """Remove an entry unless it was read meanwhile; return the bytes that it took."""
+        """Remove an entry unless it was read or pinned meanwhile; return the bytes that it took."""
         try:
             status = os.stat(victim.name, dir_fd=self._folder.descriptor, follow_symlinks=False)
-            if need != ANY and status.st_mtime > victim.last_read:
+            if not status.st_mode & 0o200 or (need != ANY and status.st_mtime > victim.last_read):
                 return 0
             self._folder.remove(victim.name)
         except OSError:  # another process was faster, or the disk is read-only

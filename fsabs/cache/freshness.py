@@ -91,8 +91,9 @@ class FileRecords:
         return record
 
     def save(self, url: str, record: FileRecord) -> None:
-        """Remember it for other processes, too."""
-        self._put(url, "stat", [record.asked, record.since, *record.stat])
+        """Remember it for other processes, too, unless this one has changed a file since it was asked for."""
+        if record.asked > self._changed:
+            self._put(url, "stat", [record.asked, record.since, *record.stat])
 
     def forget(self, url: str) -> None:
         """A file has changed."""
@@ -179,8 +180,6 @@ class Freshness:
         self.by_request: bool = can.stat_is_request and can.content_versions and not can.commits
         """Whether a file's content may be requested in place of its stat, and tell its version; the stats of a commit
         are listed once, and hold."""
-        self.remembers: bool = bool(check_interval or offline or max_age is not None)
-        """Whether what is remembered may be used without asking the store."""
         self.notes_contents: bool = offline or self.by_request
         """Whether a file is remembered when its content is cached."""
         self.likely_cached: bool = False
@@ -189,6 +188,8 @@ class Freshness:
         self._records = records
         # What costs no request is asked for each time.
         self._check_interval = check_interval if inner.capabilities.stat_is_request else 0.0
+        self.remembers: bool = bool(self._check_interval or offline or max_age is not None)
+        """Whether what is remembered may be used without asking the store."""
         self._can_list = self._check_interval > 0 and not offline and max_age is None
         self._is_used = False
         self._updated: frozenset[str] = frozenset()

@@ -55,7 +55,7 @@ class HTTPCachedFS(LayerFS):
 
     def _open_blob(self, key: str) -> Blob:
         blob = self.inner._open_blob(key)
-        if blob.version is None or not 0 < blob.size <= self._max_size:
+        if blob.version is None or not 0 < blob.size <= self._max_size or not self._connector.alive:
             return blob
         return SharedBlob(self, key, blob, self._connector)
 

@@ -44,7 +44,8 @@ MISSING = Missing.MISSING
 class Claims:
     """The claims in the file of a descriptor, from `offset` on; one object for each process.
 
-    A file that fails gives every claim.
+    It closes the descriptor when it is freed, and not before: a thread whose fetch goes on would write into whatever
+    file has the number by then. A file that fails gives every claim.
     """
 
     def __init__(self, fd: int, offset: int = 0, slots: int = SLOTS) -> None:
@@ -53,6 +54,11 @@ class Claims:
         self._slots = slots
         self._owner = os.getpid()
         self._stuck: dict[int, float] = {}
+
+    # What a finalizer needs is bound: when the interpreter ends, the names of the module may be gone before.
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        if self._fd >= 0:
+            close(self._fd)
 
     def claim(self, token: int) -> bool:
         """Claim a token, a hash of 64 bits; False if another process has claimed it."""

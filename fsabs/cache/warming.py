@@ -88,6 +88,7 @@ class Prefetch:
         self._ahead = ahead
         self._order = files.prefetched
         self._outstanding: deque[tuple[int, int]] = deque()  # position and size of what is fetched and not read yet
+        self._held = self._largest = 0  # bytes of that, and of the largest file so far
         self._stop = Flag()
         self._generation = process.generation()
         self._counts = TreeCounts()
@@ -117,25 +118,30 @@ class Prefetch:
         self.wait()
 
     def _run(self) -> None:
-        for start in range(0, len(self._wanted), BATCH):
-            self._wait_for_reader()
-            if self._stop.is_set():
-                return
-            fetched = fetch_missing(self._files, self._wanted[start : start + BATCH], self._concurrency)
+        start = 0
+        while start < len(self._wanted) and (count := self._wait_for_reader()):
+            fetched = fetch_missing(self._files, self._wanted[start : start + count], self._concurrency)
             for position, found in enumerate(fetched, start):
                 if isinstance(found, OSError):  # raised again when it is read
                     self._failed += 1
-                else:
-                    self._counts = _with(self._counts, *found)
-                    self._outstanding.append((position, found[0]))
+                    continue
+                size = found[0]
+                self._counts = _with(self._counts, *found)
+                self._outstanding.append((position, size))
+                self._held, self._largest = self._held + size, max(self._largest, size)
+            start += count
 
-    def _wait_for_reader(self) -> None:
+    def _wait_for_reader(self) -> int:
+        """Return how many files may be fetched now, going by the largest so far; 0 if no more are wanted."""
         while not self._stop.is_set():
             while self._outstanding and self._outstanding[0][0] <= self._order.cursor:
-                self._outstanding.popleft()
-            if sum(size for _, size in self._outstanding) < self._ahead:
-                return
+                self._held -= self._outstanding.popleft()[1]
+            if (room := self._ahead - self._held) > 0:
+                return max(1, min(BATCH, room // max(1, self._largest))) if self._counts.files else 1
+            if self._files.prefetched is not self._order:  # nobody says any more how far reading has come
+                break
             self._stop.wait(_PAUSE)
+        return 0
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("a prefetch is a thread of its process, and can't be pickled")

@@ -340,6 +340,8 @@ class ResumedReplacement(Replacement):
 
         folder, slash, name = self._path.rpartition("/")
         partial = f"{folder}{slash}{partial_name(name, f'{self._token}.kept')}"
+        if self._replaced is None:
+            self._mode = _new_mode(folder)
         fd = open_ours(partial, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -352,8 +354,6 @@ class ResumedReplacement(Replacement):
             os.close(fd)
             raise
         self._partial = partial
-        if self._replaced is None:
-            self._mode = _new_mode(folder)
         return fd
 
     def write(self, data: bytes | memoryview) -> None:

@@ -167,7 +167,8 @@ def _opened(fd: int, fingerprint: bytes, folder: str) -> CachedIndex:
     if payload <= SMALL and not found.check():
         raise ValueError("damaged")
     if time.time() - status.st_mtime > _TOUCH_EVERY:
-        os.utime(fd)  # what is used is swept last
+        with contextlib.suppress(OSError):  # a read-only disk
+            os.utime(fd)  # what is used is swept last
     return found
 
 

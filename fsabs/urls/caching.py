@@ -39,20 +39,25 @@ def cache_options(option: Any) -> dict[str, Any] | None:
     """Return the options of `CachedFS` that an option of `from_url` stands for; None for no cache."""
     if option is None or isinstance(option, bool):
         return {} if option else None
-    known = {"dir": None, **known_options(CachedFS)}
     if isinstance(option, Mapping):
-        return _converted(known, option, "cache")
+        return _options_of_cache(option)
     text = str(option) if isinstance(option, int) else os.fspath(option).strip()
     if text.lower() in _SWITCHES:
         return {} if _SWITCHES[text.lower()] else None
     if "=" in text and not text.startswith(("/", ".", "~")):
-        return _converted(known, _parse_options(text, "cache"), "cache")
+        return _options_of_cache(_parse_options(text, "cache"))
     if _QUANTITY.fullmatch(text) and not os.path.isdir(text):
         raise ValueError(f"cache= is True, a folder or a mapping; a limit is cache={{'max_bytes': {option!r}}}")
     hint = errors.did_you_mean(text.lower(), filter(None, _SWITCHES), cutoff=0.7)
     if hint and not os.path.isdir(text):
         raise ValueError(f"cache={text!r} is no folder{hint} (a new folder of that name: './{text}')")
-    return {"dir": os.path.expanduser(text)}
+    return _options_of_cache({"dir": text})
+
+
+def _options_of_cache(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of `CachedFS`; a `~` that its folder begins with is the home."""
+    found = _converted({"dir": None, **known_options(CachedFS)}, options, "cache")
+    return {**found, "dir": os.path.expanduser(found["dir"])} if found.get("dir") is not None else found
 
 
 def http_cached(fs: FS, option: Any) -> FS:

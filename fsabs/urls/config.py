@@ -406,7 +406,8 @@ def _parse(path: str) -> _File:
         raise ConfigError(f"{path}: {_message(exc)}") from None
     starts = sorted({0, *(number for number, line in enumerate(lines) if _HEADER.match(line))})
     result, defaults = _File({}, {}, {}), dict[str, str]()
-    for start, end in itertools.pairwise([*starts, len(lines)]):
+    sections = itertools.pairwise([*starts, len(lines)])
+    for start, end in sorted(sections, key=lambda at: not lines[at[0]].startswith("[DEFAULT]")):  # which holds for all
         header = _HEADER.match(lines[start])
         name = header[1] if header else ""
         try:

@@ -216,10 +216,10 @@ def shown(url: str) -> str:
 
 
 def _locate(url: str, inside: bool) -> tuple[_Folder, str]:
-    folder, slash, name = url.rpartition("/")
+    folder, _, name = url.rpartition("/")
     if not url.startswith("/") and "://" not in url:  # relative to a directory that may change
         return _split_url(url, inside)
-    if inside or not slash or folder.endswith(("/", ":")) or name in ("", ".", "..") or "?" in url or "#" in name:
+    if inside or not folder or folder.endswith(("/", ":")) or name in ("", ".", "..") or "?" in url or "#" in name:
         return _split_url(url, inside)
     decoded = "%" in name and "://" in folder and not folder.lower().startswith(("http:", "https:"))
     return _folder_of(folder), keys.from_url_path(name) if decoded else name

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -12,7 +15,7 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, ClassVar
 
 import pytest
 
@@ -20,11 +23,13 @@ import fsabs
 from fsabs import Local, Memory, StaleFileError, manifest
 from fsabs.backends import local as local_backend
 from fsabs.cache import CachedFS, FileCache, HTTPCachedFS, ReadOnlyFileCache
-from fsabs.cache.content import MemoryCache
+from fsabs.cache.content import ContentCache, MemoryCache
 from fsabs.cache.disk import DiskCache, open_disk
 from fsabs.cache.eviction import DiskLimits
+from fsabs.cache.freshness import FileRecords
 from fsabs.cache.policy import Passes, ReadOrder
 from fsabs.core import identity
+from fsabs.core.fs import FileStat
 from fsabs.disk.folders import Folder
 from fsabs.manifest.layer import ManifestFS
 from fsabs.testing.children import Child, forked
@@ -495,3 +500,187 @@ def test_two_caches_of_a_folder_in_one_process_share_what_is_there(tmp_path: Pat
     one, other = open_disk(str(tmp_path), LIMITS), open_disk(str(tmp_path), DiskLimits(10**6, 0))
     assert one.put(entry(b"name", "url"), b"content", ReadOrder())
     assert other.get(entry(b"name", "url")) == b"content"
+
+
+def test_a_pin_stays_when_the_file_is_read_anew(store: Store, folder: str) -> None:
+    """By a process that knows nothing of it, and asks for the content in place of the version."""
+
+    class Far(Store):
+        capabilities = Memory.capabilities._replace(stat_is_request=True)
+
+    far = Far(store.inner)
+    assert cached(far, folder, check_interval=60.0).pin(["00.bin"]) == 1000
+    assert list(cached(far, folder, check_interval=60.0).read_many(["00.bin"])) == CONTENTS[:1]
+    assert far.opened == {"00.bin": 2}
+    assert [path.stat().st_mode & 0o777 for path in Path(folder).glob("entries-1/??/*")] == [0o400]
+
+
+def test_what_was_chosen_for_eviction_and_then_pinned_stays(tmp_path: Path) -> None:
+    cache = DiskCache(str(tmp_path), DiskLimits(20 * 4096, 0))
+    order = ReadOrder(["new 0", "new 1", *(f"url {number}" for number in range(20))])
+    for number in range(20):
+        assert cache.put(entry(b"%d" % number, f"url {number}"), bytes(3000), order)
+    assert cache.put(entry(b"new 0", "new 0"), bytes(3000), order)
+    assert cache.get(entry(b"19", "url 19")) is None, "what is needed last goes first"
+    assert cache.pin(entry(b"18", "url 18"))
+    assert cache.put(entry(b"new 1", "new 1"), bytes(3000), order)
+    assert cache.get(entry(b"18", "url 18")) == bytes(3000)
+
+
+# ---- descriptors
+
+
+def _opened_after(stack: contextlib.ExitStack, folder: Path) -> list[BinaryIO]:
+    """Files that have taken the numbers of all descriptors that were closed."""
+    return [stack.enter_context(open(folder / f"other {number}", "wb")) for number in range(20)]
+
+
+def test_a_fetch_that_ends_after_its_folder_was_removed_writes_into_no_other_file(tmp_path: Path) -> None:
+    cache = DiskCache(str(tmp_path / "cache"), LIMITS)
+    claims = cache.claims()
+    assert claims.claim(5)
+    shutil.rmtree(tmp_path / "cache")
+    cache.clear()  # finds another folder at its path, and leaves the one that is gone
+    with contextlib.ExitStack() as stack:
+        files = _opened_after(stack, tmp_path)
+        claims.release(5)
+        assert {os.fstat(file.fileno()).st_size for file in files} == {0}
+
+
+def test_an_item_that_is_made_while_its_cache_is_closed_writes_into_no_other_file(tmp_path: Path) -> None:
+    cache = FileCache(10, dir=tmp_path / "items")
+    with contextlib.ExitStack() as stack:
+        files: list[BinaryIO] = []
+
+        def make(number: int) -> bytes:
+            cache.close()
+            files.extend(_opened_after(stack, tmp_path))
+            return b"made"
+
+        assert cache.get_and_cache(3, make) == b"made"
+        assert {os.fstat(file.fileno()).st_size for file in files} == {0}
+
+
+def test_a_process_without_descriptors_removes_no_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = DiskCache(str(tmp_path), LIMITS)
+    assert cache.put(entry(b"name", "url"), b"content", ReadOrder())
+
+    def too_many(*arguments: Any) -> Any:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("fsabs.cache.disk.open_ours_with_status", too_many)
+        with pytest.warns(RuntimeWarning, match="Too many open files"):
+            assert cache.get(entry(b"name", "url")) is None
+    assert cache.get(entry(b"name", "url")) == b"content"
+
+
+def test_a_disk_that_tells_nothing_of_its_room_is_a_miss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = DiskCache(str(tmp_path), DiskLimits(4096, 0))
+
+    def not_connected(folder: Folder) -> int:
+        raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+
+    assert cache.put(entry(b"name", "url"), b"content", ReadOrder())
+    monkeypatch.setattr("fsabs.cache.disk.free", not_connected)
+    with pytest.warns(RuntimeWarning, match="not connected"):
+        assert not cache.put(entry(b"large", "url"), bytes(5000), ReadOrder())
+
+
+# ---- changes that end in an error
+
+
+@pytest.mark.parametrize("change", ["rename", "copy", "remove"])
+def test_what_may_have_changed_is_asked_for_anew(store: Store, folder: str, change: str) -> None:
+    """The response was lost, and the change was made."""
+
+    class Lost(Asked):
+        def _lost(self, *arguments: Any) -> None:
+            getattr(self.inner, f"_{change}")(*arguments)
+            raise TimeoutError(errno.ETIMEDOUT, "no response")
+
+    setattr(Lost, f"_{change}", Lost._lost)
+    fs = cached(Lost(store.inner), folder, check_interval=1e9)
+    assert list(fs.read_many(NAMES)) == CONTENTS
+    with pytest.raises(TimeoutError):
+        fs.remove("00.bin") if change == "remove" else getattr(fs, change)("00.bin", "01.bin")
+    if change in ("rename", "copy"):
+        assert fs.read_bytes("01.bin") == CONTENTS[0]
+    if change in ("rename", "remove"):
+        with pytest.raises(FileNotFoundError):
+            fs.read_bytes("00.bin")
+
+
+def test_what_costs_no_request_is_not_walked_to_be_forgotten(store: Store, folder: str) -> None:
+    class Closed(Store):
+        def _walk(self, key: str) -> Iterator[Any]:
+            raise PermissionError(errno.EACCES, "a directory that may not be listed")
+
+    fs = cached(Closed(store.inner), folder, check_interval=60.0)
+    fs.rename("dir", "moved")
+    assert fs.read_bytes("moved/deep/ünï code %1.txt") == "héllo\n".encode()
+
+
+def test_a_stat_from_before_a_change_is_not_left_for_other_processes(tmp_path: Path) -> None:
+    records = FileRecords("store", ContentCache(DiskCache(str(tmp_path), LIMITS), 0), True)
+    stat, asked = FileStat("a", 5, version="old"), time.time()
+    records.forget("url")
+    records.save("url", records.remember("url", stat, asked))
+    assert records.recall("url") is None
+
+
+def test_a_large_file_that_another_program_has_replaced_is_found_by_the_next_open(store: Store, folder: str) -> None:
+    fs = cached(Asked(store.inner), folder, check_interval=1e9)
+    with fs.open("large.bin", "rb", 16) as file:
+        assert file.read(10) == noise(50_000)[:10]
+    store.inner.write_bytes("large.bin", noise(50_000, 1))
+    with fs.open("large.bin", "rb", 16) as file, pytest.raises(StaleFileError):
+        file.seek(30_000)
+        file.read(10)
+    with fs.open("large.bin", "rb", 16) as file:
+        assert file.read() == noise(50_000, 1)
+
+
+# ---- what is not small
+
+
+def test_an_empty_file_that_was_asked_for_takes_no_request(store: Store, folder: str) -> None:
+    asked = Asked(store.inner)
+    fs = cached(asked, folder, check_interval=1e9)
+    for _ in range(2):
+        assert fs.read_bytes("empty") == fs.open("empty", "rb").read() == b""
+        assert list(fs.read_many(["empty", "00.bin", "empty"])) == [b"", CONTENTS[0], b""]
+    assert asked.opened == {"00.bin": 1}
+
+
+def test_large_files_of_a_batch_are_fetched_at_the_same_time(store: Store, folder: str) -> None:
+    class Slow(Asked):
+        threads: ClassVar[set[int]] = set()
+
+        def _open_blob(self, key: str) -> Any:
+            self.threads.add(threading.get_ident())
+            time.sleep(0.01)
+            return super()._open_blob(key)
+
+    names = [f"large {number}" for number in range(12)]
+    for number, name in enumerate(names):
+        store.inner.write_bytes(name, noise(20_000, number))
+    slow = Slow(store.inner)
+    fs = cached(slow, folder, check_interval=1e9)
+    for _ in range(2):
+        assert list(fs.read_many(names, concurrency=4)) == [noise(20_000, number) for number in range(12)]
+    assert len(slow.threads) > 1
+    assert set(slow.opened.values()) == {1}
+
+
+def test_a_prefetch_that_nobody_follows_ends(store: Store, folder: str) -> None:
+    fs = cached(store, folder)
+    first = fs.prefetch(NAMES, max_bytes=3000)
+    assert first.wait(0.2).files == 3
+    assert not first.done, "it waits for the reader"
+    second = fs.prefetch(NAMES[10:], max_bytes=3000)
+    assert first.wait(10).files == 3
+    assert first.done
+    fs.close()
+    assert second.wait(10).files <= 4
+    assert second.done

@@ -123,6 +123,12 @@ def test_what_cache_may_be(option: Any, expected: dict[str, Any]) -> None:
     assert cache_options(option) == expected
 
 
+@pytest.mark.parametrize("option", ["~/kept", "dir=~/kept", {"dir": "~/kept"}, {"dir": Path("~/kept")}])
+def test_a_folder_in_the_home(option: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    assert cache_options(option) == {"dir": "/home/me/kept"}
+
+
 @pytest.mark.parametrize(
     ("option", "kind", "match"),
     [

@@ -18,7 +18,7 @@ from fsabs.backends.local import Local
 from fsabs.backends.memory import Memory
 from fsabs.cache import backoff
 from fsabs.cache.frames import MAGIC
-from fsabs.cache.httpfs import HTTPCachedFS
+from fsabs.cache.httpfs import HTTPCachedFS, SharedBlob
 from fsabs.core import identity
 from fsabs.core.blobs import Blob
 from fsabs.core.fs import FileStat
@@ -260,6 +260,9 @@ def test_a_dead_server_is_the_inner_fs_and_one_warning(store: Counting) -> None:
             assert list(fs.read_many(FILES)) == list(FILES.values())
             assert {name: fs.open(name, "rb").read() for name in FILES} == FILES
     assert [one.category for one in caught if one.category is not ResourceWarning] == [RuntimeWarning]
+    with fs.open_blob("a.txt") as blob:
+        assert not isinstance(blob, SharedBlob), "of which each read would be one of the whole file"
+        assert blob.pread(5, 6) == FILES["a.txt"][6:11]
 
 
 def test_a_server_that_dies_and_comes_back(store: Counting, monkeypatch: pytest.MonkeyPatch) -> None:

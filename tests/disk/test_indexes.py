@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -210,6 +211,18 @@ def test_the_least_recently_used_go_first(folder: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("FSABS_CACHE_MAX_BYTES", "a lot")
     with pytest.warns(RuntimeWarning, match="FSABS_CACHE_MAX_BYTES"):
         assert indexes.save("kind-1", of(f"{URL}6"), [b"abc"])
+
+
+def test_a_read_only_disk_gives_what_it_has(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    indexes.save("kind-1", of(), [b"payload"])
+    (file,) = kept_files(folder)
+    os.utime(file, (0, 0))
+
+    def read_only(*arguments: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(os, "utime", read_only)
+    assert loaded() == b"payload"
 
 
 def test_a_mapping_goes_on_in_a_forked_child(folder: Path) -> None:

@@ -174,11 +174,16 @@ class ItemTable:
 
     def claims(self) -> Claims:
         """Return this process's claims of items that are being made."""
-        if not self.writable or self.fd < 0:
-            return no_claims()
-        if self._claims is None or self._claims[0] != process.generation():
-            self._claims = process.generation(), Claims(self.fd, CLAIMS_AT, CLAIMS)
-        return self._claims[1]
+        with self._lock:
+            if not self.writable or self.fd < 0:
+                return no_claims()
+            if self._claims is None or self._claims[0] != process.generation():
+                try:
+                    own = os.dup(self.fd)  # a fetch may go on after `close`
+                except OSError:
+                    return no_claims()
+                self._claims = process.generation(), Claims(own, CLAIMS_AT, CLAIMS)
+            return self._claims[1]
 
     # ---- items
 
@@ -322,6 +327,7 @@ class ItemTable:
         """Close it in this process, and remove the file if this process made it. Closing twice is no error."""
         with self._lock:
             self.fd = -1
+            self._claims = None
             self.map = None  # not closed: views of it may be in use, and it goes with the last of them
         self._finalizer()
 
