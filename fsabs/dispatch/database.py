@@ -186,7 +186,7 @@ class Database:
         if "readonly" in lower or "read-only" in lower or "permission denied" in lower:
             code = errno.EROFS if "permission" not in lower else errno.EACCES
         elif self._sqlite and ("unable to open" in lower or "disk i/o" in lower):
-            found = _disk_error(sa.make_url(self.url).database or "")
+            found = _disk_error(self._path)
             code = found or (errno.EIO if "disk i/o" in lower else errno.ENOENT)
         elif "does not exist" in lower:
             code = errno.ENOENT

@@ -199,11 +199,13 @@ class TaskDispatcher(ClosesOnExit):
     def renew(self, task: Task, lease: int, records: int = 0) -> bool:
         """Extend a lease by the job's `lease_seconds`, and account for `records` processed under it so far.
 
-        Returns False, and changes nothing, if the lease is not in force any more: the task is another worker's. When
-        all records are accounted for, the task is done, as after `report`.
+        Returns False, and changes nothing, if the lease is not in force any more: the task is another worker's. With
+        all records it is a report: the task is done.
         """
         if not 0 <= operator.index(records) <= len(task.numbers()):
             raise ValueError(f"a task of {len(task.numbers())} records can't have {records} processed")
+        if records == len(task.numbers()):
+            return self.report(task, lease)
         values = {**self._lease(task, lease), "records": records, "seconds": self._job.settings.lease_seconds}
         with _recorded("dispatch.renew", self._database.url):
             return (

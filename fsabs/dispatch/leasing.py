@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from itertools import islice, repeat
 from queue import Empty, SimpleQueue
+from time import monotonic
 from typing import Any, NamedTuple
 
 from ..core import process
@@ -29,13 +30,15 @@ AHEAD = 8
 """Chunks that a thread is ahead of the consumer."""
 FIRST_DELAY, HOLDING_DELAY, MAX_WAIT = 0.02, 0.05, 2.0
 """Seconds between two requests for a task while none is free: at first, at first while tasks are held, at most."""
+STANDSTILL = 0.5
+"""Seconds after which a finished task is reported at most."""
 _END = object()
 
 
 class HeldTask:
     """A leased task, and how many of its records its owner has counted."""
 
-    __slots__ = ("counted", "failed", "lease", "lost", "reported", "size", "task")
+    __slots__ = ("counted", "failed", "lease", "lost", "size", "task")
 
     def __init__(self, task: Task, lease: int) -> None:
         self.task = task
@@ -44,7 +47,6 @@ class HeldTask:
         self.counted = 0
         self.lost = False  # the lease is not in force any more
         self.failed = False  # the reader raised
-        self.reported = False  # or it is being reported: it can't be renewed then
 
 
 class TaskChunk(NamedTuple):
@@ -85,7 +87,7 @@ class LeasedTasks:
         self._wakes: SimpleQueue[None] = SimpleQueue()  # for the leasing thread
         self._wakes.put(None)
         self._wanted = True  # a task is to be leased
-        self._finished: deque[HeldTask] = deque()  # to be reported by the leasing thread
+        self._finished: deque[HeldTask] = deque()  # to be reported
         overridden = reader.__class__.reads_ahead is not AbstractDataReader.reads_ahead
         self._is_local = overridden and not reader.reads_ahead
         self._renewing: threading.Thread | None = None
@@ -112,7 +114,7 @@ class LeasedTasks:
         return self._chunks
 
     def finish(self, held: HeldTask) -> None:
-        """Report a task, all of whose records were counted, in the leasing thread; it is renewed until then."""
+        """Report a task, all of whose records were counted, in a thread; it is renewed until then."""
         self._finished.append(held)
         self._wakes.put(None)
 
@@ -185,8 +187,7 @@ class LeasedTasks:
                 self._wakes.get(timeout=delay or None)
                 while True:
                     self._wakes.get_nowait()
-            while self._finished:
-                self._report(self._finished.popleft())
+            self._report_finished()
             if self._stopped.is_set():
                 return
             if not self._wanted:
@@ -204,22 +205,35 @@ class LeasedTasks:
                 self.held.append(held)
             yield held
 
-    def _report(self, held: HeldTask) -> None:
-        held.reported = True
-        accepted = self._dispatcher.report(held.task, held.lease)
-        self.release(held)
-        if not (accepted or held.lost):
-            self._ended(held)
-
     def _renew(self) -> None:
-        while not self._stopped.wait(self.interval):
-            with self.lock:
-                held = [(one, one.counted) for one in self.held if not one.lost]
-            for one, counted in held:
-                with contextlib.suppress(OSError):  # the database is away: the next renewal may reach it
-                    in_force = self._dispatcher.renew(one.task, one.lease, counted)
-                    if not (in_force or one.reported) and one in self.held:
-                        self._ended(one)
+        """Renew the leases, and report what is finished while the leasing thread stands still: its task is not read."""
+        due = monotonic() + self.interval
+        while not self._stopped.wait(max(0.0, min(STANDSTILL, due - monotonic()))):
+            self._report_finished()
+            if monotonic() >= due:
+                with self.lock:
+                    held = [one for one in self.held if not one.lost]
+                for one in held:
+                    self._account(one)
+                due = monotonic() + self.interval
+
+    def _report_finished(self) -> None:
+        while True:
+            try:
+                finished = self._finished.popleft()
+            except IndexError:
+                return
+            self._account(finished)
+
+    def _account(self, held: HeldTask) -> None:
+        """Account for the records of a task that were counted: renew its lease, or report it if those are all."""
+        counted = held.counted
+        with contextlib.suppress(OSError):  # the database is away: the next renewal may reach it
+            in_force = self._dispatcher.renew(held.task, held.lease, counted)
+            if not in_force and held in self.held:
+                self._ended(held)
+            if counted == held.size:
+                self.release(held)
 
 
 def _chunks(reader: AbstractDataReader, held: HeldTask, size: int) -> Iterator[TaskChunk]:

@@ -113,14 +113,10 @@ settle_failure = (
 extend = (
     tasks.update()
     .where(*_mine)
-    .values(
-        deadline=now() + _value("seconds", type_=sa.Float),
-        progress=_gained,
-        state=sa.case((_gained >= tasks.c.end - tasks.c.start, DONE), else_=DOING),
-    )
+    .values(deadline=now() + _value("seconds", type_=sa.Float), progress=_gained)
     .returning(tasks.c.id)
 )
-"""Extend a lease, and account for some records; a task of which all are accounted for is done."""
+"""Extend a lease, and account for some records."""
 current_state = sa.select(tasks.c.state).where(
     tasks.c.id == _value("task_id"), tasks.c.job == _value("job_id"), tasks.c.lease == _value("with_lease")
 )

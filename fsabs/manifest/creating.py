@@ -77,16 +77,15 @@ def create(
 
 def listed(fs: FS, only: Iterable[StrPath], left_out: str) -> Iterator[ManifestEntry]:
     """Yield the files and empty directories of a data set by their names; that at the URL `left_out` is left out."""
+    wanted = {fs._key(path, "manifest") for path in only}
+    apart = [path for path in wanted if wanted.isdisjoint(["", *keys.ancestors(path)] if path else [])]
     found = (
         _entry(fs, path, stat)
-        for path in sorted({fs._key(path, "manifest") for path in only})
+        for path in sorted(apart, key=lambda path: path + "/")  # the order of what is in them
         for stat in fs.list("/" + path, recursive=True, detail=True)
     )
-    shown = (entry for entry in found if entry.name and fs.url(entry.name) != left_out)
-    ordered = shown if fs.capabilities.ordered else in_order(shown)
-    return without_full_directories(
-        entry for entry, _ in itertools.groupby(ordered)
-    )  # each once, of overlapping `only`
+    shown = (entry for entry in found if entry.name and fs._url(_key(fs, entry)) != left_out)
+    return without_full_directories(shown if fs.capabilities.ordered else in_order(shown))
 
 
 def _entry(fs: FS, path: str, stat: FileStat) -> ManifestEntry:
@@ -100,6 +99,10 @@ def _entry(fs: FS, path: str, stat: FileStat) -> ManifestEntry:
         time.sleep(max(identity.TICK, 0.01))
         stat = fs.stat("/" + key)
     return ManifestEntry(name, stat.size, None if stat.directory else stat.version)
+
+
+def _key(fs: FS, entry: ManifestEntry) -> str:
+    return keys.join(fs._root, entry.name)
 
 
 def _counted(entries: Iterator[ManifestEntry], progress: Callable[[int, int], None]) -> Iterator[ManifestEntry]:
@@ -142,7 +145,7 @@ class _Digests:
         yield from self._batch(batch)
 
     def _batch(self, batch: list[ManifestEntry]) -> Iterator[ManifestEntry]:
-        wanted = [self._key(entry) for entry in batch if not entry.directory]
+        wanted = [_key(self._fs, entry) for entry in batch if not entry.directory]
         contents = self._fs._read_many_versioned(wanted, self._concurrency) if wanted else iter(())
         for entry in batch:
             if entry.directory:
@@ -151,14 +154,14 @@ class _Digests:
             try:
                 content, version = next(contents)
             except OSError as exc:
-                self._fs._named(exc, "manifest", self._key(entry))
+                self._fs._named(exc, "manifest", _key(self._fs, entry))
                 raise
             digest = digest_of(self._algorithm, [content])
             self._count(len(content), 1)
             yield entry._replace(size=len(content), version=version or entry.version, digest=digest)
 
     def _large(self, entry: ManifestEntry) -> ManifestEntry:
-        with self._fs.open_blob("/" + self._key(entry)) as blob:
+        with self._fs.open_blob("/" + _key(self._fs, entry)) as blob:
             digest = digest_of(self._algorithm, self._pieces(blob))
             self._count(0, 1)
             return entry._replace(size=blob.size, version=blob.version or entry.version, digest=digest)
@@ -167,9 +170,6 @@ class _Digests:
         for piece in pieces(blob):
             self._count(len(piece), 0)
             yield piece
-
-    def _key(self, entry: ManifestEntry) -> str:
-        return keys.join(self._fs._root, entry.name)
 
     def _count(self, size: int, files: int) -> None:
         self._bytes += size
@@ -211,7 +211,7 @@ def check(
     The data set is listed once. Sizes and versions are compared; with `digests`, every file of which the manifest has a
     digest is read, too. `progress(files)` is called with the number of files that were compared.
     """
-    there = ascending(listed(fs, [""], manifest.url), ValueError)
+    there = ascending(listed(fs, ["/" + fs._root], manifest.url), ValueError)
     if not manifest.has_directories:
         there = (entry for entry in there if not entry.directory)
     for compared, (expected, found) in enumerate(_side_by_side(iter(manifest), there), 1):
@@ -230,7 +230,7 @@ def _content(fs: FS, expected: ManifestEntry) -> str:
     """Return how the content of a file differs from its entry."""
     if expected.digest is None or expected.directory:
         return ""
-    with fs.open_blob(expected.name) as blob:
+    with fs.open_blob("/" + _key(fs, expected)) as blob:
         found = digest_of(expected.digest.partition(":")[0], pieces(blob))
     return "" if found == expected.digest else f"{found}, {expected.digest} in the manifest"
 

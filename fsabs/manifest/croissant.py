@@ -11,6 +11,7 @@ import json
 import mimetypes
 import re
 from collections.abc import Iterable
+from fractions import Fraction
 from typing import Any, BinaryIO
 
 from ..core import errors, keys, redaction
@@ -125,7 +126,7 @@ def _size(text: Any, name: str) -> int:
     match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", str(text))
     if match is None or match[2].lower() not in _UNITS:
         raise ValueError(f"{name!r} has the contentSize {text!r}")
-    amount = float(match[1]) * _UNITS[match[2].lower()] if "." in match[1] else int(match[1]) * _UNITS[match[2].lower()]
-    if amount != int(amount):
+    amount = Fraction(match[1]) * _UNITS[match[2].lower()]
+    if amount.denominator != 1:
         raise ValueError(f"{name!r} has the contentSize {text!r}, which is rounded")
     return int(amount)

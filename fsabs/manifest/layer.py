@@ -78,16 +78,14 @@ class ManifestFS(LayerFS):
 
     def _list(self, key: str) -> Iterator[FileStat]:
         base = self._directory(key)
-        at = base
-        while (entry := next(self._manifest.scan(at), None)) is not None and entry.name.startswith(base):
+        entries = self._manifest.scan(base)
+        while (entry := next(entries, None)) is not None and entry.name.startswith(base):
             name, slash, _ = entry.name[len(base) :].partition("/")
             if slash:
                 yield FileStat.of_directory(name)
-                at = base + name + "0"  # the character after "/"
-                continue
-            if name:
+                entries = self._manifest.scan(base + name + "0")  # the character after "/"
+            elif name:
                 yield FileStat(name, entry.size, version=entry.version)
-            at = entry.name + "\0"
 
     def _walk(self, key: str) -> Iterator[FileStat]:
         base = self._directory(key)

@@ -152,6 +152,12 @@ class OutputDirectory:
         """Return the path, in the base directory, of the folder that a job's processes write to."""
         return self._staged(f"job-{fingerprint[:32]}")
 
+    def finished(self, fingerprint: str) -> dict[str, Any] | None:
+        """Complete a commit that was interrupted; return its report if it is that of this job."""
+        same = self._staged_job() == fingerprint
+        report = self.complete_commit()
+        return report if same else None
+
     def begin(self, fingerprint: str) -> list[UnitResult]:
         """Take over the staging directory; return the results of the units that an earlier run of the job has done.
 
@@ -160,8 +166,7 @@ class OutputDirectory:
         """
         self.complete_commit()
         self._work = self.work(fingerprint)
-        job = self._read_json("job.json")
-        if job is None or job["fingerprint"] != fingerprint:
+        if self._staged_job() != fingerprint:
             self._remove_staging()
         self._make_staging()
         for part in ("parts", "done", "failed"):
@@ -171,6 +176,11 @@ class OutputDirectory:
         value = json.dumps({"fingerprint": fingerprint, "owner": self._token}).encode()
         self.fs.write_bytes(self._staged("job.json"), value)
         return self.done()
+
+    def _staged_job(self) -> str | None:
+        """Return the fingerprint of the job that the staging directory is of."""
+        job = self._read_json("job.json")
+        return None if job is None else str(job["fingerprint"])
 
     def _make_staging(self) -> None:
         if not self.fs.capabilities.implied_directories:

@@ -96,7 +96,8 @@ def run(
         progress: called now and then with the `PrepareProgress`, in this thread.
 
     Records are in the order of the sorted files, whatever the number of workers. A run after a crash continues from the
-    units that are done. Raises `ModelError`, `PrepareError`, `OSError` and `ValueError`; the old output is then as it
+    units that are done; one after a crash in the commit completes that, and returns its report. Raises `ModelError`,
+    `PrepareError`, `OSError`, `ValueError`, and `RuntimeError` for what Spark can't do; the old output is then as it
     was.
     """
     started = time.monotonic()
@@ -122,6 +123,8 @@ def run(
         job = PrepareJob(source, listing.roots, output.base, "", form, on_error == "skip")
         job_id = fingerprint(job, listing, __version__)
         job = job._replace(work=output.work(job_id))
+        if (finished := output.finished(job_id)) is not None:
+            return PrepareReport.of(finished)
         if on_error == "fail":
             _check_empty(listing)
         units = list(units_of(listing, records_per_file))

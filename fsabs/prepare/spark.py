@@ -177,7 +177,8 @@ def ship_package(context: SparkContext) -> None:
         _package = tempfile.TemporaryDirectory(prefix="fsabs-spark-")
     path = os.path.join(_package.name, f"fsabs-{__version__}.zip")
     if not os.path.exists(path):
-        write_package(path)
+        write_package(f"{path}.new")
+        os.replace(f"{path}.new", path)  # it is there whole
     context.addPyFile(path)
     _shipped.add(context.applicationId)
 

@@ -12,7 +12,7 @@ import os
 import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from ..core.errors import CorruptFileError, stale, without_secrets
 from ..core.fs import FS
@@ -84,7 +84,14 @@ class UnitWorker:
             raise RecordError("the file is empty")
         dtype = self._job.format.tokens
         with self._arguments(file, content) as arguments:
-            yield from self._model.records(*arguments) if dtype is None else self._model.documents(dtype, *arguments)
+            try:
+                yield from (
+                    self._model.records(*arguments) if dtype is None else self._model.documents(dtype, *arguments)
+                )
+            except RecordError as exc:
+                if content is None and self._model.takes_file and _is_of_the_store(exc.__cause__):
+                    raise exc.__cause__ from None
+                raise
 
     def _failure(self, file: InputFile, exc: Exception) -> FileFailure:
         return FileFailure(self._roots.name(file), without_secrets(str(exc)))
@@ -149,6 +156,11 @@ class UnitWorker:
         """Close what was opened."""
         self._roots.close()
         self._output.close()
+
+
+def _is_of_the_store(exc: BaseException | None) -> TypeGuard[OSError]:
+    """Return whether a function that reads a file of a store was ended by the store; decoders give no errno."""
+    return isinstance(exc, OSError) and exc.errno is not None and not isinstance(exc, (*_OF_THE_FILE, ValueError))
 
 
 def _many(fs: FS, files: list[InputFile]) -> Iterator[bytes]:

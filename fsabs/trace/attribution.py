@@ -46,14 +46,15 @@ def _sort(key: Key) -> str:
     if kind == "wait":
         if what in _PARTS_OF_REQUESTS:
             return what
-        return {"steps.next": "next", "s3.connection": "connect"}.get(name, "wait")
+        return "next" if name == "steps.next" else "wait"
     return kind if kind in ("request", "connect", "cache", "decompress", "fetch", "step") else ""
 
 
 class Place(NamedTuple):
     """The processes of a machine find one another by these."""
 
-    boot: str
+    machine: str
+    """Its name, too: containers of one machine, each with pids of its own, have different ones."""
     pid: int
     parent: int
     worker: int | None
@@ -194,7 +195,7 @@ class Attribution:
 
     def end_process(self, header: dict[str, Any], process: int, span: tuple[int, int]) -> None:
         """Take the process as complete."""
-        place = Place(header["boot"], header["pid"], header["parent"], header["worker"])
+        place = Place(f"{header['boot']} {header['host']}", header["pid"], header["parent"], header["worker"])
         self._loops += self._activity.loops(place, process, span, header["main"])
         makers = self._activity.makers(place)
         self._makers += [maker for maker in makers if any(len(some[0]) for some in maker.causes.values())]
@@ -227,27 +228,27 @@ class Attribution:
 
     def _first_ones(self) -> list[_Loop]:
         """Return the processes that no other traced process started."""
-        places = {(loop.place.boot, loop.place.pid) for loop in self._loops}
-        return [loop for loop in self._loops if (loop.place.boot, loop.place.parent) not in places]
+        places = {(loop.place.machine, loop.place.pid) for loop in self._loops}
+        return [loop for loop in self._loops if (loop.place.machine, loop.place.parent) not in places]
 
     def _makers_of(self, loop: _Loop, marked: Sequence[_Loop]) -> list[_Maker]:
         """Return what made the batches of a loop: its process and its children, or workers whose parent is a server."""
-        trainers = {(one.place.boot, one.place.pid) for one in marked}
+        trainers = {(one.place.machine, one.place.pid) for one in marked}
         found = []
         for maker in self._makers:
-            boot, pid, parent, worker = maker.place
+            machine, pid, parent, worker = maker.place
             if (maker.place, maker.thread) == (loop.place, loop.thread):
                 continue
             mine = loop.place.pid in (pid, parent)
-            served = worker is not None and (boot, parent) not in trainers and (boot, pid) not in trainers
-            if boot == loop.place.boot and (mine or served):
+            served = worker is not None and (machine, parent) not in trainers and (machine, pid) not in trainers
+            if machine == loop.place.machine and (mine or served):
                 found.append(maker)
         return found
 
 
 def _worker(place: Place) -> tuple[str, int]:
     """Return what stands for a worker, also where each epoch starts new ones."""
-    return (place.boot, place.pid if place.worker is None else place.worker)
+    return (place.machine, place.pid if place.worker is None else place.worker)
 
 
 def _row(epoch: int, steps: int, processes: int, workers: int, threads: int, nanoseconds: Array) -> Breakdown:

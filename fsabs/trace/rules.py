@@ -32,8 +32,6 @@ ONE_AT_A_TIME = 1.5
 """F001, F015: so many requests of a process are in flight while any is."""
 STAT_SHARE = 0.8
 """F002: this part of the opens comes after a stat of the same file."""
-WAIT_SHARE = 0.2
-"""F003: the waits for connections make this part of the time in requests."""
 AGAIN_SHARE = 0.3
 """F004: this part of a cache's misses is of what was missed in an earlier epoch."""
 AMPLIFICATION, MUCH = 2.0, 16 * 1024 * 1024
@@ -194,12 +192,6 @@ def _throttled(facts: Facts) -> bool:
     return bool(facts.analysis.retries) and any(row.operation == "throttle" for row in facts.rows("wait"))
 
 
-def _for_connections(facts: Facts) -> float:
-    """Return the seconds in which requests waited for a free connection, 0 where few did."""
-    rows = [row for row in facts.rows("wait") if row.operation == "connection" and row.calls >= ENOUGH]
-    return sum(row.seconds for row in rows)
-
-
 def _slowest_worker(facts: Facts) -> tuple[Batches, float] | None:
     """Return the slowest of at least three workers that ran side by side, and the median of their times."""
     if len(facts.batches) < 3:
@@ -327,15 +319,6 @@ RULES: tuple[Rule, ...] = (
         "Open the file and handle FileNotFoundError, in place of exists() before it; list(detail=True) gives names, "
         "sizes and times of a whole directory at once.",
         "The time of listing and opening without that of the stats.",
-    ),
-    Rule(
-        "F003",
-        lambda f: 0 < WAIT_SHARE * f.seconds("request") <= _for_connections(f),
-        lambda f: f.saved("connect"),
-        "requests wait for a free connection",
-        lambda f: {"seconds of waiting": _for_connections(f), "seconds of requests": f.seconds("request")},
-        "Allow more connections (the backend's option), or share one FS among fewer threads.",
-        "Without the time in which nothing but a connection was waited for.",
     ),
     Rule(
         "F004",

@@ -20,7 +20,7 @@ KINDS: dict[str, str] = {
     "request": "one attempt at a store; they overlap one another on one thread",
     "connect": "a new connection",
     "wait": "`steps.next` is for the next batch, `*.read_ahead` for what is read ahead; the others are a part of a "
-    "request or come before it: `*.transfer` (of its body), `*.connection`, `*.throttle` (a turn), `*.backoff`",
+    "request or come before it: `*.transfer` (of its body), `*.throttle` (a turn), `*.backoff`",
     "decompress": "one decompression; its size is that of what came out",
     "batch": "ranges that are read together",
     "cache": "filling or validating an entry of a cache",

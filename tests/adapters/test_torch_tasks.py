@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader  # type: ignore[import-untyped]
 
 from fsabs.adapters.torch import Loader, TaskDataset
-from fsabs.dispatch import JobFailedError, Task, TaskDispatcher
+from fsabs.dispatch import JobFailedError, Task, TaskDispatcher, TaskType
 from fsabs.readers.data import AbstractDataReader
 
 RECORDS, PER_TASK = 60, 7
@@ -246,6 +247,42 @@ def test_the_steps_of_a_loader_are_its_batches(job: TaskDispatcher, workers: int
     found = numbers(batch for batch in steps if batch is not None)
     assert sorted(numbers([first]) + found) == list(range(RECORDS))
     assert job.status().state == "finished"
+
+
+def _leave(dataset: TaskDataset) -> None:
+    steps = dataset.steps(Loader(dataset, 4))
+    next(steps)
+    steps.close()  # type: ignore[attr-defined]
+
+
+@pytest.mark.timeout(60)
+def test_ranks_that_got_one_data_set_free_no_task_of_one_another(job: TaskDispatcher) -> None:
+    dataset = TaskDataset(job, Numbers())
+    batches = iter(Loader(dataset, 4))
+    first = next(batches)
+    rank = multiprocessing.get_context("spawn").Process(target=_leave, args=(dataset,))
+    rank.start()
+    rank.join(50)
+    assert rank.exitcode == 0
+    with warnings.catch_warnings(record=True) as found:
+        assert sorted(numbers([first, *batches])) == list(range(RECORDS))
+    assert not found
+
+
+@pytest.mark.timeout(60)
+def test_an_evaluation_frees_no_task_of_the_training_beside_it(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"records_per_task": PER_TASK, "train_end_callback": False}
+    with TaskDispatcher.create(
+        f"sqlite:///{tmp_path}/x.db", training=Numbers(), evaluation=Numbers(), **settings
+    ) as job:
+        batches = iter(Loader(TaskDataset(job, Numbers(), worker_id="rank 0", type=TaskType.TRAINING), 4))
+        first = next(batches)
+        job.evaluate(1)
+        evaluation = TaskDataset(job, Numbers(), worker_id="rank 0", type=TaskType.EVALUATION)
+        assert sorted(numbers(Loader(evaluation, 4))) == list(range(RECORDS))
+        with warnings.catch_warnings(record=True) as found:
+            assert sorted(numbers([first, *batches])) == list(range(RECORDS))
+        assert not found
 
 
 def test_plain_iteration_counts_each_record(job: TaskDispatcher) -> None:

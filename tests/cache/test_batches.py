@@ -21,55 +21,11 @@ from fsabs.cache.eviction import DiskLimits
 from fsabs.cache.policy import ReadOrder
 from fsabs.cache.single_flight import MISSING, SingleFlight, no_claims
 from fsabs.core import identity
-from fsabs.core.blobs import Blob
 from fsabs.core.layers import LayerFS
-from fsabs.core.ranges import plan
 from fsabs.disk.folders import Folder
 from fsabs.testing.children import started
 from tests.cache.stores import BLOCK, cached, entry, noise
-
-GAP = 16 * 1024
-
-
-class Coalescing(LayerFS):
-    """A store whose blobs read over small gaps, and that counts what is requested of it."""
-
-    default_concurrency = 8
-
-    def __init__(self, inner: FS) -> None:
-        super().__init__(inner)
-        self.requests: list[tuple[int, int]] = []
-
-    def _open_blob(self, key: str) -> Blob:
-        return CoalescingBlob(self, key, self.inner._open_blob(key))
-
-    @property
-    def fetched(self) -> int:
-        return sum(size for size, _ in self.requests)
-
-
-class CoalescingBlob(Blob):
-    """As of an object of S3."""
-
-    def __init__(self, origin: Coalescing, key: str, inner: Blob) -> None:
-        super().__init__(origin, key, inner.size, inner.version)
-        self._store, self._inner = origin, inner
-
-    @property
-    def max_gap_bytes(self) -> int:
-        return GAP
-
-    def _pread(self, size: int, offset: int) -> bytes:
-        self._store.requests.append((size, offset))
-        return self._inner.pread(size, offset)
-
-    def _pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        wanted = plan(ranges, GAP, 8 << 20)
-        return wanted.assemble([self._pread(*request) for request in wanted.requests])
-
-    def _close(self) -> None:
-        self._inner.close()
-
+from tests.counting import Counting
 
 MEMBERS = {f"{number // 100:02}/{number:04}.png": noise(300 + number % 300, number) for number in range(1000)}
 
@@ -100,7 +56,7 @@ def test_a_cold_epoch_of_small_members_fetches_the_archive_once(
     """In random order: whole members that lie in the gaps of a request are admitted, and not fetched again."""
     monkeypatch.setattr(identity, "TICK", -1)
     name = make(tmp_path)
-    store = Coalescing(Local(tmp_path))
+    store = Counting(Local(tmp_path))
     with store.open_container(name) as container:
         store.requests.clear()  # of its index
         fs = cached(container, folder)
@@ -126,7 +82,7 @@ def test_what_is_brought_along_is_of_its_own_version(
     in_zip(tmp_path)
     os.utime(tmp_path / "a.zip", (1e9, 1e9))
     names = list(MEMBERS)[:200:10]
-    with Coalescing(Local(tmp_path)).open_container("a.zip") as container:
+    with Counting(Local(tmp_path)).open_container("a.zip") as container:
         assert list(cached(container, folder).read_many(names)) == [MEMBERS[name] for name in names]
     other = {name: noise(len(data), 9) for name, data in MEMBERS.items()}
     with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
@@ -134,7 +90,7 @@ def test_what_is_brought_along_is_of_its_own_version(
             archive.writestr(name, data)
     os.utime(tmp_path / "b.zip", (1e9, 1e9))
     (tmp_path / "b.zip").replace(tmp_path / "a.zip")
-    with Coalescing(Local(tmp_path)).open_container("a.zip") as container:
+    with Counting(Local(tmp_path)).open_container("a.zip") as container:
         assert list(cached(container, folder).read_many(other)) == list(other.values())
 
 
@@ -142,7 +98,7 @@ def test_blocks_of_many_ranges_come_by_one_request_and_those_in_gaps_are_admitte
     memory = Memory()
     data = noise(64 * BLOCK)
     memory.write_bytes("large.bin", data)
-    store = Coalescing(memory)
+    store = Counting(memory)
     with cached(store, folder).open_blob("large.bin") as blob:
         ranges = [(100, 0), (10, BLOCK + 5), (50, 4 * BLOCK), (0, 7), (3, 40 * BLOCK), (BLOCK, 41 * BLOCK - 7)]
         assert blob.pread_many(ranges) == [data[offset : offset + size] for size, offset in ranges]

@@ -6,7 +6,7 @@ import pickle
 import random
 import tarfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,66 +14,25 @@ import pytest
 from fsabs import FS, Local
 from fsabs.containers import in_memory
 from fsabs.containers.in_memory import SmallArchive
-from fsabs.core.blobs import Blob, BlobLayer
-from fsabs.core.layers import LayerFS
-from fsabs.core.ranges import plan
 from tests.containers.forks import all_end_well, forked
 from tests.containers.zips import zipped
+from tests.counting import Counting
 
 pytestmark = pytest.mark.quick
 
-GAP = 16 * 1024
 MEMBERS = {f"{number:04}.bin": random.Random(number).randbytes(4000) for number in range(3000)}
 SIZE = 12_000_000
 SHUFFLED = random.Random(7).sample(sorted(MEMBERS), len(MEMBERS))
 
 
-class Store(LayerFS):
-    """A store that counts its requests."""
-
-    def __init__(self, inner: FS) -> None:
-        super().__init__(inner)
-        self.requests: list[tuple[int, int]] = []
-
-    def _open_blob(self, key: str) -> Blob:
-        inner = self.inner._open_blob(key)
-        return Object(self, key, inner, inner.size, inner.version)
-
-    @property
-    def fetched(self) -> int:
-        return sum(size for size, _ in self.requests)
-
-
-class Object(BlobLayer):
-    """An object of it."""
-
-    _origin: Store
-
-    @property
-    def max_gap_bytes(self) -> int:
-        return GAP
-
-    def _pread(self, size: int, offset: int) -> bytes:
-        self._origin.requests.append((size, offset))
-        return self._inner.pread(size, offset)
-
-    def _pread_into(self, view: memoryview, offset: int) -> int:
-        self._origin.requests.append((len(view), offset))
-        return self._inner.pread_into(view, offset)
-
-    def _pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        wanted = plan(ranges, GAP, 8 << 20)
-        return wanted.assemble([self._pread(*request) for request in wanted.requests])
-
-
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path: Path) -> Counting:
     (tmp_path / "a.zip").write_bytes(zipped(MEMBERS))
-    return Store(Local(tmp_path))
+    return Counting(Local(tmp_path))
 
 
 @pytest.fixture
-def archive(store: Store) -> Iterator[FS]:
+def archive(store: Counting) -> Iterator[FS]:
     with store.open_container("a.zip") as archive:
         archive.stat(SHUFFLED[0])
         store.requests.clear()  # of its index
@@ -81,7 +40,7 @@ def archive(store: Store) -> Iterator[FS]:
 
 
 @pytest.mark.parametrize(("batch", "most"), [(1, 47), (16, 129), (256, 1), (3000, 1)])
-def test_a_shuffled_epoch_takes_few_requests(store: Store, archive: FS, batch: int, most: int) -> None:
+def test_a_shuffled_epoch_takes_few_requests(store: Counting, archive: FS, batch: int, most: int) -> None:
     for start in range(0, len(SHUFFLED), batch):
         names = SHUFFLED[start : start + batch]
         assert list(archive.read_many(names)) == [MEMBERS[name] for name in names]
@@ -94,14 +53,14 @@ def test_a_shuffled_epoch_takes_few_requests(store: Store, archive: FS, batch: i
     assert not store.requests
 
 
-def test_a_few_members_cost_their_own_bytes(store: Store, archive: FS) -> None:
+def test_a_few_members_cost_their_own_bytes(store: Counting, archive: FS) -> None:
     for name in SHUFFLED[:40]:
         archive.read_bytes(name)
     assert len(store.requests) == 40
     assert store.fetched < 40 * 5000
 
 
-def test_a_few_members_at_once_cost_their_own_bytes(store: Store, archive: FS) -> None:
+def test_a_few_members_at_once_cost_their_own_bytes(store: Counting, archive: FS) -> None:
     assert len(list(archive.read_many(SHUFFLED[:120]))) == 120
     assert store.fetched < 2 * 120 * 4000  # with gaps between neighbours
 
@@ -109,7 +68,7 @@ def test_a_few_members_at_once_cost_their_own_bytes(store: Store, archive: FS) -
 def test_a_tiny_archive_is_asked_for_each_of_its_first_members(tmp_path: Path) -> None:
     """So that a replaced one is noticed."""
     (tmp_path / "a.zip").write_bytes(zipped({"x": b"content"}))
-    store = Store(Local(tmp_path))
+    store = Counting(Local(tmp_path))
     with store.open_container("a.zip") as archive:
         archive.stat("x")
         store.requests.clear()
@@ -121,7 +80,7 @@ def test_a_tiny_archive_is_asked_for_each_of_its_first_members(tmp_path: Path) -
         assert len(store.requests) <= 4
 
 
-def test_neighbours_are_one_request(store: Store, archive: FS) -> None:
+def test_neighbours_are_one_request(store: Counting, archive: FS) -> None:
     """Which is no reason to fetch the rest."""
     names = sorted(MEMBERS)
     for start in range(0, 400, 50):
@@ -133,14 +92,14 @@ def test_neighbours_are_one_request(store: Store, archive: FS) -> None:
 def test_large_members_are_never_fetched_twice(tmp_path: Path) -> None:
     members = {f"{number:02}.bin": bytes(100_000) for number in range(40)}
     (tmp_path / "a.zip").write_bytes(zipped(members))
-    store = Store(Local(tmp_path))
+    store = Counting(Local(tmp_path))
     with store.open_container("a.zip") as archive:
         for name in random.Random(1).sample(sorted(members), 40):
             archive.read_bytes(name)
     assert store.fetched < 1.1 * 4_000_000
 
 
-def test_a_large_archive_is_never_held(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_archive_is_never_held(store: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(in_memory, "MAX_BYTES", SIZE - 1)
     with store.open_container("a.zip") as archive:
         for name in SHUFFLED:
@@ -153,7 +112,7 @@ def test_what_all_take_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(in_memory, "MAX_TOTAL", SIZE + SIZE // 2)
     for name in "abc":
         (tmp_path / f"{name}.zip").write_bytes(zipped(MEMBERS))
-    store = Store(Local(tmp_path))
+    store = Counting(Local(tmp_path))
 
     def requests(archive: FS) -> int:
         store.requests.clear()
@@ -181,7 +140,7 @@ def test_a_pickle_takes_no_content_along(archive: FS) -> None:
         assert list(copy.read_many(SHUFFLED)) == [MEMBERS[name] for name in SHUFFLED]
 
 
-def test_a_forked_child_has_what_its_parent_has(store: Store, archive: FS) -> None:
+def test_a_forked_child_has_what_its_parent_has(store: Counting, archive: FS) -> None:
     list(archive.read_many(SHUFFLED))
     store.requests.clear()
 
@@ -192,7 +151,7 @@ def test_a_forked_child_has_what_its_parent_has(store: Store, archive: FS) -> No
     assert all_end_well(forked(check), forked(check))
 
 
-def test_threads_fetch_it_once(store: Store, archive: FS) -> None:
+def test_threads_fetch_it_once(store: Counting, archive: FS) -> None:
     wrong: list[str] = []
 
     def read(names: list[str]) -> None:
@@ -212,7 +171,7 @@ def test_a_tar_too(tmp_path: Path) -> None:
         for name, data in MEMBERS.items():
             (tmp_path / name).write_bytes(data)
             tar.add(tmp_path / name, name)
-    store = Store(Local(tmp_path))
+    store = Counting(Local(tmp_path))
     with store.open_container("a.tar") as archive:
         archive.stat(SHUFFLED[0])
         store.requests.clear()
@@ -221,7 +180,7 @@ def test_a_tar_too(tmp_path: Path) -> None:
     assert len(store.requests) <= 70
 
 
-def test_an_archive_in_one_that_is_held_takes_no_more(store: Store, tmp_path: Path) -> None:
+def test_an_archive_in_one_that_is_held_takes_no_more(store: Counting, tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "outer.tar", "w") as tar:
         for name in ("a.zip", "b.zip"):
             tar.add(tmp_path / "a.zip", name)
@@ -241,7 +200,7 @@ def test_an_archive_in_one_that_is_held_takes_no_more(store: Store, tmp_path: Pa
         assert not store.requests
 
 
-def test_every_way_to_read_gives_the_same(store: Store, tmp_path: Path) -> None:
+def test_every_way_to_read_gives_the_same(store: Counting, tmp_path: Path) -> None:
     expected = (tmp_path / "a.zip").read_bytes()
     with store.open("a.zip", "rb") as file, SmallArchive(store, "a.zip", file.raw.blob) as blob:
         for _ in range(2):

@@ -172,6 +172,17 @@ def test_a_report_may_be_made_twice(url: str) -> None:
         assert dispatcher.status().state == "finished"  # it was one failure, not two
 
 
+def test_a_renewal_with_all_records_is_a_report(url: str) -> None:
+    with create(url, training=[("a", 0, 4)], records_per_task=4) as dispatcher:
+        task, lease = dispatcher.get("w")
+        assert dispatcher.renew(task, lease, 4)
+        assert dispatcher.status().tasks.done == 1
+        assert dispatcher.renew(task, lease, 4)
+        assert dispatcher.report(task, lease)
+        assert not dispatcher.renew(task, lease, 3)
+        assert dispatcher.status().tasks.records == 4
+
+
 def test_a_failed_task_is_tried_again_at_the_end_and_then_listed(url: str) -> None:
     with create(url, max_failures=2) as dispatcher:
         order = []

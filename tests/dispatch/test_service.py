@@ -271,6 +271,30 @@ def test_leases_are_renewed_while_records_are_processed(sqlite: str) -> None:
         assert dispatcher.status().tasks.records == 8
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("lease_seconds", [300.0, 0.9])
+def test_a_task_is_reported_at_once_while_a_longer_one_is_read(sqlite: str, lease_seconds: float) -> None:
+    """Nor is it renewed until then, and found to be another worker's."""
+    reader = Numbers({"a": (0, 1200)})
+    with (
+        create(sqlite, reader, records_per_task=400, lease_seconds=lease_seconds) as dispatcher,
+        warnings.catch_warnings(record=True) as found,
+        TaskDataService(dispatcher, reader, "w") as service,
+    ):
+        warnings.simplefilter("always")
+        batches = service.batches(16)
+        for _ in range(26):  # the first task, and one batch of the second
+            next(batches)
+        deadline = time.monotonic() + 20
+        while not dispatcher.status().tasks.done and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert dispatcher.status().tasks.done == 1
+        time.sleep(1.0)  # some renewals, of the shorter lease
+        assert sum(map(len, batches)) == 1200 - 26 * 16
+        assert dispatcher.status().tasks.records == 1200
+    assert not found
+
+
 def test_a_lost_lease_is_said_and_its_records_go_to_another(sqlite: str) -> None:
     reader = Numbers({"a": (0, 4)})
     with create(sqlite, reader, records_per_task=4) as dispatcher, TaskDataService(dispatcher, reader, "w") as service:

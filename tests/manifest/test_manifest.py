@@ -138,6 +138,29 @@ def test_parts_are_merged_to_the_whole(data: fsabs.FS, tmp_path: Path, suffix: s
     assert whole == merged
 
 
+def test_parts_of_a_store_that_lists_in_order(tmp_path: Path) -> None:
+    """Parts that overlap, and that come in another order than what is in them."""
+    with tree(fsabs.Memory("ordered"), {"a/x": b"1", "a/b/y": b"2", "a-b/z": b"3", "c": b"4"}) as fs:
+        for only in (["a", "a-b"], ["a/b", "a-b", "a"]):
+            manifest.create(fs, tmp_path / "m.jsonl", only=only)
+            with Manifest(tmp_path / "m.jsonl") as found:
+                assert [entry.name for entry in found] == ["a-b/z", "a/b/y", "a/x"]
+        manifest.create(fs, tmp_path / "m.jsonl", only=["a", "", "c/.."])
+        with Manifest(tmp_path / "m.jsonl") as found:
+            assert len(found) == 4
+
+
+def test_names_count_from_the_root_wherever_an_fs_stands(data: fsabs.FS, tmp_path: Path) -> None:
+    manifest.create(data, tmp_path / "m.jsonl")
+    data.cwd = "/" + data.cwd.strip("/") + "/a"
+    with Manifest(tmp_path / "m.jsonl") as pinned:
+        assert list(manifest.check(data, pinned, digests=True)) == []
+    manifest.create(data, data.url("here.jsonl"))
+    manifest.create(data, data.url("here.jsonl"))
+    with Manifest(data.url("here.jsonl")) as found:
+        assert [entry.name for entry in found] == sorted(name for name in FILES if name.startswith("a/"))
+
+
 def test_manifests_that_differ_are_not_merged(data: fsabs.FS, tmp_path: Path) -> None:
     manifest.create(data, tmp_path / "one.jsonl")
     data.write_bytes("a/1", b"new")
@@ -268,12 +291,14 @@ def test_a_croissant_document_of_others(tmp_path: Path) -> None:
             {"@type": "cr:FileObject", "@id": "labels", "containedIn": {"@id": "train.zip"}, "contentUrl": "x.json"},
             {"@type": "cr:FileSet", "@id": "images", "containedIn": {"@id": "train.zip"}, "includes": "*.jpg"},
             {"@type": "cr:FileObject", "contentUrl": "docs/a%20b.csv", "contentSize": "2 KiB", "md5": "0" * 32},
+            {"@type": "cr:FileObject", "contentUrl": "docs/c.csv", "contentSize": "1.005 KB"},
         ],
     }
     (tmp_path / "m.json").write_text(json.dumps(document))
     with Manifest(tmp_path / "m.json", base) as found:
         assert list(found) == [
             ManifestEntry("docs/a b.csv", 2048, None, "md5:" + "0" * 32),
+            ManifestEntry("docs/c.csv", 1005),
             ManifestEntry("train2014.zip", 13510573713, None, "sha256:" + digest),
         ]
     with pytest.raises(CorruptFileError, match="train2014.zip does not lie below memory://other/"):

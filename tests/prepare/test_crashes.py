@@ -248,6 +248,34 @@ def test_a_commit_that_is_cut_off_after_any_step(tmp_path: Path, monkeypatch: py
     ]
 
 
+@pytest.mark.parametrize("beside", [True, False], ids=["renamed", "moved"])
+def test_a_run_after_one_that_was_cut_off_in_its_commit_does_nothing_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, beside: bool
+) -> None:
+    monkeypatch.setattr("fsabs.prepare.output.RENAMING_SCHEMES", frozenset({"file"}) if beside else frozenset())
+    log = folder / "log"
+    (folder / "model.py").write_text(
+        LOGGING.format(log=str(log)) + MODEL.replace("    return", "    note(filename)\n    return")
+    )
+    arguments = folder / "model.py", folder / "raw", folder / "out"
+    rename = FS.rename
+
+    def cut(fs: FS, source: Any, target: Any) -> None:
+        rename(fs, source, target)
+        raise Cut
+
+    with monkeypatch.context() as patch, pytest.raises(Cut):
+        patch.setattr(FS, "rename", cut)
+        prepare.run(*arguments, num_workers=1, records_per_file=8)
+    assert len(log.read_text().split()) == 40
+    report = prepare.run(*arguments, num_workers=1, records_per_file=8)
+    assert (report.files, report.records, len(report.shards)) == (40, 40, 5)
+    assert len(log.read_text().split()) == 40
+    assert digest(records_below(folder / "out")) == digest(plain_loop(FILES))
+    prepare.run(*arguments, num_workers=1, records_per_file=8)  # there is no commit left
+    assert len(log.read_text().split()) == 80
+
+
 def test_of_two_runs_at_once_the_later_one_commits(tmp_path: Path) -> None:
     first, second = OutputDirectory(tmp_path / "out"), OutputDirectory(tmp_path / "out")
     commit = staged(first, "old", 3)

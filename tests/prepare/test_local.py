@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +20,13 @@ import pytest
 import fsabs
 from fsabs import StaleFileError, manifest, prepare
 from fsabs.cli import main
-from fsabs.core import process
-from fsabs.prepare import FeatureColumn, ModelError, PrepareError, PrepareProgress, PrepareReport
+from fsabs.core import keys, process
+from fsabs.core.blobs import Blob
+from fsabs.core.layers import LayerFS
+from fsabs.prepare import FeatureColumn, ModelError, PrepareError, PrepareProgress, PrepareReport, work
+from fsabs.prepare.inputs import InputFile, InputRoot, InputRoots
 from fsabs.prepare.model import FUNCTION, Model, ModelSource, RecordError
+from fsabs.prepare.plan import OutputFormat, PrepareJob, Unit, UnitResult
 from fsabs.readers import decode
 from tests.prepare.data import MODEL, digest, plain_loop, raw_files, records_below, visible, write_tree, zipped
 from tests.servers.moto import MotoServer
@@ -374,7 +380,8 @@ def test_no_process_imports_from_the_working_directory(folder: Path) -> None:
     assert not (folder / "imported").exists()
 
 
-def test_an_answer_that_can_not_be_unpickled_is_an_error(folder: Path) -> None:
+def test_an_answer_that_can_not_be_unpickled_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work.UnitWorker, "run", work.UnitWorker.run)  # the model file is run here, too
     (folder / "model.py").write_text(
         MODEL + "\n\nimport os\nfrom fsabs.prepare import work\n\n\n"
         "class Bad:\n    def __reduce__(self):\n        return int, ('x',)\n\n\n"
@@ -383,3 +390,33 @@ def test_an_answer_that_can_not_be_unpickled_is_an_error(folder: Path) -> None:
     )
     with pytest.raises(ChildProcessError, match=r"at files '0/0000.jpg' to .*invalid literal for int"):
         prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
+
+
+def test_an_error_of_the_store_is_not_that_of_a_large_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The function itself reads a large file, and passes the store's error on; that of a decoder has no errno."""
+
+    class Failing(Blob):
+        def _pread(self, size: int, offset: int) -> bytes:
+            raise OSError(errno.ETIMEDOUT, "no answer")
+
+    class Large(LayerFS):
+        def _open_blob(self, key: str) -> Blob:
+            return Failing(self, key, len(FILES[keys.relative(key, self._root)]))
+
+    raw = fsabs.from_url(folder / "raw")
+    monkeypatch.setattr(work, "LARGE", 1)
+    monkeypatch.setattr(InputRoots, "fs", lambda self, number: Large(raw))
+    fsabs.from_url(folder).makedirs("work/done")
+    unit = Unit(0, [InputFile(0, "0/0000.jpg", len(FILES["0/0000.jpg"]))])
+
+    def run(text: str) -> UnitResult:
+        source = ModelSource(text, "model.py")
+        form = OutputFormat("data", 8, "none", 1 << 20)
+        job = PrepareJob(source, (InputRoot(str(folder / "raw")),), str(folder), "work", form, skip_errors=True)
+        with closing(work.UnitWorker(job)) as worker:
+            return worker.run(unit)
+
+    with pytest.raises(TimeoutError, match="no answer"):
+        run(MODEL)
+    result = run(MODEL.replace("    return", "    raise OSError('no image')\n    return"))
+    assert "raised OSError: no image" in result.failures[0].reason

@@ -7,8 +7,12 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 
 import fsabs
+from fsabs.prepare import spark
 from fsabs.prepare.spark import write_package
 
 PROGRAM = "import fsabs, fsabs.prepare.work as work; print(fsabs.__version__, work.__file__)"
@@ -34,3 +38,27 @@ def test_executors_import_compiled_modules_of_their_own_version_only(tmp_path: P
             data = source.read(info)
             target.writestr(info, b"\0\0\r\n" + data[4:] if info.filename.endswith(".pyc") else data)
     assert imported(other, tmp_path) == (fsabs.__version__, f"{other}/fsabs/prepare/work.py")
+
+
+def test_a_package_whose_writing_was_interrupted_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Context:
+        applicationId = "app-of-a-test"  # noqa: N815 - Spark's name
+
+        def addPyFile(self, path: str) -> None:  # noqa: N802
+            sent.append(path)
+
+    def interrupted(path: str) -> None:
+        Path(path).write_bytes(b"PK")
+        raise KeyboardInterrupt
+
+    sent: list[str] = []
+    context = Context()
+    monkeypatch.setattr(spark, "_package", SimpleNamespace(name=str(tmp_path)))
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(spark, "write_package", interrupted)
+        spark.ship_package(context)  # type: ignore[arg-type]
+    spark.ship_package(context)  # type: ignore[arg-type]
+    assert len(sent) == 1
+    assert zipfile.is_zipfile(sent[0])

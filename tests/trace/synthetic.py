@@ -196,6 +196,7 @@ def write_process(
     pid: int = 4000,
     parent: int = 1,
     host: str = "node-1",
+    boot: str = "",
     rank: int | None = None,
     worker: int | None = None,
     footer: bool = True,
@@ -209,7 +210,7 @@ def write_process(
     """
     os.makedirs(folder, exist_ok=True)
     header = {
-        "schema": SCHEMA, "host": host, "boot": host, "pid": pid, "parent": parent, "main": 1, "cores": cores,
+        "schema": SCHEMA, "host": host, "boot": boot or host, "pid": pid, "parent": parent, "main": 1, "cores": cores,
         "rank": rank, "worker": worker, "program": "train.py", "monotonic_ns": begin, "wall_ns": BEGIN + begin + skew,
         "events": True,
     }  # fmt: skip

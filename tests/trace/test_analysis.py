@@ -175,6 +175,20 @@ def test_wait_and_compute_of_steps(tmp_path: Path) -> None:
 
 
 @pytest.mark.quick
+def test_workers_of_containers_of_one_machine_are_told_apart(tmp_path: Path) -> None:
+    """Each container has a process 1, whose worker is process 20; one decodes, the other one reads."""
+    for rank, name in enumerate(("pod-a", "pod-b")):
+        steps = [event(0, 100 * MS, "wait", "steps.next"), event(0, 100 * MS, "step", "train.step")]
+        write_process(tmp_path, steps, pid=1, parent=0, host=name, boot="node", rank=rank)
+        made = [event(0, 90 * MS, "fs", "local.read", 1)] * rank + [event(0, 90 * MS, "fetch", "loader.fetch")]
+        write_process(tmp_path, made, pid=20, host=name, boot="node", rank=rank, worker=0)
+    analysis = trace.analyze(tmp_path)
+    found = {analysis.processes[step.process].host: step.causes for step in analysis.steps}
+    assert found["pod-a"] == pytest.approx({"decode": 0.09, "startup": 0.01}, abs=1e-6)
+    assert found["pod-b"] == pytest.approx({"disk": 0.09, "startup": 0.01}, abs=1e-6)
+
+
+@pytest.mark.quick
 def test_a_trace_of_nothing(tmp_path: Path) -> None:
     analysis = _analysed(tmp_path, [])
     assert (analysis.events, analysis.seconds, analysis.stall) == (0, 0, None)
@@ -212,8 +226,6 @@ FINDINGS: dict[str, list[Event]] = {
         for at in range(300)
         for part, name in enumerate(("stat", "open"))
     ],
-    "F003": [*_gets(), *(event(at * MS + MS // 4, MS, "wait", "s3.connection", thread=2) for at in range(300))]
-    + [event(at * MS, MS, "fs", "s3.read", 10) for at in range(300)],
     "F004": _gets()
     + [event(at * MS, 0, "miss", "cache", 1, where=f"s3://b/{at % 100}") for at in range(300)]
     + [event(at * MS, 0, "hit", "cache", 1) for at in range(10)],
@@ -354,7 +366,8 @@ def test_workers_of_a_first_epoch_are_not_slow_because_the_next_have_a_cache(tmp
 @pytest.mark.quick
 def test_every_code_is_documented_and_belongs_to_one_rule() -> None:
     codes = sorted(rule.code for rule in rules.RULES)
-    assert codes == [f"F{number:03}" for number in range(1, len(codes) + 1)]
+    once = {3}  # requests that waited for a free connection: there is no limit of those any more
+    assert codes == [f"F{number:03}" for number in range(1, len(codes) + len(once) + 1) if number not in once]
     page = (Path(__file__).parents[2] / "docs/tracing.md").read_text(encoding="utf-8")
     assert sorted(set(re.findall(r"\bF0\d\d\b", page))) == codes
     assert all(bool(rule.model) == (rule.cost is not None) for rule in rules.RULES)

@@ -276,11 +276,6 @@ SITUATIONS: dict[str, Situation] = {
         {"sample": _steady(_read(2, MIB, _get(2, MIB, 4)))},
     ),
     "a slow tail": Situation("F012", Job(_tail), {"sample": _steady(_read(2, MIB, _get(2, MIB, 4)))}),
-    "too few connections": Situation(
-        "F003",
-        Job(_steady(_read(10, MIB, Part("wait", "s3.connection", 8, beside=4), _get(2, MIB, 4)))),
-        {"sample": _steady(_read(2, MIB, _get(2, MIB, 4)))},
-    ),
     "opened again": Situation("F009", Job(_again), {"sample": _once}),
     "transfer": Situation("F020", Job(_fast, transfer=20), {"transfer": 0.0}, (2,)),
     "no workers": Situation("F022", Job(_steady(_read(0.6), _code(0.4)), compute=9), {}, (0,)),

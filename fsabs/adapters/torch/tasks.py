@@ -72,7 +72,8 @@ class TaskDataset(IterableDataset[Any]):
         self.reader = adopt(reader)
         self.transform = transform
         self.type = type
-        self.worker_id = worker_id or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self.worker_id = worker_id or _made_name()
+        self._named_in = 0 if worker_id else os.getpid()  # the process that the name was made for
         self._on_train_end = on_train_end
         self._tagged = False
         self._counted = False  # the pass that begins is that of `steps`
@@ -143,7 +144,7 @@ class TaskDataset(IterableDataset[Any]):
     def _records(self) -> Iterator[Any]:
         """Yield records one by one; each counts when the next one is asked for."""
         collate = self.tagged(_only, batched=False)
-        self._counted = True
+        self._begin()
         try:
             records = iter(self)
         finally:
@@ -151,7 +152,8 @@ class TaskDataset(IterableDataset[Any]):
         return (record for record in self._steps(map(collate, records), 1) if not isinstance(record, NoRecord))
 
     def _name(self, worker: int) -> str:
-        return f"{self.worker_id}/{worker}"
+        """Return the name of a worker: two data sets of a process, one of them for evaluations, share none."""
+        return f"{self.worker_id}/{worker}" if self.type is None else f"{self.worker_id}/{self.type.name}/{worker}"
 
     def spans(self) -> tuple[TaskSpan, ...]:
         """Return, and forget, the spans of the samples that this process took since the last call."""
@@ -193,7 +195,7 @@ class TaskDataset(IterableDataset[Any]):
     def _begun(self, begin: Callable[[], Iterator[Any]], workers: int, drop_last: bool) -> Iterator[Any]:
         if drop_last:
             raise ValueError("drop_last=True would leave records of each job unprocessed for ever")
-        self._counted = True
+        self._begin()
         try:
             batches = begin()
         finally:
@@ -201,6 +203,11 @@ class TaskDataset(IterableDataset[Any]):
         steps = self._steps(batches, workers)
         del batches  # so that the workers end with the generator
         return (None if isinstance(batch, NoRecord) else batch for batch in steps)
+
+    def _begin(self) -> None:
+        self._counted = True
+        if self._named_in not in (0, os.getpid()):  # another rank, which got this data set by a fork or a pickle
+            self.worker_id, self._named_in = _made_name(), os.getpid()
 
     def _steps(self, batches: Iterator[Any], workers: int) -> Iterator[Any]:
         if self._running:
@@ -282,6 +289,10 @@ class TaskDataset(IterableDataset[Any]):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_pass": None, "_partly": {}, "_in_hand": (), "_running": False}
+
+
+def _made_name() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
 def _only(record: Any) -> Any:
