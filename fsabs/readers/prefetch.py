@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from queue import SimpleQueue
@@ -130,22 +131,31 @@ class _Reading(Generic[T]):
         self._read = 0
         self._iterator: Iterator[T] | None = None
         self._ended = False
+        self._turn = threading.Lock()  # of the thread that reads
 
     def _full(self) -> bool:
         return self._read - self.taken >= self._most and not self.items.empty()
 
     def read(self) -> None:
-        """Read as long as there is room, in the thread."""
-        self.idle = False
+        """Read as long as there is room, in a thread; of two shared threads that come here at once, one does."""
+        while self._turn.acquire(blocking=False):
+            try:
+                self.idle = False
+                self._fill()
+                self.idle = not self._ended
+            finally:
+                self._turn.release()
+            if self.closed or self._ended:
+                self.leave()
+            elif not self._full():  # the consumer took something just before `idle` was set
+                continue
+            return
+
+    def _fill(self) -> None:
         try:
             if self._iterator is None and not self.closed:
                 self._iterator = iter(self._source())
-            while not (self.closed or self._ended):
-                if self._full():
-                    self.idle = True  # before the last look: the consumer may just have taken something
-                    if self._full():
-                        return
-                    self.idle = False
+            while not (self.closed or self._ended or self._full()):
                 assert self._iterator is not None
                 item = next(self._iterator)
                 self._read += self._weigh(item)
@@ -154,8 +164,6 @@ class _Reading(Generic[T]):
             self._end(None)
         except BaseException as exc:  # whatever it is, it is the consumer's
             self._end(exc)
-        if self.closed or self._ended:
-            self.leave()
 
     def _end(self, failure: BaseException | None) -> None:
         self._ended, self.failure = True, failure

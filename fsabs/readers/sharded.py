@@ -125,7 +125,8 @@ def convert_lines(
     """Write the instances of `reader` in their order to files of `line_count` records each; the last has the rest.
 
     They are called `PREFIX-00000`, `PREFIX-00001` and so on; no instances make one file of 0 bytes. Each appears when
-    it is complete. The other arguments are those of `convert`. Returns the names.
+    it is complete. If one of a longer run is there behind the last one, that is a `FileExistsError` at the end: both
+    would be read as one data set. The other arguments are those of `convert`. Returns the names.
     """
     _check_arguments(reader, "line_count", line_count)
     if line_count < 1:
@@ -150,6 +151,10 @@ def convert_lines(
                 done += writer.records
             if progress is not None:
                 progress(done)
+        following = f"{name_prefix}-{len(names):05}"
+        if fs.capabilities.read and fs.exists(following):
+            reason = "it is of an earlier run with more shards: remove it and those behind it"
+            raise errors.error(errno.EEXIST, "convert_lines", fs.url(following), reason)
     return names
 
 

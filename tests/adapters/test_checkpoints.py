@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pickle
 import random
 import signal
 import subprocess
@@ -88,6 +89,21 @@ def test_a_damaged_newest_is_passed_over(tmp_path: Path, caplog: Any) -> None:
     for checkpoint in manager.checkpoints():
         Path(checkpoint.path).write_bytes(b"")
     with pytest.raises(fsabs.CorruptFileError):
+        manager.load()
+
+
+@pytest.mark.quick
+def test_zeros_are_a_damaged_checkpoint_and_other_files_are_none(tmp_path: Path, caplog: Any) -> None:
+    manager = CheckpointManager(tmp_path, keep=3)
+    for step in range(2):
+        path = manager.save(step, state(step), metric=1.0)
+    (tmp_path / "checkpoint-1=best.pt").write_bytes(Path(path).read_bytes())
+    assert [each.step for each in manager.checkpoints()] == [0, 1]
+    Path(path).write_bytes(bytes(os.path.getsize(path)))  # what a power cut may leave
+    assert manager.load()["step"] == 0
+    assert "damaged" in caplog.text
+    manager.save(2, {"step": Path("x")})
+    with pytest.raises(pickle.UnpicklingError, match="weights_only"):
         manager.load()
 
 

@@ -386,3 +386,20 @@ def test_a_data_set_that_is_dropped_stops_reading(kind: Any, fs: Logged, shards:
     while _thread._count() > before:
         assert time.monotonic() < deadline
         time.sleep(0.001)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("batch_size", [2, None])
+def test_steps_that_are_left_out_are_not_read(workers: int, batch_size: int | None, tmp_path: Path) -> None:
+    names = [f"{number:02}" for number in range(20)]
+    for name in names:
+        (tmp_path / name).write_text(name)
+    missing = {4, 5, 6, 7, 12, 13} if batch_size else {4, 5, 12}
+    for number in missing:
+        (tmp_path / names[number]).unlink()
+    size = batch_size or 1
+    files = FileDataset(tmp_path, names, transform=int)
+    loader = Loader(files, batch_size, num_workers=workers, skip={number // size for number in missing})
+    assert len(loader) == (20 - len(missing)) // size
+    seen = [int(one) for batch in loader for one in (batch if batch_size else [batch])]
+    assert seen == [number for number in range(20) if number not in missing]

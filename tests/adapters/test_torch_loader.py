@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch import distributed
 from torch.utils.data import DataLoader, RandomSampler
 
 import fsabs
 from fsabs.adapters.torch import FileDataset, Loader, PlannedBatches, RecordIODataset, ShardedDataset
+from fsabs.adapters.torch.loader import agreed
 from fsabs.readers.recordio import RecordWriter
 
 # More workers than this machine has cores are no mistake here.
@@ -188,3 +190,24 @@ def test_an_abandoned_pass_is_freed(shards: tuple[str, list[int]]) -> None:
             samples(islice(Loader(dataset_of(folder), batch_size=4), 2))
         gc.collect()
     assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_ranks_agree_in_one_group_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group has threads and sockets: no epoch makes another one."""
+    made: list[dict[str, Any]] = []
+    new_group = distributed.new_group
+
+    def counted(**options: Any) -> Any:
+        made.append(options)
+        return new_group(**options)
+
+    monkeypatch.setattr(distributed, "get_backend", lambda: "nccl")
+    monkeypatch.setattr(distributed, "new_group", counted)
+    for job in range(2):
+        distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/{job}", rank=0, world_size=1)
+        try:
+            for _ in range(3):
+                assert list(agreed(iter([1, 2]), False, int, lambda: None)) == [1, 2]
+        finally:
+            distributed.destroy_process_group()
+    assert made == [{"backend": "gloo"}] * 2

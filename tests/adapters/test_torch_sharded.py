@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 
 import fsabs
 from fsabs import CorruptFileError
-from fsabs.adapters.torch import Loader, ShardedDataset
+from fsabs.adapters.torch import EpochSampler, Loader, ShardedDataset
 from fsabs.readers.data import Task
+from fsabs.readers.data.order import Epoch
 from fsabs.readers.recordio import RecordWriter
 from fsabs.spi import Blob, BlobLayer, LayerFS
 
@@ -521,3 +522,48 @@ def test_importing_fsabs_does_not_import_torch() -> None:
     code = "import sys; sys.modules['torch'] = None; import fsabs.adapters.torch"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
     assert "MissingDependencyError: fsabs.adapters.torch needs torch: pip install 'fsabs[torch]'" in done.stderr
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+def test_samples_that_are_repeated_are_looked_up_together(seed: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last ranks have all of them: one look costs a shuffle of the whole epoch."""
+    looks = 0
+    locate = Epoch.locate
+
+    def counted(epoch: Epoch, start: int, end: int) -> Any:
+        nonlocal looks
+        looks += 1
+        return locate(epoch, start, end)
+
+    monkeypatch.setattr(Epoch, "locate", counted)
+    ranks = [EpochSampler(range(61), seed=seed, rank=rank, ranks=20, uneven="repeat") for rank in range(20)]
+    order = list(EpochSampler(range(61), seed=seed))
+    looks = 0
+    assert [index for sampler in ranks for index in sampler] == order + order[:19]
+    assert looks == 21
+    reader = Numbers([61])
+    shards = [
+        ShardedDataset(reader, seed=seed, buffer_size=70, rank=rank, ranks=20, uneven="repeat") for rank in range(20)
+    ]
+    everything = list(ShardedDataset(reader, seed=seed, buffer_size=70))
+    assert [sample for dataset in shards for sample in dataset] == everything + everything[:19]
+
+
+@pytest.mark.parametrize("taken", [0, 2, 4])
+def test_padding_is_a_sample_and_not_transformed(taken: int) -> None:
+    def number(record: int) -> dict[str, int]:
+        return {"number": record}
+
+    datasets = [
+        ShardedDataset(Numbers([9]), number, rank=rank, ranks=2, uneven="pad", padding={"number": -1})
+        for rank in range(2)
+    ]
+    seen = [sample["number"] for dataset in datasets for sample in islice(dataset, taken)]
+    for dataset in datasets:
+        resumed = ShardedDataset(
+            Numbers([9]), number, rank=dataset.epochs.place.rank, ranks=2, uneven="pad", padding={"number": -1}
+        )
+        if taken:
+            resumed.load_state_dict(saved(dataset))
+        seen += [sample["number"] for sample in resumed]
+    assert sorted(seen) == [-1, *range(9)]

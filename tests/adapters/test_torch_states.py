@@ -125,6 +125,16 @@ def test_states_of_map_style_data_sets_name_their_content(tmp_path: Path) -> Non
         Loader(FileDataset(tmp_path / "two"), 2).load_state_dict(state)
 
 
+def test_shards_that_are_added_to_a_map_style_data_set_are_refused(tmp_path: Path) -> None:
+    """Its order is of all samples: another number of them is another order."""
+    shards_in(tmp_path, [4, 4])
+    loader = Loader(RecordIODataset(tmp_path), 2, seed=1)
+    next(iter(loader))
+    shards_in(tmp_path, [4, 4, 4])
+    with pytest.raises(ValueError, match="the state is of 2 shards, and there are 3"):
+        Loader(RecordIODataset(tmp_path), 2, seed=1).load_state_dict(loader.state_dict())
+
+
 def test_shards_that_change_under_the_reader(tmp_path: Path) -> None:
     shards_in(tmp_path, [10, 10])
     dataset = ShardedDataset(tmp_path)

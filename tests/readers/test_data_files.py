@@ -231,6 +231,13 @@ def test_archives_are_shards(suffix: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.quick
+def test_a_directory_without_archives_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "train.tar.zst").write_bytes(b"")
+    with pytest.raises(FileNotFoundError, match=r"there is no file that ends in \.tar, \.zip"):
+        shards_of(ArchiveDataReader(tmp_path))
+
+
+@pytest.mark.quick
 def test_two_files_of_one_part_are_refused(tmp_path: Path) -> None:
     with fsabs.from_url(tmp_path).open_container("x.zip", "w") as archive:
         archive.write_bytes("1.jpg", b"a")

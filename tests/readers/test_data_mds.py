@@ -253,3 +253,10 @@ def test_without_zstandard(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "zstandard", None)
     with pytest.raises(MissingDependencyError, match=r"fsabs\[zstd\]"):
         read_all(MDSDataReader(SAMPLES / "zstd"))
+
+
+def test_no_room_is_made_for_an_image_that_is_not_there() -> None:
+    with pytest.raises(ValueError, match="3 bytes for an image of 5000 by 5000 pixels"):
+        decoder_of("pil", False)(struct.pack("<3I", 5000, 5000, 3) + b"RGBxyz")
+    bits = decoder_of("pil", False)(struct.pack("<3I", 16, 2, 1) + b"1" + b"\xff\x00" * 2)
+    assert (bits.mode, bits.getpixel((0, 0)), bits.getpixel((15, 1))) == ("1", 255, 0)

@@ -17,7 +17,8 @@ import fsabs
 from fsabs import FS
 from fsabs.cache import CachedFS
 from fsabs.core.fs import StrPath
-from fsabs.readers.prefetch import Ahead, TakesOrder, prefetch, read_batches_ahead
+from fsabs.core.threads import Threads
+from fsabs.readers.prefetch import Ahead, TakesOrder, _Reading, prefetch, read_batches_ahead
 from fsabs.spi import LayerFS
 
 
@@ -178,3 +179,22 @@ def test_threads_share_what_is_read(room: int) -> None:
     assert not any(thread.is_alive() for thread in running)
     assert sorted(number for found in taken for number in found) == list(range(3000))
     assert all(found == sorted(found) for found in taken)
+
+
+@pytest.mark.quick
+def test_of_shared_threads_one_reads_a_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = _Reading._full
+
+    def slowly(reading: _Reading[int]) -> bool:
+        if reading.idle:  # the last look before a thread leaves: meanwhile the consumer takes something
+            time.sleep(0.002)
+        return full(reading)
+
+    def numbers() -> Iterator[int]:
+        for number in range(60):
+            time.sleep(0.001)
+            yield number
+
+    monkeypatch.setattr(_Reading, "_full", slowly)
+    with Threads[None](4, wait=True) as threads:
+        assert list(Ahead(numbers, 3, shared=threads)) == list(range(60))

@@ -16,6 +16,7 @@ from fsabs import CorruptFileError
 from fsabs.core import identity
 from fsabs.readers.recordio import Index, RecordReader, RecordWriter, Scanner
 from tests import soak
+from tests.rows.test_parquet import Requests
 
 from . import minimal
 
@@ -140,3 +141,31 @@ def mutate(rng: random.Random, chunks: list[bytearray]) -> None:
         chunk[rng.randrange(len(chunk))] = rng.randrange(256)
     else:  # a chunk that was cut before may be one byte long
         del chunks[-1][rng.randrange(1, max(2, len(chunks[-1]))) :]
+
+
+def large_records(sizes: list[int]) -> Requests:
+    store = Requests(fsabs.Memory())
+    with RecordWriter(store.inner, "f", compressor="none", max_chunk_bytes=1 << 20) as writer:
+        for number, size in enumerate(sizes):
+            writer.write(bytes([number]) * size)
+    return store
+
+
+def test_large_records_in_order_are_proved_in_passing() -> None:
+    store = large_records([(1 << 20) + 1] * 6)
+    reader = RecordReader(store, "f")
+    reads = []
+    for number in range(6):
+        store.ranges.clear()
+        assert reader[number][:1] == bytes([number])
+        reads.append(len(store.ranges))
+    assert reads == reads[:1] * 6
+
+
+def test_a_scan_reads_no_byte_twice() -> None:
+    sizes = [900_000, 1_200_000] * 4
+    store = large_records(sizes)
+    reader = RecordReader(store, "f")
+    store.ranges.clear()
+    assert list(map(len, reader.scan(window=8 << 20))) == sizes
+    assert sum(size for _, size, _ in store.ranges) <= sum(sizes) + 1000

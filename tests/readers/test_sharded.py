@@ -129,6 +129,15 @@ def test_lines(count: int, expected: list[int]) -> None:
     assert verify(fs).ok
 
 
+def test_lines_of_a_longer_run_are_an_error() -> None:
+    fs = fsabs.Memory()
+    convert_lines(fs, numbers(7), 3, "p")
+    assert convert_lines(fs, numbers(8), 3, "p") == ["p-00000", "p-00001", "p-00002"]
+    with pytest.raises(FileExistsError, match="an earlier run with more shards") as caught:
+        convert_lines(fs, numbers(4), 4, "p")
+    assert str(caught.value.filename).endswith("p-00001")
+
+
 def test_lines_of_a_reader_that_fails() -> None:
     fs = fsabs.Memory()
     with pytest.raises(ZeroDivisionError):

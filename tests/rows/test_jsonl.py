@@ -156,6 +156,13 @@ def test_a_line_that_is_not_json_is_named_or_skipped(folder: Path) -> None:
         list(ShardedDataset(path, on_error="skip", max_skipped=1))
 
 
+def test_a_line_that_nests_too_deep_is_no_json(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_bytes(b"1\n" + b"[" * 100_000 + b"\n2\n")
+    with pytest.raises(errors.CorruptFileError, match="line 2 is not JSON"):
+        list(ShardedDataset(tmp_path / "x.jsonl"))
+    assert list(ShardedDataset(tmp_path / "x.jsonl", on_error="skip")) == [1, 2]
+
+
 def test_damage_and_changes_are_errors_with_the_file(folder: Path) -> None:
     rng = random.Random(3)
     for suffix in (".jsonl.gz", ".jsonl.zst", ".ndjson.xz", ".json.bz2"):

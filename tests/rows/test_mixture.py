@@ -428,6 +428,34 @@ def test_shards_added_to_a_sharded_data_set() -> None:
             loader(0, 1, seed, shuffled).load_state_dict(states)
 
 
+@pytest.mark.parametrize("seed", [None, 3])
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_shards_added_where_ranks_are_in_different_epochs(seed: int | None, ranks: int) -> None:
+    """Each epoch that a rank has not ended has the added shards, and each sample once."""
+    for steps in range(1, 12):
+        store = fsabs.Memory()
+        write(store, "a", [2, 3])
+        seen: dict[int, list[str]] = {}
+        states = []
+        for rank in range(2):
+            loader, left = Loader(source_of(store, seed, rank, 2)), steps
+            while left:
+                for batch in itertools.islice(loader, left):
+                    seen.setdefault(loader.epoch, []).extend(batch)
+                    left -= 1
+            states.append(json.loads(json.dumps(loader.state_dict())))
+        ended = {epoch for epoch, samples in seen.items() if len(samples) == 5}
+        write(store, "a", [4], 5)
+        for rank in range(ranks):
+            loader = Loader(source_of(store, seed, rank, ranks))
+            loader.load_state_dict(states)
+            while loader.epoch < 12:
+                for batch in loader:
+                    seen.setdefault(loader.epoch, []).extend(batch)
+        for epoch, samples in seen.items():
+            assert sorted(samples) == [f"a{number}" for number in range(5 if epoch in ended else 9)], (steps, epoch)
+
+
 def source_of(store: fsabs.FS, seed: int | None, rank: int, ranks: int) -> ShardedDataset:
     options: dict[str, Any] = {"buffer_size": 5, "block_size": 3} if seed is not None else {}
     return ShardedDataset(store.subfs("a"), bytes.decode, seed=seed, rank=rank, ranks=ranks, **options)

@@ -247,6 +247,20 @@ def test_filters_leave_row_groups_out(folder: Path) -> None:
         ShardedDataset(folder, filters=[("nothing", "=", 3)])
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_row_groups_that_other_filters_add_come_at_the_end(seed: int, folder: Path) -> None:
+    def data(*others: Any) -> ShardedDataset:
+        filters = [[("id", "<", 70)], *others]
+        return ShardedDataset(folder / "part-0.parquet", columns=["id"], filters=filters, seed=seed, window=1)
+
+    begun = data()
+    seen = [row["id"] for row in itertools.islice(begun, 30)]
+    more = data([("id", ">=", 140), ("id", "<", 210)])
+    more.load_state_dict(begun.state_dict())
+    assert sorted(seen + ids(more)) == [*range(70), *range(140, 210)]
+    assert sorted(ids(more)) == [*range(70), *range(140, 210)]
+
+
 # ---- resuming
 
 

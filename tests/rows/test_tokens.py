@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 import fsabs
 from fsabs.adapters.torch import Loader, Packing, ShardedDataset, TokenDataset
-from fsabs.core import errors
-from fsabs.readers.data import TokenDataReader, shards_of
+from fsabs.core import errors, identity
+from fsabs.readers.data import TokenDataReader, TokenWriter, shards_of
 from fsabs.readers.data.order import permuted
 from tests.rows import writers
 from tests.rows.test_parquet import Requests
@@ -395,6 +395,29 @@ def test_a_file_that_changes_raises(pair: Path) -> None:
         list(data)
     with pytest.raises(ValueError, match="the content of .* differs"):
         TokenDataset(pair, 4, seed=1).load_state_dict(state)
+
+
+def test_what_is_kept_of_documents_is_of_the_same_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FSABS_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(identity, "TICK", -1)
+    (tmp_path / "x.bin").write_bytes(np.arange(100, dtype=np.uint32).tobytes())
+    for dtype, count in (("uint16", 20), ("uint32", 10)):
+        windows = list(TokenDataset(tmp_path / "x.bin", 9, layout="documents", dtype=dtype))
+        assert len(windows) == count
+    assert windows[-1]["tokens"].tolist() == list(range(90, 100))
+    writers.datatrove(tmp_path / "y.ds", [[1, 2, 3], [4, 5]])
+    assert len(list(TokenDataset(tmp_path / "y.ds", 2, layout="documents"))) == 2
+    os.truncate(tmp_path / "y.ds", 8)
+    with pytest.raises(errors.CorruptFileError, match="its documents end at token 5 of 4"):
+        list(TokenDataset(tmp_path / "y.ds", 2, layout="documents"))
+
+
+def test_bytes_that_are_no_tokens_are_refused(tmp_path: Path) -> None:
+    with TokenWriter(fsabs.from_url(tmp_path), "x") as file:
+        file.write(b"\x01\x00")
+        with pytest.raises(ValueError, match="3 bytes are no whole number"):
+            file.write(b"\x01\x00\x02")
+    assert rows(TokenDataset(tmp_path, 1, overlap=False, layout="stream")) == []
 
 
 def test_arguments_that_do_not_fit(tmp_path: Path) -> None:

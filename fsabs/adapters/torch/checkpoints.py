@@ -136,8 +136,9 @@ class CheckpointManager(ClosesOnExit):
         try:
             for path in self.directory.iterdir():
                 if match := _NAME.fullmatch(path.name):
-                    metric = None if match[3] is None else float(match[3])
-                    found.append(Checkpoint(int(match[1]), metric, path, int(match[2] or 0)))
+                    with contextlib.suppress(ValueError):  # a file of another's, such as checkpoint-1=best.pt
+                        metric = None if match[3] is None else float(match[3])
+                        found.append(Checkpoint(int(match[1]), metric, path, int(match[2] or 0)))
         except FileNotFoundError:
             return []
         return sorted(found, key=lambda each: (each.generation, each.step))
@@ -165,7 +166,7 @@ class CheckpointManager(ClosesOnExit):
             try:
                 return load_checkpoint(checkpoint.path, map_location, weights_only=weights_only)
             except (RuntimeError, EOFError, pickle.UnpicklingError, errors.CorruptFileError) as exc:
-                if isinstance(exc, pickle.UnpicklingError) and "weights_only" in str(exc).lower():
+                if isinstance(exc, pickle.UnpicklingError) and _is_archive(checkpoint.path):
                     raise  # it is whole, and holds what the caller has to allow
                 logger.warning("skipping a damaged checkpoint: %s: %s", checkpoint.path, exc)
         if found:
@@ -203,6 +204,12 @@ class CheckpointManager(ClosesOnExit):
     def _ranked(self, found: list[Checkpoint]) -> list[Checkpoint]:
         scored = [each for each in found if each.metric is not None and not math.isnan(each.metric)]
         return sorted(scored, key=lambda each: (self._sign * (each.metric or 0.0), -each.step))
+
+
+def _is_archive(path: Path) -> bool:
+    """Return whether a file begins as those that `torch.save` writes."""
+    with path.open("rb") as file:
+        return bool(file.read(4) == b"PK\x03\x04")
 
 
 class _BackgroundWriter:

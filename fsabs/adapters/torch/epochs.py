@@ -11,7 +11,6 @@ import os
 import warnings
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, TypeAlias
 
 from ...readers.data.order import Interval, drop, length
@@ -21,6 +20,7 @@ from .plan import (
     EpochPlan,
     Pass,
     Remainder,
+    ShapeOf,
     Sharing,
     StateDict,
     WorkerPlace,
@@ -88,7 +88,8 @@ def _members(ranges: Sequence[range], start: int, stop: int) -> int:
     return len(set().union(*inside))
 
 
-Rebase: TypeAlias = Callable[[EpochPlan, Callable[[], EpochPlan], StateDict], EpochPlan]
+PlanOfAll: TypeAlias = Callable[[ShapeOf], EpochPlan]
+Rebase: TypeAlias = Callable[[EpochPlan, PlanOfAll, StateDict], EpochPlan]
 
 
 class Epochs:
@@ -100,8 +101,8 @@ class Epochs:
         rank: of this process.
         publish: is called with each new plan, as `publish(serial, plan, whole)`: whether it is that of a whole epoch.
         rebased: returns a plan from a state, which may be of another base, for the present data set; it is called with
-            this rank's plan, a function that returns that of all ranks (`ValueError` if their states are not there),
-            and the state.
+            this rank's plan, a function that returns that of all ranks (`ValueError` if their states are not there)
+            for the shapes that epochs had when they were saved, and the state.
         base: of plans that follow from no state.
     """
 
@@ -294,7 +295,10 @@ class Epochs:
         place = self.place
         left, base = remainders(state_dict, self.content, self.sharing)
         plan = plan_of_rank(left, base, place, self.sharing)
-        of_all = partial(plan_of_all, left, base, place, self.sharing)
+
+        def of_all(shape_of: ShapeOf) -> EpochPlan:
+            return plan_of_all(left, base, place, self.sharing._replace(shape_of=shape_of))
+
         self._set(self._rebased(plan, of_all, first_of(state_dict)))
         self._loaded = min(one.epoch for one in left)
         self._loaded_by = place

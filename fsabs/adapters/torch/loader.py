@@ -6,6 +6,7 @@ training loop. `_Planned` stands for the data set in the workers.
 
 from __future__ import annotations
 
+import functools
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -331,13 +332,15 @@ class _Planned(Dataset[Any]):
     def __getitems__(self, work: _Work) -> Samples:
         if self._reader is not None:
             return self._reader.read(work.tag, work.what)
+        if work.tag.skipped:
+            return Samples([], work.tag)
         read = getattr(self._dataset, "__getitems__", None)
         return Samples(read(work.what) if read else map(self._dataset.__getitem__, work.what), work.tag)
 
     def __getitem__(self, work: Any) -> Any:
         if not isinstance(work, _Work):
             return self._dataset[work]
-        if self._reader is None:  # one by one, as a DataLoader asks for single samples
+        if self._reader is None and not work.tag.skipped:  # one by one, as a DataLoader asks for single samples
             return Samples([self._dataset[index] for index in work.what], work.tag)
         return self.__getitems__(work)
 
@@ -403,6 +406,14 @@ class _Marked(Iterator[Any]):
 _END: Any = object()
 
 
+@functools.lru_cache(1)
+def _on_cpu(world: Any) -> Any:
+    """Return a group of all ranks for tensors on the CPU: one for all epochs, since each has threads and sockets."""
+    import torch.distributed as distributed
+
+    return distributed.new_group(backend="gloo")
+
+
 def agreed(
     batches: Iterator[Any], drops: bool, filler: Callable[[Any], Any], on_drop: Callable[[], None]
 ) -> Iterator[Any]:
@@ -420,7 +431,7 @@ def agreed(
 
     if not distributed.is_initialized():
         raise RuntimeError("how many batches each rank has is not known: torch.distributed has to be initialized")
-    group = None if "gloo" in distributed.get_backend() else distributed.new_group(backend="gloo")
+    group = None if "gloo" in distributed.get_backend() else _on_cpu(distributed.group.WORLD)
     last = _END
     while True:
         batch = next(batches, _END)

@@ -12,7 +12,7 @@ import hashlib
 import json
 import struct
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from ...core.threads import Threads
@@ -21,6 +21,7 @@ from ...readers.data.base import ShardContent, digest_of
 from ...readers.data.mixing import Ending, Mixing, Schedule, Unread, Weights, schedule_of
 from ...readers.data.order import Interval, RandomOrder, between, drop, length, union
 from ...readers.prefetch import SharedThreads
+from .epochs import PlanOfAll
 from .map_style import Transform
 from .packing import Packing
 from .plan import Content, EpochPlan, EpochShape, StateDict, Uneven
@@ -184,13 +185,13 @@ class Mixture(EpochDataset):
             return base
         return _Recipe(weights=base["weights"], shards=base["shards"], before=None)
 
-    def rebased(self, plan: EpochPlan, of_all: Callable[[], EpochPlan], state: StateDict) -> EpochPlan:
+    def rebased(self, plan: EpochPlan, of_all: PlanOfAll, state: StateDict) -> EpochPlan:
         """Return the plan with the weights and shards that the mixture has now."""
         theirs: _Recipe = plan.base
         if (theirs["weights"], theirs["shards"]) == (self._recipe["weights"], self._recipe["shards"]):
             return plan
         if self.epochs.place.ranks > 1:
-            plan = of_all()
+            plan = of_all(self._shape_of)
         if plan.later:
             raise ValueError(
                 "the weights or the shards of a source are others, and the states are of different epochs: load them "

@@ -47,12 +47,15 @@ def _unchanged(base: Any, epoch: int) -> Any:
     return base
 
 
+ShapeOf = Callable[[int, Any], EpochShape]
+"""Returns the shape of an epoch of a base."""
+
+
 class Sharing(NamedTuple):
     """How the samples of an epoch are divided among ranks and workers."""
 
     uneven: Uneven
-    shape_of: Callable[[int, Any], EpochShape]
-    """Returns the shape of an epoch of a base."""
+    shape_of: ShapeOf
     pruned: Callable[[Any, int], Any] = _unchanged
     """Returns a base without what matters only for epochs before one."""
 

@@ -11,16 +11,16 @@ import abc
 import functools
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any, NamedTuple, Protocol
 
 from torch.utils.data import IterableDataset, default_collate, default_convert, get_worker_info
 
 from ...core import process
 from ...readers.data.base import LOST, check_skipped
-from ...readers.data.order import Interval, between, drop, length
+from ...readers.data.order import Interval, between, drop, length, wrapped
 from ...readers.prefetch import SharedThreads
-from .epochs import Epochs, RankOf
+from .epochs import Epochs, PlanOfAll, RankOf
 from .map_style import Transform
 from .packing import UNIT, PackedPass, Packing
 from .plan import (
@@ -30,6 +30,7 @@ from .plan import (
     Intervals,
     Pass,
     Remainder,
+    ShapeOf,
     Sharing,
     StateDict,
     Uneven,
@@ -147,10 +148,11 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
         """Return where the records at positions of an epoch come from."""
 
     @abc.abstractmethod
-    def rebased(self, plan: EpochPlan, of_all: Callable[[], EpochPlan], state: StateDict) -> EpochPlan:
+    def rebased(self, plan: EpochPlan, of_all: PlanOfAll, state: StateDict) -> EpochPlan:
         """Return a plan from a state, which may be of another base, for what the data set is now.
 
-        `of_all()` is the plan of all ranks; `ValueError` if their states are not there.
+        `of_all(shape_of)` is the plan of all ranks, for the shapes that epochs had then; `ValueError` if their states
+        are not there.
         """
 
     def pruned(self, base: Any, epoch: int) -> Any:
@@ -213,7 +215,7 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
         left, base = remainders(state_dict, self.epochs.content, self.epochs.sharing)
         plan = plan_of_worker(left, base, self._place(info))
 
-        def alone() -> EpochPlan:
+        def alone(shape_of: ShapeOf) -> EpochPlan:
             raise ValueError("a worker's state alone")
 
         try:
@@ -328,31 +330,38 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
         order = self.order(epoch, base)
         if self.packing is not None:
             read = functools.partial(self._records.read, order, start=0, threads=threads)
-            found: Iterator[Any] = self.packing.windows(read, intervals, start)
-        else:
-            runs = self._without_padding(intervals, self.shape(epoch, base).total)
-            if len(runs) == 1 and type(runs[0]) is list:  # nearly always
-                found = self._records.read(order, runs[0], start, threads)
-            else:
-                found = islice(self._parts(order, runs), start, None)
-        transform = self.transform
-        return found if transform is None else (_transformed(transform, record) for record in found)
+            return self._made(self.packing.windows(read, intervals, start))
+        total = self.shape(epoch, base).total
+        runs = self._without_padding(intervals, total)
+        if len(runs) == 1 and type(runs[0]) is list:  # nearly always
+            return self._made(self._records.read(order, runs[0], start, threads))
+        return self._padded(order, self._without_padding(list(drop(intervals, start)), total))
 
     def _without_padding(self, intervals: list[Interval], total: int) -> list[list[Interval] | int]:
         """Return runs of intervals of samples, and between them numbers of samples that are padding."""
         if all(end <= total for _, end in intervals):  # nearly always
             return [intervals]
+        if self.uneven != "pad":
+            return [list(wrapped(intervals, total))]
         runs: list[list[Interval] | int] = [[]]
         for start, end in _split(intervals, total):
-            if start >= total and self.uneven == "pad":
+            if start >= total:
                 runs += [end - start, []]
             elif isinstance(run := runs[-1], list):
-                run += [(start, end)] if start < total else [(at % total, at % total + 1) for at in range(start, end)]
+                run.append((start, end))
         return [run for run in runs if run]
 
-    def _parts(self, order: Any, runs: list[list[Interval] | int]) -> Iterator[Any]:
+    def _padded(self, order: Any, runs: list[list[Interval] | int]) -> Iterator[Any]:
+        """Yield the samples of runs, and the padding between them, which is a sample as it is."""
         for run in runs:
-            yield from [self._padding] * run if isinstance(run, int) else self._records.read(order, run, 0)
+            if isinstance(run, int):
+                yield from repeat(self._padding, run)
+            else:
+                yield from self._made(self._records.read(order, run, 0))
+
+    def _made(self, records: Iterator[Any]) -> Iterator[Any]:
+        transform = self.transform
+        return records if transform is None else (_transformed(transform, record) for record in records)
 
     def _of_all_workers(self, plan: EpochPlan, place: WorkerPlace) -> Iterator[tuple[EpochPlan, list[list[Interval]]]]:
         """Yield what this rank's workers read together, in records, in this epoch and the next one."""

@@ -15,9 +15,9 @@ from torch.utils.data import BatchSampler, Sampler
 
 from ...readers.data import Shard
 from ...readers.data.base import ShardContent
-from ...readers.data.order import EpochOrder, Interval
+from ...readers.data.order import EpochOrder, wrapped
 from .epochs import Epochs, RankOf
-from .plan import Content, EpochPlan, EpochShape, Pass, Sharing, Uneven, WorkerPlace
+from .plan import Content, EpochPlan, EpochShape, Pass, Sharing, StateDict, Uneven, WorkerPlace
 from .tags import Tag
 
 if TYPE_CHECKING:
@@ -56,7 +56,12 @@ class EpochSampler(Sampler[int]):
         content = Content(contents, [seed], self._order.fingerprint())
         if uneven == "pad":
             raise ValueError("uneven='pad' is for data sets that are read by positions, and not for map-style ones")
-        self.epochs = Epochs(content, Sharing(uneven, functools.partial(_shape, total)), RankOf(rank, ranks))
+        self.epochs = Epochs(
+            content,
+            Sharing(uneven, functools.partial(_shape, total)),
+            RankOf(rank, ranks),
+            rebased=functools.partial(_of_these_shards, len(content)),
+        )
         self._counted = False  # the pass that begins is that of `consumed`
         self._uncounted = False  # the pass was begun by a loader whose batches are not counted
 
@@ -71,7 +76,7 @@ class EpochSampler(Sampler[int]):
 
     def _indices(self, plan: EpochPlan, serial: int) -> Iterator[int]:
         order = self._order.epoch(plan.epoch)
-        for start, end in _wrapped(plan.of_worker(self.epochs.place, self.epochs.sharing), self._order.total):
+        for start, end in wrapped(plan.of_worker(self.epochs.place, self.epochs.sharing), self._order.total):
             if self._uncounted and self.epochs.serial == serial and self.epochs.running is not None:
                 self.epochs.running.taken[0] += 1
             _, numbers = order.locate(start, end)
@@ -108,7 +113,10 @@ class EpochSampler(Sampler[int]):
         order = _indices(self._order, running.plan, running.place, self.epochs.sharing)
         if running.least > 1:  # the last batch is dropped where it is partial
             order = order[: len(order) // running.batch_size * running.batch_size]
-        batches = announced(order, running.batch_size, workers, self.following())
+        first = running.plan.batches
+        batches = announced(
+            order, running.batch_size, workers, self.following(), lambda number: running.skips(first + number)
+        )
         while (drawn := running.draw()) is not None:
             yield drawn[0], next(batches)
 
@@ -162,21 +170,23 @@ def _shape(total: int, epoch: int, base: Any) -> EpochShape:
     return EpochShape(total)
 
 
+def _of_these_shards(shards: int, plan: EpochPlan, of_all: object, state: StateDict) -> EpochPlan:
+    """Return the plan; `ValueError` if the state is of fewer shards: the order of a map-style data set is of all."""
+    if state["format"] != 1 and state["content"]["shards"] != shards:
+        raise ValueError(
+            f"the state is of {state['content']['shards']} shards, and there are {shards}: the samples of a map-style "
+            "data set have another order then (a ShardedDataset takes shards that are added)"
+        )
+    return plan
+
+
 def _indices(order: EpochOrder, plan: EpochPlan, place: WorkerPlace, sharing: Sharing) -> Numbers:
     """Return the indices that a rank has of a plan, in order."""
     import numpy as np
 
     epoch = order.epoch(plan.epoch)
-    found = [epoch.locate(start, end)[1] for start, end in _wrapped(plan.of_worker(place, sharing), order.total)]
+    found = [epoch.locate(start, end)[1] for start, end in wrapped(plan.of_worker(place, sharing), order.total)]
     return np.concatenate(found) if found else np.empty(0, np.int64)
-
-
-def _wrapped(intervals: Iterable[Interval], total: int) -> Iterator[Interval]:
-    """Yield the intervals, those after the last sample as the first ones again."""
-    for start, end in intervals:
-        if start < total:
-            yield start, min(end, total)
-        yield from ((at % total, at % total + 1) for at in range(max(start, total), end))
 
 
 def _batches_of(loader: Any) -> tuple[int, bool]:
@@ -233,12 +243,19 @@ class AnnouncedBatch(list[int]):
 
 
 def announced(
-    order: Numbers, size: int, workers: int, following: Callable[[], Numbers] | None = None
+    order: Numbers,
+    size: int,
+    workers: int,
+    following: Callable[[], Numbers] | None = None,
+    skips: Callable[[int], bool] = lambda number: False,
 ) -> Iterator[list[int]]:
-    """Yield the batches of an order, of which the first one of each worker announces those that follow."""
+    """Yield the batches of an order, of which the first one of each worker announces those that follow.
+
+    So does one that a worker gets after a batch that is not read, as `skips(number)` says.
+    """
     for number, start in enumerate(range(0, len(order), size)):
         batch = order[start : start + size].tolist()
-        if number < workers:  # the loader gives every batch to the next worker in turn
+        if number < workers or skips(number - workers):  # the loader gives every batch to the next worker in turn
             yield AnnouncedBatch(batch, EpochBatches(order[start:], size, workers, following))
         else:
             yield batch

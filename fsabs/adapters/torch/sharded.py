@@ -12,6 +12,7 @@ from ...readers.data.files import Location
 from ...readers.data.order import Epoch, EpochOrder, Interval, JoinedEpoch, RandomOrder, between, union
 from ...readers.data.parquet import ParquetDataReader
 from ...readers.data.tokens import Format, TokenDataReader, WindowLayout
+from .epochs import PlanOfAll
 from .map_style import Transform
 from .packing import Packing
 from .plan import Content, EpochPlan, EpochShape, StateDict, Uneven
@@ -38,7 +39,7 @@ class ShardedDataset(EpochDataset):
             initialized, else as the environment has it (`RANK`, `WORLD_SIZE`), asked for when a pass begins.
         uneven: "keep" every sample, so that a rank may have one more than another; or, so that all ranks have as many,
             "drop" the last ones of the epoch, "repeat" its first ones at its end, or "pad" it with `padding`.
-        padding: a sample, for `uneven="pad"`.
+        padding: a sample, for `uneven="pad"`; `transform` is not applied to it.
         mode: of the shards: "training", "evaluation", "prediction".
         max_bytes: so much is read ahead by a thread of each worker; None reads when asked. By default, 64 MiB where the
             shards are in a store, and None where they are on a local disk or made by a reader of your own.
@@ -160,15 +161,14 @@ class ShardedDataset(EpochDataset):
         """Return the number of records of the first so many shards."""
         return sum(shard.count for shard in self._shards[:shards])
 
-    def rebased(self, plan: EpochPlan, of_all: Callable[[], EpochPlan], state: StateDict) -> EpochPlan:
+    def rebased(self, plan: EpochPlan, of_all: PlanOfAll, state: StateDict) -> EpochPlan:
         """Return the plan with the shards that were added since the state was saved."""
         known = len(self._shards) if state["format"] == 1 else state["content"]["shards"]
         if known == len(self._shards):
             return plan
-        last = max([plan.epoch, *(epoch for epoch, _ in plan.later)])
-        if self.epochs.place.ranks > 1:
-            plan = of_all()
         before, total = self.total_of(known) * self._unit, self._order.total * self._unit
+        plan = of_all(lambda epoch, base: EpochShape(before))
+        last = max([plan.epoch, *(epoch for epoch, _ in plan.later)])
 
         def grown(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
             return (*between(intervals, 0, before), (before, total))  # without what made ranks even
@@ -289,6 +289,7 @@ class TokenDataset(ShardedDataset):
                 padding["mask"] = np.zeros(length, bool)
             else:
                 padding["segments"] = np.full(length, -1, np.int64)
+            padding = padding if transform is None else transform(padding)
         super().__init__(
             source,
             transform,

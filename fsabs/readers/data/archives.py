@@ -62,8 +62,8 @@ class ArchiveDataReader(FileShardsReader[_Open]):
 
     def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
         """A shard for each archive."""
-        archives = [stat for stat in self._files.list() if stat.filename.lower().endswith(self._suffixes)]
-        self._stats = {self._files.name(stat.filename): stat for stat in archives}
+        what = f"file that ends in {', '.join(self._suffixes)}"
+        self._list(lambda stat: stat.filename.lower().endswith(self._suffixes), what)
         return [Shard(name, 0, len(self._shard(name).samples)) for name in self._stats]
 
     def content_of(self, shard_name: str) -> ShardContent:

@@ -167,7 +167,7 @@ class JsonLinesDataReader(FileShardsReader[Blob]):
     def _value(self, url: str, number: int, line: bytes) -> Any:
         try:
             return json.loads(line)
-        except ValueError as exc:
+        except (ValueError, RecursionError) as exc:  # the latter of what is nested too deep
             if self._on_error == "skip":
                 return LOST
             raise errors.corrupt(url, f"line {number + 1} is not JSON: {exc}", "read_records") from None

@@ -148,6 +148,8 @@ def _pixels(data: bytes) -> Any:
     width, height, size = struct.unpack_from("<3I", data)
     if 12 + size > len(data):
         raise ValueError("the mode of an image is cut off")
+    if width * height > 8 * (len(data) - 12 - size):  # before Pillow makes room for them: a pixel takes a bit at least
+        raise ValueError(f"{len(data) - 12 - size} bytes for an image of {width} by {height} pixels")
     return _pillow().frombytes(data[12 : 12 + size].decode(), (width, height), data[12 + size :])
 
 

@@ -260,6 +260,16 @@ def between(intervals: Iterable[Interval], start: int, end: int) -> list[Interva
     return [(first, last) for first, last in cut if first < last]
 
 
+def wrapped(intervals: Iterable[Interval], total: int) -> Iterator[Interval]:
+    """Yield the intervals with positions from `total` on as the first ones again."""
+    for start, end in intervals:
+        while start < end:
+            at = start % total
+            count = min(end - start, total - at)
+            yield at, at + count
+            start += count
+
+
 def union(parts: Iterable[Sequence[Interval]]) -> list[Interval]:
     """All positions of the parts, ascending; `ValueError` if a position is in two of them."""
     joined: list[list[int]] = []

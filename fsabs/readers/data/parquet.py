@@ -150,14 +150,13 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         """Return the orders of the epochs over shards of this reader, whose chunks are row groups or parts of them."""
         import numpy as np
 
-        numbers = {shard[:2]: number for number, shard in enumerate(shards)}
         chunks, groups = [], 0
-        for name in dict.fromkeys(shard.name for shard in shards):
-            shard = -1
-            for chunk in self._chunks(name):
-                shard = numbers.get((name, chunk.first), shard)
+        for number, shard in enumerate(shards):
+            there, firsts = self._chunks_of(shard.name)
+            first, last = firsts.searchsorted([shard.start, shard.end]).tolist()
+            for chunk in there[first:last]:
                 groups += chunk.start == 0
-                chunks.append((shard, chunk.first, chunk.rows, groups))
+                chunks.append((number, chunk.first, chunk.rows, groups))
         return WindowOrder(shards, np.array(chunks, np.int64).reshape(-1, 4), seed, window)
 
     def _chunks(self, name: str) -> Iterator[Chunk]:

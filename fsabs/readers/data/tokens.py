@@ -245,6 +245,8 @@ class TokenWriter(AbortsOnError):
             if ids.ndim != 1 or (found != ids).any():
                 raise ValueError(f"no list of token ids that are {self.dtype.name}")
             tokens = found.tobytes()
+        elif len(tokens) % self.dtype.itemsize:
+            raise ValueError(f"{len(tokens)} bytes are no whole number of token ids that are {self.dtype.name}")
         self._file.write(tokens)
         self._lengths.append(len(tokens) // self.dtype.itemsize)
 
@@ -284,7 +286,11 @@ def document_ends(fs: FS, layout: TokenLayout) -> Numbers:
     if layout.ends is None:
         return np.array([layout.tokens] if layout.tokens else [], np.int64)
     with fs.open_blob(layout.ends) as blob:
-        return np.frombuffer(derived(_KIND, blob, lambda: (part.data for part in _ends(blob, layout))), np.int64)
+        found = np.frombuffer(derived(_KIND, blob, lambda: (part.data for part in _ends(blob, layout))), np.int64)
+        last = int(found[-1]) if len(found) else 0
+        if last != layout.tokens:  # asked here, since the file of tokens may be another than when they were kept
+            raise errors.corrupt(blob.url, f"its documents end at token {last} of {layout.tokens}", "open")
+        return found
 
 
 def _ends(blob: Blob, layout: TokenLayout) -> Iterator[Numbers]:
@@ -297,8 +303,6 @@ def _ends(blob: Blob, layout: TokenLayout) -> Iterator[Numbers]:
             raise errors.corrupt(blob.url, "its documents are not in order", "open")
         last = int(part[-1]) if len(part) else last
         yield part
-    if last != layout.tokens:
-        raise errors.corrupt(blob.url, f"its documents end at token {last} of {layout.tokens}", "open")
 
 
 def _plain_ends(blob: Blob) -> Iterator[Numbers]:
@@ -612,18 +616,20 @@ class _OpenFile:
         if self._pieces is None:
             import numpy as np
 
-            layout = self.tokens.layout
-            path = layout.ends or layout.path
+            path = self.tokens.layout.ends
+            if path is None:  # one document: how long it is depends on the type of its tokens
+                self._pieces = self._counted()
+                return self._pieces
             kind = f"document-windows-{self._length}"
             with self._fs.open_blob(path) as blob:
-                self._pieces = np.frombuffer(derived(kind, blob, self._counted), np.int64)
+                self._pieces = np.frombuffer(derived(kind, blob, lambda: [self._counted().tobytes()]), np.int64)
         return self._pieces
 
-    def _counted(self) -> list[bytes]:
+    def _counted(self) -> Numbers:
         import numpy as np
 
         counts = -(-np.diff(self.ends, prepend=0) // self._length)
-        return [np.cumsum(counts).astype(np.int64).tobytes()]
+        return np.cumsum(counts).astype(np.int64)
 
     def close(self) -> None:
         """Close the file."""

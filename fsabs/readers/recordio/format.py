@@ -204,7 +204,7 @@ def _unfit(data: bytes, start: int, stop: int, records: int) -> str:
 
 
 def crc32c(data: bytes) -> int:
-    """Return the CRC-32C (Castagnoli) of `data`, continued from `value`."""
+    """Return the CRC-32C (Castagnoli) of `data`."""
     import google_crc32c
 
     return cast(int, google_crc32c.value(data))

@@ -135,7 +135,7 @@ class RecordReader(ClosesOnExit):
         """The record of a number (from the end if negative), or those of a slice."""
         if isinstance(which, slice):
             start, stop, step = which.indices(len(self))
-            if step == 1 and not self._skips:  # a scan that skips would leave out what is asked for
+            if step == 1 and not self._skips:  # a scan that skips would leave out what is damaged
                 return list(self.scan(start, stop))
             return self.read_many(range(start, stop, step))
         record = self._record_number(which)
@@ -308,9 +308,13 @@ class RecordReader(ClosesOnExit):
             records = split(*self._payload(chunk, data, start), chunk.records)
         except Damage as exc:
             raise self._corrupt(chunk, str(exc)) from None
+        self._proven(chunk)
+        return records
+
+    def _proven(self, chunk: Chunk) -> None:
+        """Note that a chunk holds as many records as its header says."""
         if chunk.number == self.index.verified:
             self.index.verified = chunk.number + 1
-        return records
 
     def _keep(self, chunk: Chunk, stored: bytes) -> CachedPayload:
         """Check a chunk, and keep it."""
@@ -321,8 +325,7 @@ class RecordReader(ClosesOnExit):
                 layout = ChunkLayout(array("I", places(data, start, stop, chunk.records)))
         except Damage as exc:
             raise self._corrupt(chunk, str(exc)) from None
-        if chunk.number == self.index.verified:
-            self.index.verified = chunk.number + 1
+        self._proven(chunk)
         cached = CachedPayload(chunk.number, data, layout, chunk.compressor == NONE)
         self._cache.put(cached)
         return cached
@@ -342,6 +345,7 @@ class RecordReader(ClosesOnExit):
             raise self._corrupt(chunk, "the CRC of its payload is wrong")
         if LENGTH.unpack(length)[0] != len(record):
             raise self._corrupt(chunk, f"a record of {LENGTH.unpack(length)[0]} bytes in a payload of {chunk.size}")
+        self._proven(chunk)
         return record
 
     # ---- what went wrong
@@ -479,10 +483,10 @@ class Scan(Iterator[bytes]):
 
     def _records(self, chunk: Chunk) -> list[bytes]:
         reader = self._reader
-        if reader._is_one_record(chunk):
-            return [reader._read_one_record(chunk)]
         start = chunk.payload - self._offset
         if not 0 <= start <= start + chunk.size <= len(self._data):
+            if reader._is_one_record(chunk):
+                return [reader._read_one_record(chunk)]
             self._data = b""
             begin = time.monotonic()
             self._data, self._offset = reader._stored(chunk, self._ahead(chunk)), chunk.payload
