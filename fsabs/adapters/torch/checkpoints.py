@@ -166,7 +166,8 @@ class CheckpointManager(ClosesOnExit):
             try:
                 return load_checkpoint(checkpoint.path, map_location, weights_only=weights_only)
             except (RuntimeError, EOFError, pickle.UnpicklingError, errors.CorruptFileError) as exc:
-                if isinstance(exc, pickle.UnpicklingError) and _is_archive(checkpoint.path):
+                refused = isinstance(exc, pickle.UnpicklingError) and "weights_only" in str(exc).lower()
+                if refused and _is_archive(checkpoint.path):
                     raise  # it is whole, and holds what the caller has to allow
                 logger.warning("skipping a damaged checkpoint: %s: %s", checkpoint.path, exc)
         if found:
