@@ -744,6 +744,9 @@ class Path(PurePath):
             other._require("write", "copy", target)
             if plan.move:
                 fs._require("remove", "move", source)
+                if not other.capabilities.read:  # an archive that is written: what is in it may still be dropped
+                    reason = "what is moved into an archive can be removed once that is closed: copy it"
+                    raise errors.unsupported("move", other._url(target), reason)
             transfer = TreeTransfer(fs, source, other, target, plan, totals.report, totals.count)
             if not fs._is(source, directory=True) or (plan.keep_links and fs._is_link(source)):
                 transfer.run_file()

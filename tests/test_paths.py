@@ -491,6 +491,15 @@ def test_copies_and_moves_to_any_store(root: fsabs.Path, tmp_path: pathlib.Path)
             (root / "images").move(target / "moved")
 
 
+@pytest.mark.quick
+def test_what_is_moved_into_an_archive_that_is_dropped_is_not_lost(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "a").write_bytes(b"a")
+    refused = pytest.raises(io.UnsupportedOperation, match="once that is closed")
+    with refused, fsabs.from_url(f"{tmp_path}/x.zip", mode="w") as archive:
+        fsabs.Path(tmp_path / "a").move(fsabs.Path("a", fs=archive))
+    assert (tmp_path / "a").read_bytes() == b"a"
+
+
 def files_below(path: fsabs.Path) -> list[fsabs.Path]:
     return [found for found in path.rglob("*") if found.is_file()]
 
