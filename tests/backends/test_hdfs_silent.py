@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import socket
 import threading
 import time
@@ -17,6 +16,7 @@ import pytest
 import fsabs
 from fsabs.backends.hdfs import Hdfs, client, writing
 from fsabs.core.writing import PARTIAL_SUFFIX
+from fsabs.testing.children import forked
 from tests.servers import hdfs as hdfs_server
 from tests.servers.fixtures import require
 from tests.servers.hdfs_pair import HOST, HdfsPair
@@ -141,13 +141,14 @@ def test_a_frozen_datanode_is_waited_for_once_and_not_for_each_file(pair: HdfsPa
         for name, data in zip(names, reads[way](), strict=True):
             assert data == name.encode() * 10_000
         assert time.monotonic() - begun < 20, "60 s and more, if each of them waited"
-        pid = os.fork()
-        if pid == 0:
-            signal.alarm(60)  # not the watchdog of faulthandler: it is the parent's
+
+        def read_again() -> float:
             begun = time.monotonic()
-            good = all(fs.read_bytes(name) == name.encode() * 10_000 for name in names[:10])
-            os._exit(0 if good and time.monotonic() - begun < 6 else 1)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, "a child knows, too"
+            assert all(fs.read_bytes(name) == name.encode() * 10_000 for name in names[:10])
+            return time.monotonic() - begun
+
+        (took,) = forked("a child of a reader", [read_again], 60)
+        assert took < 6, "a child knows, too"
     pair.rm("/frozen-reads")
 
 

@@ -104,10 +104,10 @@ def test_the_consumers_time_is_not_the_stores(bucket: Served, tmp_path: Path, mo
     monkeypatch.setattr(Connection, "silent_since", lambda self: next(since) * 10**15)  # long ago
     with trace.record(tmp_path):
         for _ in fs.read_many(NAMES[:20], concurrency=2):
-            time.sleep(0.002)  # more than a poll that finds its responses waiting
+            time.sleep(0.02)  # more than a poll that finds its responses waiting takes, on a machine under load, too
     requests = [event for event in trace.events(tmp_path) if event.name == "s3.get"]
     assert next(since) > 2
-    assert sum(event.duration < 10**6 for event in requests) >= next(since) - 2
+    assert sum(event.duration < 10**7 for event in requests) >= next(since) - 2
 
 
 def test_waiting_for_what_is_read_ahead_is_the_stores(tmp_path: Path) -> None:

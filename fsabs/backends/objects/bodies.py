@@ -113,7 +113,7 @@ def _page_of(response: Response, name: str) -> str:
 
 def uploads_page(response: Response) -> tuple[list[StoredUpload], Any]:
     """Return the uploads of a page of ListMultipartUploads, and the markers of the next one."""
-    text = _page_of(response, "ListMultipartUploadsResult")
+    text = _page_of(response, "ListMultipartUploads")
     decode = unquoted if "<EncodingType>url</EncodingType>" in text else str
     found = []
     for entry in entries_of(text, "Upload"):
@@ -128,7 +128,7 @@ def uploads_page(response: Response) -> tuple[list[StoredUpload], Any]:
 
 def parts_page(response: Response) -> tuple[list[StoredPart], Any]:
     """Return the parts of a page of ListParts, and the marker of the next one."""
-    text = _page_of(response, "ListPartsResult")
+    text = _page_of(response, "ListParts")
     found = []
     for entry in entries_of(text, "Part"):
         fields = fields_of(entry)
