@@ -16,7 +16,7 @@ from fsabs import CorruptFileError
 from fsabs.core import identity
 from fsabs.readers.recordio import Index, RecordReader, RecordWriter, Scanner
 from tests import soak
-from tests.rows.test_parquet import Requests
+from tests.counting import Counting
 
 from . import minimal
 
@@ -143,8 +143,8 @@ def mutate(rng: random.Random, chunks: list[bytearray]) -> None:
         del chunks[-1][rng.randrange(1, max(2, len(chunks[-1]))) :]
 
 
-def large_records(sizes: list[int]) -> Requests:
-    store = Requests(fsabs.Memory())
+def large_records(sizes: list[int]) -> Counting:
+    store = Counting(fsabs.Memory())
     with RecordWriter(store.inner, "f", compressor="none", max_chunk_bytes=1 << 20) as writer:
         for number, size in enumerate(sizes):
             writer.write(bytes([number]) * size)
@@ -156,9 +156,9 @@ def test_large_records_in_order_are_proved_in_passing() -> None:
     reader = RecordReader(store, "f")
     reads = []
     for number in range(6):
-        store.ranges.clear()
+        store.requests.clear()
         assert reader[number][:1] == bytes([number])
-        reads.append(len(store.ranges))
+        reads.append(len(store.requests))
     assert reads == reads[:1] * 6
 
 
@@ -166,6 +166,6 @@ def test_a_scan_reads_no_byte_twice() -> None:
     sizes = [900_000, 1_200_000] * 4
     store = large_records(sizes)
     reader = RecordReader(store, "f")
-    store.ranges.clear()
+    store.requests.clear()
     assert list(map(len, reader.scan(window=8 << 20))) == sizes
-    assert sum(size for _, size, _ in store.ranges) <= sum(sizes) + 1000
+    assert store.fetched <= sum(sizes) + 1000
