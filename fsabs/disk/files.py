@@ -407,15 +407,19 @@ def set_mode(path: str, mode: int) -> None:
     A directory keeps its setgid bit, by which what is made in it gets its group, and its sticky bit.
     """
     if not hasattr(os, "O_PATH"):  # a system whose chmod can leave links alone
-        os.chmod(path, mode, follow_symlinks=os.chmod not in os.supports_follow_symlinks)
+        new = mode | _inherited(os.lstat(path).st_mode)
+        os.chmod(path, new, follow_symlinks=os.chmod not in os.supports_follow_symlinks)
         return
     fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        there = os.fstat(fd).st_mode
-        kept = there & (stat_bits.S_ISGID | stat_bits.S_ISVTX) if stat_bits.S_ISDIR(there) else 0
-        os.chmod(f"/proc/self/fd/{fd}", mode | kept)
+        os.chmod(f"/proc/self/fd/{fd}", mode | _inherited(os.fstat(fd).st_mode))
     finally:
         os.close(fd)
+
+
+def _inherited(mode: int) -> int:
+    """Return the bits that a directory of a mode keeps."""
+    return mode & (stat_bits.S_ISGID | stat_bits.S_ISVTX) if stat_bits.S_ISDIR(mode) else 0
 
 
 def _is_writable(path: str) -> bool:
