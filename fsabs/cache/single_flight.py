@@ -44,8 +44,8 @@ MISSING = Missing.MISSING
 class Claims:
     """The claims in the file of a descriptor, from `offset` on; one object for each process.
 
-    It closes the descriptor when it is freed, and not before: a thread whose fetch goes on would write into whatever
-    file has the number by then. A file that fails gives every claim.
+    It closes the descriptor when it is freed, and not before: a thread that still fetches would write into the file
+    that has reused its number. A file that fails gives every claim.
     """
 
     def __init__(self, fd: int, offset: int = 0, slots: int = SLOTS) -> None:

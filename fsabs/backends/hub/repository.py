@@ -190,7 +190,7 @@ class Hub(ObjectStore):
             if page.token is None:
                 return
             if page.token == token:
-                raise errors.CorruptFileError(errno.EBADMSG, "a page of a listing that goes on where it began")
+                raise errors.CorruptFileError(errno.EBADMSG, "a page of a listing repeats its marker")
             token = page.token
 
     def _file(self, key: str) -> HubFile | None:

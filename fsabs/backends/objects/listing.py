@@ -199,7 +199,7 @@ def fetch(fs: ObjectStore, query: PageQuery) -> ObjectPage:
         if query.after is not None and page.objects and page.key(0) == query.after:
             page = page._replace(objects=page.objects[1:])
         if query.token is not None and page.token == query.token:
-            raise errors.CorruptFileError(EBADMSG, "a page of a listing that goes on where it began")
+            raise errors.CorruptFileError(EBADMSG, "a page of a listing repeats its marker")
         if page.token is None or page.objects or page.prefixes or page.folders:
             return page
         query = query._replace(token=page.token, after=None)  # as Azure sends between the parts of a container

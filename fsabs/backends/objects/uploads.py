@@ -217,7 +217,7 @@ def _members(page: Callable[[Any], tuple[list[T], Any]]) -> Iterator[T]:
         if following is None:
             return
         if following == token:
-            raise errors.CorruptFileError(errno.EBADMSG, "a page of uploads or parts that goes on where it began")
+            raise errors.CorruptFileError(errno.EBADMSG, "a page of uploads or parts repeats its marker")
         token = following
 
 

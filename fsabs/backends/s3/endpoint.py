@@ -291,7 +291,7 @@ class S3Access(Access):
         return header_lines(headers)
 
     def presigned(self, method: str, path: str, query: str, seconds: int) -> str:
-        """Return the query that allows a request to whoever has it, also where boto3 carries the requests."""
+        """Return the query of a presigned request, also where boto3 sends the others."""
         if self.place.signature is None:
             return query
         if not self.place.signature:

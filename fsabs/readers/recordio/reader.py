@@ -308,10 +308,10 @@ class RecordReader(ClosesOnExit):
             records = split(*self._payload(chunk, data, start), chunk.records)
         except Damage as exc:
             raise self._corrupt(chunk, str(exc)) from None
-        self._proven(chunk)
+        self._note_verified(chunk)
         return records
 
-    def _proven(self, chunk: Chunk) -> None:
+    def _note_verified(self, chunk: Chunk) -> None:
         """Note that a chunk holds as many records as its header says."""
         if chunk.number == self.index.verified:
             self.index.verified = chunk.number + 1
@@ -325,7 +325,7 @@ class RecordReader(ClosesOnExit):
                 layout = ChunkLayout(array("I", places(data, start, stop, chunk.records)))
         except Damage as exc:
             raise self._corrupt(chunk, str(exc)) from None
-        self._proven(chunk)
+        self._note_verified(chunk)
         cached = CachedPayload(chunk.number, data, layout, chunk.compressor == NONE)
         self._cache.put(cached)
         return cached
@@ -345,7 +345,7 @@ class RecordReader(ClosesOnExit):
             raise self._corrupt(chunk, "the CRC of its payload is wrong")
         if LENGTH.unpack(length)[0] != len(record):
             raise self._corrupt(chunk, f"a record of {LENGTH.unpack(length)[0]} bytes in a payload of {chunk.size}")
-        self._proven(chunk)
+        self._note_verified(chunk)
         return record
 
     # ---- what went wrong
