@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shlex
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 import fsabs
 from fsabs.backends.hdfs import Hdfs, library
+from fsabs.testing.children import forked
 from tests.servers.hdfs import HdfsCluster
 
 
@@ -137,3 +139,21 @@ def test_children_and_grandchildren_map_one_copy_each_of_their_own(fs: Hdfs) -> 
     assert first.endswith(", 0)")
     grandchild = in_child(lambda: in_child(child) if fs.exists("x") else None)
     assert "content" in grandchild
+
+
+@pytest.mark.timeout(60)
+def test_a_child_does_not_free_what_its_parent_has_left_in_a_cycle(fs: Hdfs) -> None:
+    """The end of a client waits for its threads, which a child hasn't got: it would hang in the garbage collector."""
+    assert fs.read_bytes("x") == b"content"
+    gc.disable()  # the cycle is to be there at the fork
+    try:
+        cycle = [library.library().RawClient("hdfs://127.0.0.1:9", {}, None, None, None, None)]
+        cycle.append(cycle)
+        del cycle
+        was_on = forked("a child that collects", [lambda: (gc.isenabled(), gc.collect(), fs.read_bytes("x"))], 20)
+        assert [(on, data) for on, _, data in was_on] == [(False, b"content")]
+        gc.enable()
+        assert forked("its sibling", [gc.isenabled], 20) == [True]
+        assert gc.isenabled()
+    finally:
+        gc.enable()

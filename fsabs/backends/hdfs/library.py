@@ -4,11 +4,17 @@ Its connections to DataNodes are kept in a table of the *process*, for three sec
 forked child would send its requests through the parent's socket and leave the parent with the child's bytes. A child
 therefore loads another copy, with a table of its own. The copy is a file in memory that the parent makes before it
 forks: a child needs no writable directory, and its siblings map the same pages.
+
+What the parent's copy has made is never freed in a child: the end of a client waits for threads, which a child hasn't
+got. `process.PerProcess` sees to the clients that are in use. Others may still be in reference cycles (the traceback
+of an error holds what its frames held), and only the garbage collector would free these: it leaves alone what a child
+of a process that uses HDFS has inherited.
 """
 
 from __future__ import annotations
 
 import errno
+import gc
 import importlib.machinery
 import importlib.util
 import os
@@ -139,7 +145,30 @@ def _before_fork() -> None:
         _prepared = None
 
 
+_collecting: list[bool] = []  # whether the collector was on, of each fork that is under way
+
+
+def _pause_collector() -> None:
+    """Have nothing collected until the child has frozen what it inherits: the hooks of other modules come first."""
+    _collecting.append(gc.isenabled())
+    gc.disable()
+
+
+def _resume_collector() -> None:
+    if _collecting.pop():
+        gc.enable()
+
+
+def _freeze_inherited() -> None:
+    if _loaded_in >= 0:
+        gc.freeze()
+    if any(_collecting):  # those of other threads, too, which this process has not got
+        gc.enable()
+    _collecting.clear()
+
+
 os.register_at_fork(before=_before_fork)
+os.register_at_fork(before=_pause_collector, after_in_parent=_resume_collector, after_in_child=_freeze_inherited)
 
 _library: process.PerProcess[Any] = process.PerProcess(_load)
 # The process whose extension is the one in sys.modules. If it is there before this module is, it may be inherited.
