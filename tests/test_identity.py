@@ -142,11 +142,11 @@ def test_a_file_is_settled_when_a_clock_has_ticked(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"1")
     os.utime(tmp_path / "a", (WHEN, WHEN))  # as `cp -p` does
     with fsabs.open_url(str(tmp_path / "a"), "rb") as file:
-        assert not file.raw.blob.settled
-        assert file.raw.blob.settled_identity is None
+        assert not file.raw.blob.has_strong_version
+        assert file.raw.blob.strong_identity is None
         time.sleep(2 * identity.TICK)
-        assert file.raw.blob.settled
-        assert file.raw.blob.settled_identity == file.raw.blob.identity is not None
+        assert file.raw.blob.has_strong_version
+        assert file.raw.blob.strong_identity == file.raw.blob.identity is not None
 
 
 # ---- what stands on the disk is what is read

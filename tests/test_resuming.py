@@ -141,7 +141,7 @@ def test_another_content_does_not_go_on(source: fsabs.Local, tmp_path: Path) -> 
 def test_a_file_that_another_process_writes_is_left_to_it(source: fsabs.Local, tmp_path: Path) -> None:
     target = fsabs.Local(str(tmp_path / "to"), create=True)
     with source.open_blob("large") as blob:
-        identity = blob.settled_identity
+        identity = blob.strong_identity
     assert identity is not None
     code = (
         "import sys; from fsabs.disk.files import ResumedReplacement as R; "

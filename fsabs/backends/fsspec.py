@@ -107,7 +107,7 @@ class Fsspec(FS):
         secrets = [f"{name}={value}" for name, value in self._settings if _GRANTS.search(name)]
         return identity.digest_of_secret(identity.encode(user, *secrets)) if user or secrets else ""
 
-    def _is_settled(self, version: str) -> bool:
+    def _is_strong(self, version: str) -> bool:
         fields = version.split(",")[:-1]
         if self.capabilities.content_versions and not all(field.startswith("@") for field in fields):
             return True
@@ -320,7 +320,7 @@ def _version(info: dict[str, Any]) -> str | None:
 
 
 def _versioned(value: Any) -> str:
-    """Return a field of a version; a time begins with `@`, so that `_is_settled` finds it."""
+    """Return a field of a version; a time begins with `@`, so that `_is_strong` finds it."""
     if isinstance(value, datetime):
         value = value.timestamp()
     return f"@{value!r}" if isinstance(value, float) else f"{value}".replace(",", ";").lstrip("@")

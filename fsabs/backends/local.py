@@ -120,7 +120,7 @@ class Local(FS):
         kind = folders.filesystem_of("/" + self._root)
         return {"filesystem": f"{kind}, on a network" if folders.is_network(kind) else kind or "unknown"}
 
-    def _is_settled(self, version: str) -> bool:
+    def _is_strong(self, version: str) -> bool:
         modified, changed = version.split("-")[-3:-1]
         return identity.is_older_than_a_tick(int(modified, 16) / 1e9, int(changed, 16) / 1e9)
 
@@ -239,7 +239,7 @@ class Local(FS):
             raise
 
     def _resume(self, key: str, source: Blob) -> tuple[Writer, int]:
-        found = source.settled_identity
+        found = source.strong_identity
         if found is not None:
             path, status = files.target(self._path(key), exclusive=False)
             if status is None or stat_bits.S_ISREG(status.st_mode):

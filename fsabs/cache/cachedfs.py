@@ -462,7 +462,7 @@ class CachedFiles:
     def of_response(self, key: str, size: int, version: str | None, asked: float) -> CachedFile:
         """Return the file that a response with content is of."""
         stat = FileStat(keys.name(key), size, version=version)
-        return self._file(self.inner._url(key), stat, asked, settled=True)
+        return self._file(self.inner._url(key), stat, asked, strong=True)
 
     def is_cached(self, file: CachedFile) -> bool:
         """Return whether a file whose content was requested in place of its stat, or its beginning, was cached."""
@@ -472,11 +472,11 @@ class CachedFiles:
         self.stats.likely_cached = entry is not None and self.contents().contains(entry)
         return self.stats.likely_cached
 
-    def _file(self, url: str, stat: FileStat, asked: float, settled: bool = False) -> CachedFile:
+    def _file(self, url: str, stat: FileStat, asked: float, strong: bool = False) -> CachedFile:
         version = stat.version
         if stat.directory or not 0 < stat.size <= self.largest or (version is None and self.stats.max_age is None):
             return CachedFile(stat, None, None, False, asked)
-        admit = settled or version is None or self.inner._is_settled(version)
+        admit = strong or version is None or self.inner._is_strong(version)
         if version is None:
             version = self.stats.aged_version(url, stat)
         name = Identity(self._state.get().store, url, version, stat.size).encode()

@@ -337,12 +337,12 @@ class Freshness:
             records.save(url, record)
         return f"since {record.since}"
 
-    def remember(self, url: str, stat: FileStat, asked: float, settled: bool) -> None:
-        """Remember a file that is cached, as it was when it was asked for."""
+    def remember(self, url: str, stat: FileStat, asked: float, strong: bool) -> None:
+        """Remember a file that is cached, as it was when it was asked for; offline, only under a strong version."""
         records = self._records()
         if self.offline:
             before = records.recall(url)
-            if settled and (before is None or before.stat != stat):
+            if strong and (before is None or before.stat != stat):
                 records.save(url, records.remember(url, stat, asked))
         elif self.fresh(url, url, records) is None:
             records.remember(url, stat, asked)

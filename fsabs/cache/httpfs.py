@@ -112,7 +112,7 @@ class SharedBlob(Blob):
         identity = self.identity
         assert identity is not None
         name, suffix = identity.encode(), identity.digest()
-        settled = self.settled  # asked before the content is read
+        strong = self.has_strong_version  # asked before the content is read
         content = self._connector.get_framed(suffix, name, self.size)
         if content is not None and len(content) != self.size:
             content = None
@@ -120,7 +120,7 @@ class SharedBlob(Blob):
             instrument.record_event("hit" if content is not None else "miss", "http_cache", self.size, self.url)
         if content is None:
             content = self._inner.read_all()
-            if settled:
+            if strong:
                 self._connector.put_framed(suffix, name, content)
         return content
 

@@ -240,10 +240,10 @@ class Container(FS):
         """The FS that the container's file is in."""
         return self._parent
 
-    def _is_settled(self, version: str) -> bool:
-        """Return whether the archive's version is settled: a member has no other."""
+    def _is_strong(self, version: str) -> bool:
+        """Return whether the archive's version is strong: a member has no other."""
         archive = self._blob.version if self._blob is not None else None
-        return archive is not None and self._parent._is_settled(archive)
+        return archive is not None and self._parent._is_strong(archive)
 
     def __copy__(self) -> Self:
         """Return the copy that `subfs` starts from: it shares the open file, also of a container that is written."""

@@ -25,7 +25,7 @@ class Origin(Protocol):
 
     def _resolved_store(self) -> str: ...
 
-    def _is_settled(self, version: str) -> bool: ...
+    def _is_strong(self, version: str) -> bool: ...
 
 
 class Blob(abc.ABC):
@@ -75,18 +75,18 @@ class Blob(abc.ABC):
         return Identity(self._origin._resolved_store(), self.url, self.version, self.size)
 
     @property
-    def settled(self) -> bool:
+    def has_strong_version(self) -> bool:
         """True if no later content of the file can have this version, so that data derived from it may be kept.
 
-        False for a file that was written within the last tick of the clock that its version is made of. The property
-        has to be read before the content is.
+        It is HTTP's strong validator (RFC 9110, 8.8.1). False for a file that was written within the last tick of the
+        clock that its version is made of. The property has to be read before the content is.
         """
-        return self.version is not None and self._origin._is_settled(self.version)
+        return self.version is not None and self._origin._is_strong(self.version)
 
     @property
-    def settled_identity(self) -> Identity | None:
-        """The identity under which derived data may be kept; None if the version is missing or not settled."""
-        return self.identity if self.settled else None
+    def strong_identity(self) -> Identity | None:
+        """The identity under which derived data may be kept; None if the version is missing or not strong."""
+        return self.identity if self.has_strong_version else None
 
     @abc.abstractmethod
     def _pread(self, size: int, offset: int) -> bytes:

@@ -645,8 +645,8 @@ class FS(abc.ABC):
         """
         return ""
 
-    def _is_settled(self, version: str) -> bool:
-        """Return whether no later content of a file can have `version`, as it may within a tick of a clock.
+    def _is_strong(self, version: str) -> bool:
+        """Return whether `version` is strong: no later content of a file can have it, as it may within a clock's tick.
 
         Versions that are made of the content, or counted, always are.
         """

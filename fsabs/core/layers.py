@@ -126,7 +126,7 @@ class LayerFS(FS):
     _place = _delegated(FS._place)
     _places = _delegated(FS._places)
     _principal = _delegated(FS._principal)
-    _is_settled = _delegated(FS._is_settled)
+    _is_strong = _delegated(FS._is_strong)
     _describe_store = _delegated(FS._describe_store)
     _create = _delegated(FS._create)
     _append = _delegated(FS._append)

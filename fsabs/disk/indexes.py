@@ -107,7 +107,7 @@ def save(kind: str, identity: Identity | None, parts: Iterable[Buffer]) -> bool:
     """Keep a payload, given in parts, for a file, in place of one that was saved for another version of it.
 
     Returns False if it can't be kept; `parts` may have been used up by then, and an error of theirs is raised. Without
-    an identity (the store has no versions, or one that is not settled yet) nothing is kept. Parts that should be
+    an identity (the store has no versions, or one that is not strong) nothing is kept. Parts that should be
     aligned have to pad themselves.
     """
     path = _folder()

@@ -120,7 +120,7 @@ def test_a_file_that_is_rewritten_within_a_second_of_a_coarse_clock(
         path.write_bytes(content)  # in place
         assert fs.read_bytes("a") == content
     with Local(tmp_path / "store").open_blob("a") as blob:
-        assert not blob.settled
+        assert not blob.has_strong_version
     later = time.time() + 3.1
     monkeypatch.setattr(time, "time", lambda: later)
     assert [fs.read_bytes("a") for _ in range(2)] == [b"other"] * 2

@@ -37,7 +37,7 @@ class OldFilesSubject(LocalSubject):
     """Local files that were not written just now, so that they are kept."""
 
     def make(self, files: Files, directories: Iterable[str] = ()) -> FS:
-        """Make the tree, and wait until its files' versions are settled."""
+        """Make the tree, and wait until its files' versions are strong."""
         fs = super().make(files, directories)
         time.sleep(1.5 * identity.TICK)
         return fs

@@ -165,7 +165,7 @@ def test_a_faulty_layer_takes_every_fast_path_apart() -> None:
         "_directory_identity",
         "_make_link",
         "_read_link",
-        "_is_settled",
+        "_is_strong",
         "_storage_order",
         "_set_modified",
         "_has_content",

@@ -160,7 +160,7 @@ class Hdfs(FS):
             )
         return {**conf.describe(self.scheme, self.nameservice), "user": _user(), "credentials": credentials}
 
-    def _is_settled(self, version: str) -> bool:
+    def _is_strong(self, version: str) -> bool:
         return identity.is_older_than_a_tick(int(version.split("-")[-2], 16) / 1e3)
 
     def __repr__(self) -> str:

@@ -124,7 +124,7 @@ class Https(ObjectStore):
     def _resolved_store(self) -> str:
         return f"web {self.dialect.options.origin}"
 
-    def _is_settled(self, version: str) -> bool:
+    def _is_strong(self, version: str) -> bool:
         if not version.endswith(" GMT"):
             return True
         return identity.is_older_than_a_tick(parsedate_to_datetime(version).timestamp())

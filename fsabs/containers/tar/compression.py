@@ -107,7 +107,7 @@ class GzipIndex:
             library = importlib.import_module("indexed_gzip.indexed_gzip")  # which has all of its errors
         except ImportError:
             return None
-        index, identity = cls(source, size, library), source.settled_identity
+        index, identity = cls(source, size, library), source.strong_identity
         kept = indexes.load(GZIP_INDEX, source.identity)
         try:
             if kept is not None:

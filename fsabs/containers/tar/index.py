@@ -624,7 +624,7 @@ _Scanned = tuple[TarIndex, Decoding | None]
 
 def load(parent: FS, key: str, blob: Blob, limits: Limits) -> tuple[TarIndex, DecodedBlob | None]:
     """Return the index of an archive, and its decoded content if it is compressed; kept for the next who asks."""
-    identity = blob.settled_identity  # asked before anything is read
+    identity = blob.strong_identity  # asked before anything is read
     found = _cached(blob.identity)
     index, decoding = found or _scan(blob, limits)
     if found is None and identity is not None and _worth_keeping(index, decoding):

@@ -242,7 +242,7 @@ class ZipIndex:
 
     def _renew(self) -> None:
         assert self._blob is not None  # of what has none nothing was kept
-        identity = self._blob.settled_identity
+        identity = self._blob.strong_identity
         self.table, self._names = _fresh(self._blob, self._url, self._limits), None
         self._entries, self.small_reads = {}, {}
         self.layout = self.table.layout
@@ -334,11 +334,11 @@ def load(blob: Blob, url: str, limits: Limits, kept_from: int = KEPT_FROM) -> Zi
 
     It is kept if the directory is of `kept_from` bytes or more.
     """
-    identity, settled = blob.identity, blob.settled  # asked before anything is read
+    identity, strong = blob.identity, blob.has_strong_version  # asked before anything is read
     table = _cached(identity)
     if table is None:
         tail = directory.find(blob, url)
-        worthwhile = settled and tail.layout.size >= kept_from
+        worthwhile = strong and tail.layout.size >= kept_from
         if worthwhile and indexes.save(KIND, identity, DirectoryScan(tail, limits).parts()):
             table = _cached(identity)
         table = table or in_memory(DirectoryScan(tail, limits))

@@ -36,7 +36,7 @@ class _VerifiedEntries:
     def _resolved_store(self) -> str:
         return ""
 
-    def _is_settled(self, version: str) -> bool:
+    def _is_strong(self, version: str) -> bool:
         return False  # so that nothing of it is cached
 
 

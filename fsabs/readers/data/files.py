@@ -220,7 +220,7 @@ def derived(kind: str, blob: Blob, parts: Callable[[], Iterable[Buffer]]) -> mem
     `parts` may be called twice where it can't be kept.
     """
     identity = None if blob.url.startswith("memory:") else blob.identity
-    keeps = blob.settled  # asked before anything is read
+    keeps = blob.has_strong_version  # asked before anything is read
     found = indexes.load(kind, identity)
     if found is None and keeps and indexes.save(kind, identity, parts()):
         found = indexes.load(kind, identity)

@@ -127,7 +127,7 @@ class Index:
         check_on_error(on_error)
         url = blob.url
         identity = None if url.startswith("memory:") else blob.identity
-        kept = blob.settled  # asked before anything is read
+        kept = blob.has_strong_version  # asked before anything is read
         if (cached := indexes.load(_KIND, identity)) is not None:
             return cls._made(url, blob.version, blob.size, cached[8:], verified=_VERIFIED.unpack_from(cached)[0])
         scan = _HeaderScan(blob, skip=on_error == "skip")
@@ -195,7 +195,7 @@ class Index:
     def _keep_proof(self, blob: Blob) -> None:
         """Keep in the index cache how many chunks are verified."""
         if not self.damage and not self.url.startswith("memory:"):
-            indexes.save(_KIND, blob.settled_identity, [_VERIFIED.pack(self.verified), self._body])
+            indexes.save(_KIND, blob.strong_identity, [_VERIFIED.pack(self.verified), self._body])
 
     def _take_proof(self, blob: Blob) -> None:
         """Take over what another process has verified since this index was made."""
