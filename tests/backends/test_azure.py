@@ -641,6 +641,51 @@ def test_directories_are_renamed_in_one_step(tree: AzureStore) -> None:
         fs.rename("full/x", "empty")
 
 
+def losing(honest: Callable[[Request], Answer], times: int = 1) -> Callable[[Request], Answer]:
+    """Return what does as `honest`, and loses its first responses."""
+    left = [None] * times
+
+    def answer(request: Request) -> Answer:
+        found = honest(request)
+        return Answer(503, {}, b"", 0) if left and left.pop() is None else found
+
+    return answer
+
+
+def test_what_was_renamed_or_made_is_known_when_the_response_was_lost(tree: AzureStore) -> None:
+    fs = opened(tree)
+    fs.write_bytes("a/x", b"1")
+    for src, dst in (("a", "b"), ("b/x", "y"), ("b", "new/place")):
+        tree._rename = losing(AzureStore._rename.__get__(tree))  # type: ignore[method-assign]
+        fs.rename(src, dst)
+    fs.write_bytes("old", b"0")
+    tree._rename = losing(AzureStore._rename.__get__(tree))  # type: ignore[method-assign]
+    fs.rename("y", "old")
+    assert {name: blob.content for name, blob in tree.blobs.items() if blob.kind == "file"} == {"old": b"1"}
+    assert sorted(tree.blobs) == ["new", "new/place", "old"]
+    tree._make_directory = losing(tree._make_directory)  # type: ignore[method-assign]
+    fs.mkdir("made")
+    with pytest.raises(FileExistsError):
+        fs.mkdir("made")
+
+
+@pytest.mark.parametrize("target", [False, True])
+def test_what_another_process_has_moved_away_was_not_renamed(tree: AzureStore, target: bool) -> None:
+    fs, honest = opened(tree), tree._rename
+    fs.write_bytes("x", b"1")
+    if target:
+        fs.write_bytes("y", b"2")
+
+    def too_late(request: Request) -> Answer:
+        tree.blobs.pop("x", None)
+        return honest(request)
+
+    tree._rename = too_late  # type: ignore[method-assign]
+    with pytest.raises(FileNotFoundError):
+        fs.rename("x", "y")
+    assert "y" not in tree.blobs or tree.blobs["y"].content == b"2"
+
+
 def test_trees_of_directories_are_removed_in_steps(tree: AzureStore) -> None:
     fs = opened(tree)
     fs.write_many({f"a/b/{number}": b"1" for number in range(10)})
