@@ -483,6 +483,22 @@ def test_the_mark_of_a_directory_is_one_on_flat_accounts_too(store: AzureStore) 
     assert store.blobs == {}
 
 
+def test_marks_of_directories_are_renamed_with_what_is_in_them(store: AzureStore) -> None:
+    fs = opened(store)
+    mark = {"hdi_isfolder": "true"}
+    for name in ("d", "d/empty", "d/full"):
+        store.put(name, b"", mark)
+    store.put("d/full/x", b"1")
+    fs.rename("d", "e")
+    assert list(fs.list("e")) == ["empty/", "full/"]
+    fs.rename("e/empty", "f")
+    assert list(fs.list("")) == ["e/", "f/"]
+    assert {name: blob.metadata for name, blob in store.blobs.items()} == {
+        **dict.fromkeys(("e", "e/full", "f"), mark),
+        "e/full/x": {},
+    }
+
+
 @pytest.mark.parametrize(
     "body",
     [

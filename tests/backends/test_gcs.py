@@ -242,6 +242,20 @@ def test_a_copy_is_encrypted_by_the_key_of_new_objects(store: GcsStore) -> None:
     assert {query["fields"] for query in rewrites} == {"done,rewriteToken"}
 
 
+def test_what_comes_into_a_directory_while_it_is_renamed_stays(store: GcsStore) -> None:
+    fs, honest = opened(store), store._rewrite
+    fs.write_many({f"d/{number}": b"1" for number in range(3)})
+
+    def meanwhile(request: Request, src: str, dst: str) -> Answer:
+        if src != "d":
+            store.put("d/late", b"2")
+        return honest(request, src, dst)
+
+    store._rewrite = meanwhile  # type: ignore[method-assign]
+    fs.rename("d", "e")
+    assert sorted(store.objects) == ["d/late", "e/0", "e/1", "e/2"]
+
+
 def test_trees_are_removed_in_batches(store: GcsStore) -> None:
     fs = opened(store)
     for number in range(250):

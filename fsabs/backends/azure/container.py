@@ -248,7 +248,7 @@ class Azure(ObjectStore):
             self._send_to_directories(self.dialect.rename(src, dst))
         except FileNotFoundError as exc:
             found = self._head(dst) if code_of(exc) != _NO_PARENT else None
-            # A file keeps its version when it is moved, and a directory is at no target that was there before.
+            # A file keeps its version when it is moved; at the target of a directory there was nothing before.
             if found is None or (found.directory, found.version) != (source.directory, source.version):
                 raise
 
