@@ -242,6 +242,29 @@ def test_a_copy_is_encrypted_by_the_key_of_new_objects(store: GcsStore) -> None:
     assert {query["fields"] for query in rewrites} == {"done,rewriteToken"}
 
 
+def test_a_copy_has_the_storage_class_of_new_objects(store: GcsStore) -> None:
+    fs = opened(store, storage_class="NEARLINE", metadata={"own": "1"})
+    kept = {"contentType": "image/png", "cacheControl": "no-store", "contentEncoding": "gzip"}
+    store.put("a", b"x" * 1000, metadata={"owner": "me"}, storageClass="STANDARD", **kept)
+    store.rewritten = 600
+    fs.copy("a", "b")
+    fs.rename("b", "d/c")
+    assert store.objects["d/c"].resource == {**kept, "storageClass": "NEARLINE"}
+    assert store.objects["d/c"].metadata == {"owner": "me"}  # which it has from its original
+    with pytest.raises(FileNotFoundError):
+        fs.copy("nothing", "e")
+    honest = store._rewrite
+
+    def too_late(request: Request, src: str, dst: str) -> Answer:
+        store.put("a", b"other", metadata={"owner": "you"})
+        return honest(request, src, dst)
+
+    store._rewrite = too_late  # type: ignore[method-assign]
+    with pytest.raises(fsabs.StaleFileError):
+        fs.copy("a", "e")
+    assert "e" not in store.objects
+
+
 def test_what_comes_into_a_directory_while_it_is_renamed_stays(store: GcsStore) -> None:
     fs, honest = opened(store), store._rewrite
     fs.write_many({f"d/{number}": b"1" for number in range(3)})

@@ -296,7 +296,7 @@ class AzureDialect(Dialect):
         """Return whether a container is of the same account, and read by the same user."""
         return isinstance(source, AzureDialect) and (source.account, source.options) == (self.account, self.options)
 
-    def copy(self, source: Dialect, src: str, dst: str) -> Request | None:
+    def copy(self, source: Dialect, src: str, dst: str, like: Response | None = None) -> Request | None:
         """Return a Copy Blob."""
         assert isinstance(source, AzureDialect)
         endpoint, sas = source.endpoint(), source.account.sas

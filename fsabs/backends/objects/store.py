@@ -356,7 +356,8 @@ class ObjectStore(FS):
         """Copy an object, or the mark of a directory."""
         self.dialect.check_writable(dst)
         try:
-            request = self.dialect.copy(source.dialect, src, dst)
+            like = source.send(source.dialect.head(src)) if self.dialect.copies_like else None
+            request = self.dialect.copy(source.dialect, src, dst, like)
             if request is None:
                 raise OSError(errno.ENOTSUP, "the store copies nothing")
             while (following := self.dialect.copied(request, self.send(request))) is not None:

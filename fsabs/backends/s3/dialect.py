@@ -285,7 +285,7 @@ class S3Dialect(Dialect):
         here, there = (resolve(one.bucket, one.options) for one in (self, source))
         return same_key and here.store == there.store and here.region == there.region
 
-    def copy(self, source: Dialect, src: str, dst: str) -> Request | None:
+    def copy(self, source: Dialect, src: str, dst: str, like: Response | None = None) -> Request | None:
         """Return a CopyObject."""
         assert isinstance(source, S3Dialect)
         return Request("PUT", dst, headers=(*self._copy_headers, source.as_source(src)), slow=True)
