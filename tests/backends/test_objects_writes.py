@@ -397,6 +397,35 @@ def test_a_file_is_replaced_if_it_has_still_its_version() -> None:
         assert store.objects["k"] == b"new"
 
 
+def test_a_conflict_of_two_conditional_writes_is_tried_again() -> None:
+    # AWS refuses so, and asks to do it again, if the object is removed meanwhile: there need be none.
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        if asked.method == "PUT" and sum(request.method == "PUT" for request in store.requests) % 2:
+            connection.sendall(refusal(409, "ConditionalRequestConflict"))
+        else:
+            stored(store, asked, connection)
+
+    with ScriptedStore({}, script) as store:
+        fs = opened(store)
+        with fs.open("new", "xb") as file:
+            file.write(b"1")
+        fs.write_if("new", b"2", "v1")
+        assert store.objects == {"new": b"2"}
+
+
+@pytest.mark.parametrize("code", ["InternalError", "SlowDown", "ServiceUnavailable"])
+def test_a_copy_that_fails_after_its_status_was_sent_is_made_again(code: str) -> None:
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        body = '<CopyObjectResult><ETag>"1"</ETag></CopyObjectResult>'
+        if sum(request.method == "PUT" for request in store.requests) == 1:
+            body = f"<Error><Code>{code}</Code></Error>"
+        connection.sendall(message(200, {"Content-Length": str(len(body))}, body.encode()))
+
+    with ScriptedStore({}, script) as store:
+        opened(store).copy("a", "b")
+        assert [request.method for request in store.requests].count("PUT") == 2
+
+
 @pytest.mark.parametrize("known", [True, False])
 def test_listings_are_bounded(known: bool) -> None:
     def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> bool:

@@ -41,6 +41,9 @@ CHECKSUM_MODE = "x-amz-checksum-mode:ENABLED"
 MARK_HEADER = f"x-amz-meta-{MARK}"
 """Metadata with a random value: it shows, after a response that was lost, that an object is this writer's."""
 _TRANSIENT_CODES = frozenset({"RequestTimeout", "InternalError", "OperationAborted"})
+_CONFLICT = "ConditionalRequestConflict"
+"""The code for a conditional write while another request changes the object. A PUT is sent again, as AWS wants it; an
+upload of parts would have to begin anew."""
 _THROTTLED_CODES = frozenset(
     {"SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded", "TooManyRequests"}
 )
@@ -56,7 +59,13 @@ _REFUSED_CODES = _EXPIRED_CODES | frozenset(
         "SignatureDoesNotMatch",
     }
 )
-_STATUS_OF_CODE = {"InternalError": 500, "SlowDown": 503, "PreconditionFailed": 412, GONE: 404}
+_STATUS_OF_CODE = {
+    "InternalError": 500,
+    "ServiceUnavailable": 503,
+    "SlowDown": 503,
+    "PreconditionFailed": 412,
+    GONE: 404,
+}
 """For an error in the body of a response with status 200."""
 _COPIED = "x-amz-copy-source:"
 _checksum = re.compile("(x-amz-checksum-(?:crc[0-9a-z]+|sha[0-9]+)):(.*)").fullmatch
@@ -124,7 +133,7 @@ class S3Dialect(Dialect):
             return Expired(error)
         if code in _THROTTLED_CODES:
             return Throttled(error, retry_after(head))
-        if code in _TRANSIENT_CODES:
+        if code in _TRANSIENT_CODES or (code == _CONFLICT and request.method == "PUT"):
             return Transient(error)
         usual = refused(head, code, message)
         if isinstance(usual, Throttled):
@@ -418,7 +427,7 @@ def _refusal(request: Request, head: ResponseHead, code: str, message: str) -> O
     status = head.status
     text = f"{code or head.reason} ({status})" + (f": {message}" if message not in ("", code) else "")
     error: OSError | None = None
-    if code in ("PreconditionFailed", "ConditionalRequestConflict"):
+    if code in ("PreconditionFailed", _CONFLICT):
         error = errors.StaleFileError(errno.ESTALE, "the object is not the version that was opened")
     elif code == "NoSuchBucket":
         error = FileNotFoundError(errno.ENOENT, "the bucket does not exist")
