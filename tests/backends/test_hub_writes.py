@@ -259,6 +259,28 @@ def test_a_hub_that_fails_by_chance(hub: HubServer, fs: Hub, repository: Reposit
     assert len(messages(repository)) == 1
 
 
+@pytest.mark.parametrize("change", ["write", "rename", "remove", "remove tree"])
+def test_a_commit_whose_response_was_lost_is_made_once(
+    hub: HubServer, fs: Hub, repository: Repository, change: str
+) -> None:
+    answer, lost = hub.answer, iter([True])
+
+    def losing(request: Any) -> Answer:
+        found = answer(request)
+        return Answer(503, {}, b"", 0) if "/commit/" in request.target and next(lost, False) else found
+
+    hub.answer = losing  # type: ignore[method-assign]
+    if change == "write":
+        fs.write_many({"new": b"1", "large": bytes(30_000)})
+    elif change == "rename":
+        fs.rename("a", "b")
+    else:
+        fs.remove("README.md" if change == "remove" else "a", recursive=change != "remove")
+    assert len(messages(repository)) == 1
+    assert fs.pinned == repository.references["main"]
+    assert sorted(fs.list("", recursive=True)) == sorted(fsabs.from_url(fs.url("")).list("", recursive=True))
+
+
 def test_threads_commit_one_after_the_other(fs: Hub, repository: Repository) -> None:
     failed: list[BaseException] = []
 
