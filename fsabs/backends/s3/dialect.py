@@ -297,12 +297,13 @@ class S3Dialect(Dialect):
     def copy(self, source: Dialect, src: str, dst: str, like: Response | None = None) -> Request | None:
         """Return a CopyObject."""
         assert isinstance(source, S3Dialect)
-        return Request("PUT", dst, headers=(*self._copy_headers, source.as_source(src)), slow=True)
+        return Request("PUT", dst, headers=_merged(self._copy_headers, source.as_source(src)), slow=True)
 
-    def as_source(self, key: str) -> str:
-        """Return the header field that names an object as the source of a copy."""
+    def as_source(self, key: str) -> tuple[str, ...]:
+        """Return the header fields that name an object as the source of a copy, who pays for it, and whose it is."""
         query = self.versions.get(key, "")
-        return f"{_COPIED}{urllib.parse.quote(f'{self.bucket}/{key}', safe='/~')}{query and '?' + query}"
+        named = f"{_COPIED}{urllib.parse.quote(f'{self.bucket}/{key}', safe='/~')}{query and '?' + query}"
+        return (named, *(field.replace("x-amz-expected-", "x-amz-source-expected-") for field in self._bucket_headers))
 
     # ---- uploads
 
@@ -339,9 +340,8 @@ class S3Dialect(Dialect):
         assert isinstance(source, S3Dialect)
         size, offset = part
         headers = (
-            *self._read_headers,
+            *_merged(self._read_headers, source.as_source(src)),
             *(header for header in self._copy_headers if header.startswith("x-amz-copy-source-")),
-            source.as_source(src),
             f"x-amz-copy-source-range:bytes={offset}-{offset + size - 1}",
             *((f'x-amz-copy-source-if-match:"{version}"',) if version else ()),
         )
@@ -416,6 +416,11 @@ class S3Dialect(Dialect):
     def like_written(self, key: str) -> tuple[str, ...]:
         """Return the header fields of what is written."""
         return (*self._write_headers, *self._headers.of_type(key), self.checksum_algorithm or "")
+
+
+def _merged(headers: Iterable[str], more: Iterable[str]) -> tuple[str, ...]:
+    """Return header fields, each once: who pays may be said for both buckets of a copy."""
+    return tuple(dict.fromkeys((*headers, *more)))
 
 
 def _query_of(part: PartOf) -> str:
