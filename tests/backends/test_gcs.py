@@ -310,7 +310,7 @@ def test_listings_ask_for_what_they_need(store: GcsStore) -> None:
     assert list(fs.list("")) == ["a/", "b", "c/", "ü"]
     assert list(fs.list("", recursive=True)) == ["a/", "a/1", "a/2", "b", "c/", "c/d/", "c/d/e", "ü"]
     asked = store.seen[-1].query
-    assert asked["fields"] == "items(name,size,generation,updated),prefixes,nextPageToken"
+    assert asked["fields"] == "kind,items(name,size,generation,updated),prefixes,nextPageToken"
     stat = next(iter(fs.list("a", detail=True)))
     assert stat == fs.stat("a/1")._replace(filename="1")
     assert list(fs.list("c")) == ["d/"]
@@ -331,7 +331,17 @@ def test_pages_of_files_at_any_depth_follow_one_another(store: GcsStore) -> None
     assert found == ["a", "b/1", "b/2", "c", "d/1", "e"]
 
 
-@pytest.mark.parametrize("body", [b"<html>Welcome</html>", b"[]", b"{", b'{"items": [{"name": "x"}]}', b'{"items": 3}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<html>Welcome</html>",
+        b"[]",
+        b"{",
+        b'{"status": "ok"}',
+        b'{"kind": "storage#objects", "items": [{"name": "x"}]}',
+        b'{"kind": "storage#objects", "items": 3}',
+    ],
+)
 def test_what_is_no_page_is_an_error(store: GcsStore, body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     honest = store.answer
     monkeypatch.setattr(store, "answer", lambda request: honest(request)._replace(body=body, length=len(body)))

@@ -183,7 +183,7 @@ class GcsStore(HostileStore):
             if name > after:
                 entries[name] = _resource(key, self.objects[key]) if cut < 0 else None
         names = sorted(entries)
-        found: dict[str, Any] = {}
+        found: dict[str, Any] = {"kind": "storage#objects"}
         if items := [entries[name] for name in names[:most] if entries[name] is not None]:
             found["items"] = items
         if prefixes := [name for name in names[:most] if entries[name] is None]:

@@ -32,7 +32,8 @@ _KEPT = (
 )
 """Fields of an object that its copy keeps."""
 _ABOUT = f"fields=name,size,generation,updated,storageClass,{','.join(_KEPT)}"
-_LISTED = "items(name,size,generation,updated),prefixes,nextPageToken"
+_PAGE_KIND = "storage#objects"
+_LISTED = "kind,items(name,size,generation,updated),prefixes,nextPageToken"
 _WRITTEN = "name,generation,crc32c"
 _ZONAL_CLASS = "RAPID"
 _speaks_of_zones = re.compile("zonal|rapid|grpc", re.IGNORECASE).search
@@ -204,6 +205,8 @@ class GCSDialect(Dialect):
         """Return the page in a response."""
         try:
             found = json.loads(bodies.page_text(response))
+            if found["kind"] != _PAGE_KIND:  # an empty page has nothing else
+                raise ValueError(f"{found['kind']!r}")
             objects = [
                 (str(one["name"]), one["updated"], one["generation"], str(one["size"]))
                 for one in found.get("items", ())
