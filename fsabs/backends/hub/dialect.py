@@ -364,6 +364,8 @@ def _commit_of(request: Request) -> str:
 
 def _entries(found: Any) -> Iterator[tuple[str, str, int, str]]:
     """Yield path, kind, size and digest of what is on a page."""
+    if not (isinstance(found, list) and all(isinstance(entry, dict) for entry in found)):
+        raise ValueError("no list of entries")
     for entry in found:
         large = entry.get("lfs")
         size, digest = (large["size"], large["oid"]) if large else (entry.get("size", 0), entry["oid"])
