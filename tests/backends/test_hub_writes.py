@@ -259,6 +259,23 @@ def test_a_hub_that_fails_by_chance(hub: HubServer, fs: Hub, repository: Reposit
     assert len(messages(repository)) == 1
 
 
+@pytest.mark.parametrize("fields", [{"RateLimit": '"api";r=0;t=7'}, {"Retry-After": "Sat, 01 Jan 2050 00:00:07 GMT"}])
+def test_a_commit_waits_as_long_as_the_hub_says(
+    hub: HubServer, fs: Hub, repository: Repository, monkeypatch: pytest.MonkeyPatch, fields: dict[str, str]
+) -> None:
+    answer, refused, waits = hub.answer, iter([True]), list[float]()
+
+    def throttling(request: Any) -> Answer:
+        late = "/commit/" in request.target and next(refused, False)
+        return Answer(429, dict(fields), b"", 0) if late else answer(request)
+
+    hub.answer = throttling  # type: ignore[method-assign]
+    monkeypatch.setattr(commits.time, "sleep", waits.append)
+    monkeypatch.setattr(commits, "QUOTA_SECONDS", 1e10)
+    fs.write_bytes("x", b"1")
+    assert max(waits) >= 7
+
+
 @pytest.mark.parametrize("change", ["write", "rename", "remove", "remove tree"])
 def test_a_commit_whose_response_was_lost_is_made_once(
     hub: HubServer, fs: Hub, repository: Repository, change: str

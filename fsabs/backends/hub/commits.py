@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 from ...core import errors, keys, process, redaction
 from ...core.writing import Writer
 from ...disk.temporary import NamedSpool
+from ..objects.failures import seconds_to_wait
 from ..objects.retry import DEFAULT_ATTEMPTS, MAX_TURNS, QUOTA_SECONDS, backoff
-from .dialect import DEFAULT_REVISION
+from .dialect import DEFAULT_REVISION, is_exhausted
 
 if TYPE_CHECKING:
     from .dialect import HubDialect
@@ -335,6 +336,7 @@ def _refusal(fs: Hub, exc: BaseException, response: Any) -> OSError:
     number = errno.EBUSY if status == 429 else errno.EIO if status >= 500 else errno.EINVAL
     error = OSError(number, f"{said} ({status})")
     error.again = status in _AGAIN  # type: ignore[attr-defined]
-    left = response.headers.get("retry-after", "")
-    error.retry_after = float(left) if left.isdigit() else 0.0  # type: ignore[attr-defined]
+    exhausted = is_exhausted(response.headers.get("ratelimit", ""))
+    wait = float(exhausted[1]) if exhausted else seconds_to_wait(response.headers.get("retry-after", ""))
+    error.retry_after = wait  # type: ignore[attr-defined]
     return error
