@@ -269,7 +269,8 @@ class GCSDialect(Dialect):
     def copy(self, source: Dialect, src: str, dst: str, like: Response | None = None) -> Request | None:
         """Return a rewrite; to give the copy a storage class is to give it all that it has beside its content."""
         assert isinstance(source, GCSDialect)
-        headers, body, generation = (), b"", None
+        headers: tuple[str, ...] = ()
+        body, generation = b"", None
         if like is not None:
             found = _object_of(like.body) or {}
             resource = {name: found[name] for name in _KEPT if name in found}
