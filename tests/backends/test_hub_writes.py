@@ -8,6 +8,7 @@ import io
 import os
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -270,7 +271,7 @@ def test_a_commit_waits_as_long_as_the_hub_says(
         return Answer(429, dict(fields), b"", 0) if late else answer(request)
 
     hub.answer = throttling  # type: ignore[method-assign]
-    monkeypatch.setattr(commits.time, "sleep", waits.append)
+    monkeypatch.setattr(time, "sleep", waits.append)
     monkeypatch.setattr(commits, "QUOTA_SECONDS", 1e10)
     fs.write_bytes("x", b"1")
     assert max(waits) >= 7
