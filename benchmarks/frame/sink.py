@@ -270,7 +270,7 @@ class _Sink:
         if cloud == "gcs":
             items = ",".join(map(_ITEM.format, range(first, end)))
             more = f', "nextPageToken": "{end}"' if end < self._keys else ""
-            return f'{{"items": [{items}]{more}}}'.encode()
+            return f'{{"kind": "storage#objects", "items": [{items}]{more}}}'.encode()
         if cloud == "azure":
             blobs = "".join(map(_BLOB.format, range(first, end)))
             marker = f"<NextMarker>{end}</NextMarker>" if end < self._keys else "<NextMarker />"

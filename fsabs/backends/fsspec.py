@@ -213,13 +213,20 @@ class Fsspec(FS):
                 self.implementation.mv(self._path(src), self._path(dst), recursive=True)
             return
         self._mkdir(dst, 0o777)
+        folders = [src]
         for member in list(self._walk(src)):
             source, target = keys.join(src, member.filename), keys.join(dst, member.filename)
             if member.directory:
                 self._mkdir(target, 0o777)
+                folders.append(source)
             else:
                 self._move_file(source, target)
-        super()._remove_tree(src)
+        for folder in reversed(folders):
+            try:
+                self._remove(folder)
+            except OSError as exc:  # it went with its last file, or something has come meanwhile
+                if exc.errno not in (errno.ENOENT, errno.ENOTEMPTY):
+                    raise
 
     def _remove(self, key: str) -> None:
         with _translated():

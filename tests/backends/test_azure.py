@@ -483,6 +483,22 @@ def test_the_mark_of_a_directory_is_one_on_flat_accounts_too(store: AzureStore) 
     assert store.blobs == {}
 
 
+def test_marks_of_directories_are_renamed_with_what_is_in_them(store: AzureStore) -> None:
+    fs = opened(store)
+    mark = {"hdi_isfolder": "true"}
+    for name in ("d", "d/empty", "d/full"):
+        store.put(name, b"", mark)
+    store.put("d/full/x", b"1")
+    fs.rename("d", "e")
+    assert list(fs.list("e")) == ["empty/", "full/"]
+    fs.rename("e/empty", "f")
+    assert list(fs.list("")) == ["e/", "f/"]
+    assert {name: blob.metadata for name, blob in store.blobs.items()} == {
+        **dict.fromkeys(("e", "e/full", "f"), mark),
+        "e/full/x": {},
+    }
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -639,6 +655,51 @@ def test_directories_are_renamed_in_one_step(tree: AzureStore) -> None:
         fs.rename("empty", "full")
     with pytest.raises(IsADirectoryError):
         fs.rename("full/x", "empty")
+
+
+def losing(honest: Callable[[Request], Answer]) -> Callable[[Request], Answer]:
+    """Return what does as `honest`, and loses its first response."""
+    lost = iter([True])
+
+    def answer(request: Request) -> Answer:
+        found = honest(request)
+        return Answer(503, {}, b"", 0) if next(lost, False) else found
+
+    return answer
+
+
+def test_what_was_renamed_or_made_is_known_when_the_response_was_lost(
+    tree: AzureStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs = opened(tree)
+    fs.write_bytes("a/x", b"1")
+    fs.write_bytes("old", b"0")
+    for src, dst in (("a", "b"), ("b/x", "y"), ("b", "new/place"), ("y", "old")):
+        monkeypatch.setattr(tree, "_rename", losing(tree._rename))
+        fs.rename(src, dst)
+    assert {name: blob.content for name, blob in tree.blobs.items() if blob.kind == "file"} == {"old": b"1"}
+    assert sorted(tree.blobs) == ["new", "new/place", "old"]
+    monkeypatch.setattr(tree, "_make_directory", losing(tree._make_directory))
+    fs.mkdir("made")
+    with pytest.raises(FileExistsError):
+        fs.mkdir("made")
+
+
+@pytest.mark.parametrize("target", [False, True])
+def test_what_another_process_has_moved_away_was_not_renamed(tree: AzureStore, target: bool) -> None:
+    fs, honest = opened(tree), tree._rename
+    fs.write_bytes("x", b"1")
+    if target:
+        fs.write_bytes("y", b"2")
+
+    def too_late(request: Request) -> Answer:
+        tree.blobs.pop("x", None)
+        return honest(request)
+
+    tree._rename = too_late  # type: ignore[method-assign]
+    with pytest.raises(FileNotFoundError):
+        fs.rename("x", "y")
+    assert "y" not in tree.blobs or tree.blobs["y"].content == b"2"
 
 
 def test_trees_of_directories_are_removed_in_steps(tree: AzureStore) -> None:

@@ -146,6 +146,22 @@ def test_whatever_an_implementation_raises(raised: Exception, kind: type[OSError
     assert isinstance(caught.value, OSError)
 
 
+def test_what_comes_into_a_directory_while_it_is_renamed_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = Fsspec("memory", path="/renamed")
+    for name in ("d/x", "d/deep/y"):
+        fs.makedirs(name.rpartition("/")[0], exist_ok=True)
+        fs.write_bytes(name, b"1")
+    copy = fs.implementation.cp_file
+
+    def meanwhile(source: str, target: str, **options: Any) -> None:
+        copy(source, target, **options)
+        fs.implementation.pipe_file("/renamed/d/late", b"2")
+
+    monkeypatch.setattr(fs.implementation, "cp_file", meanwhile)
+    fs.rename("d", "e")
+    assert list(fs.list("", recursive=True)) == ["d/", "d/late", "e/", "e/deep/", "e/deep/y", "e/x"]
+
+
 def test_real_directories_get_a_renamed_file(tmp_path: Path) -> None:
     fs = Fsspec("local", "", str(tmp_path))
     fs.mkdir("d")

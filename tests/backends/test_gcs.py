@@ -242,6 +242,43 @@ def test_a_copy_is_encrypted_by_the_key_of_new_objects(store: GcsStore) -> None:
     assert {query["fields"] for query in rewrites} == {"done,rewriteToken"}
 
 
+def test_a_copy_has_the_storage_class_of_new_objects(store: GcsStore) -> None:
+    fs = opened(store, storage_class="NEARLINE", metadata={"own": "1"})
+    kept = {"contentType": "image/png", "cacheControl": "no-store", "contentEncoding": "gzip"}
+    store.put("a", b"x" * 1000, metadata={"owner": "me"}, storageClass="STANDARD", **kept)
+    store.rewritten = 600
+    fs.copy("a", "b")
+    fs.rename("b", "d/c")
+    assert store.objects["d/c"].resource == {**kept, "storageClass": "NEARLINE"}
+    assert store.objects["d/c"].metadata == {"owner": "me"}  # which it has from its original
+    with pytest.raises(FileNotFoundError):
+        fs.copy("nothing", "e")
+    honest = store._rewrite
+
+    def too_late(request: Request, src: str, dst: str) -> Answer:
+        store.put("a", b"other", metadata={"owner": "you"})
+        return honest(request, src, dst)
+
+    store._rewrite = too_late  # type: ignore[method-assign]
+    with pytest.raises(fsabs.StaleFileError):
+        fs.copy("a", "e")
+    assert "e" not in store.objects
+
+
+def test_what_comes_into_a_directory_while_it_is_renamed_stays(store: GcsStore) -> None:
+    fs, honest = opened(store), store._rewrite
+    fs.write_many({f"d/{number}": b"1" for number in range(3)})
+
+    def meanwhile(request: Request, src: str, dst: str) -> Answer:
+        if src != "d":
+            store.put("d/late", b"2")
+        return honest(request, src, dst)
+
+    store._rewrite = meanwhile  # type: ignore[method-assign]
+    fs.rename("d", "e")
+    assert sorted(store.objects) == ["d/late", "e/0", "e/1", "e/2"]
+
+
 def test_trees_are_removed_in_batches(store: GcsStore) -> None:
     fs = opened(store)
     for number in range(250):
@@ -273,7 +310,7 @@ def test_listings_ask_for_what_they_need(store: GcsStore) -> None:
     assert list(fs.list("")) == ["a/", "b", "c/", "ü"]
     assert list(fs.list("", recursive=True)) == ["a/", "a/1", "a/2", "b", "c/", "c/d/", "c/d/e", "ü"]
     asked = store.seen[-1].query
-    assert asked["fields"] == "items(name,size,generation,updated),prefixes,nextPageToken"
+    assert asked["fields"] == "kind,items(name,size,generation,updated),prefixes,nextPageToken"
     stat = next(iter(fs.list("a", detail=True)))
     assert stat == fs.stat("a/1")._replace(filename="1")
     assert list(fs.list("c")) == ["d/"]
@@ -294,7 +331,17 @@ def test_pages_of_files_at_any_depth_follow_one_another(store: GcsStore) -> None
     assert found == ["a", "b/1", "b/2", "c", "d/1", "e"]
 
 
-@pytest.mark.parametrize("body", [b"<html>Welcome</html>", b"[]", b"{", b'{"items": [{"name": "x"}]}', b'{"items": 3}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<html>Welcome</html>",
+        b"[]",
+        b"{",
+        b'{"status": "ok"}',
+        b'{"kind": "storage#objects", "items": [{"name": "x"}]}',
+        b'{"kind": "storage#objects", "items": 3}',
+    ],
+)
 def test_what_is_no_page_is_an_error(store: GcsStore, body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     honest = store.answer
     monkeypatch.setattr(store, "answer", lambda request: honest(request)._replace(body=body, length=len(body)))

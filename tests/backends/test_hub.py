@@ -292,6 +292,18 @@ def test_a_listing_that_is_cut_is_an_error(hub: HubServer, monkeypatch: pytest.M
         list(opened("hf://datasets/o/n").list(recursive=True))
 
 
+@pytest.mark.parametrize("body", [b"{}", b'{"error": "later"}', b'["later"]'])
+def test_json_that_is_no_page_is_an_error(data: HubServer, body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    fs, answer = opened(), data.answer
+    monkeypatch.setattr(
+        data,
+        "answer",
+        lambda request: Answer(200, {}, body, len(body)) if "/tree/" in request.target else answer(request),
+    )
+    with pytest.raises(fsabs.CorruptFileError):
+        list(fs.list(""))
+
+
 def test_content_that_is_not_that_of_the_commit_is_an_error(data: HubServer) -> None:
     fs = opened(max_attempts=2)
     name, file = IMAGES[3], data.repositories["datasets", NAME].at("main").files[IMAGES[3]]  # type: ignore[union-attr]

@@ -8,6 +8,7 @@ import io
 import os
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -257,6 +258,45 @@ def test_a_hub_that_fails_by_chance(hub: HubServer, fs: Hub, repository: Reposit
     fs.write_many({"x": b"x", "y": b"y" * 20_000})
     assert stored(repository) == {**FILES, "x": b"x", "y": b"y" * 20_000}
     assert len(messages(repository)) == 1
+
+
+@pytest.mark.parametrize("fields", [{"RateLimit": '"api";r=0;t=7'}, {"Retry-After": "Sat, 01 Jan 2050 00:00:07 GMT"}])
+def test_a_commit_waits_as_long_as_the_hub_says(
+    hub: HubServer, fs: Hub, repository: Repository, monkeypatch: pytest.MonkeyPatch, fields: dict[str, str]
+) -> None:
+    answer, refused, waits = hub.answer, iter([True]), list[float]()
+
+    def throttling(request: Any) -> Answer:
+        late = "/commit/" in request.target and next(refused, False)
+        return Answer(429, dict(fields), b"", 0) if late else answer(request)
+
+    hub.answer = throttling  # type: ignore[method-assign]
+    monkeypatch.setattr(time, "sleep", waits.append)
+    monkeypatch.setattr(commits, "QUOTA_SECONDS", 1e10)
+    fs.write_bytes("x", b"1")
+    assert max(waits) >= 7
+
+
+@pytest.mark.parametrize("change", ["write", "rename", "remove", "remove tree"])
+def test_a_commit_whose_response_was_lost_is_made_once(
+    hub: HubServer, fs: Hub, repository: Repository, change: str
+) -> None:
+    answer, lost = hub.answer, iter([True])
+
+    def losing(request: Any) -> Answer:
+        found = answer(request)
+        return Answer(503, {}, b"", 0) if "/commit/" in request.target and next(lost, False) else found
+
+    hub.answer = losing  # type: ignore[method-assign]
+    if change == "write":
+        fs.write_many({"new": b"1", "large": bytes(30_000)})
+    elif change == "rename":
+        fs.rename("a", "b")
+    else:
+        fs.remove("README.md" if change == "remove" else "a", recursive=change != "remove")
+    assert len(messages(repository)) == 1
+    assert fs.pinned == repository.references["main"]
+    assert sorted(fs.list("", recursive=True)) == sorted(fsabs.from_url(fs.url("")).list("", recursive=True))
 
 
 def test_threads_commit_one_after_the_other(fs: Hub, repository: Repository) -> None:

@@ -397,6 +397,63 @@ def test_a_file_is_replaced_if_it_has_still_its_version() -> None:
         assert store.objects["k"] == b"new"
 
 
+def test_a_conflict_of_two_conditional_writes_is_tried_again() -> None:
+    # AWS refuses so, and asks to do it again, if the object is removed meanwhile: there need be none.
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        if asked.method == "PUT" and sum(request.method == "PUT" for request in store.requests) % 2:
+            connection.sendall(refusal(409, "ConditionalRequestConflict"))
+        else:
+            stored(store, asked, connection)
+
+    with ScriptedStore({}, script) as store:
+        fs = opened(store)
+        with fs.open("new", "xb") as file:
+            file.write(b"1")
+        fs.write_if("new", b"2", "v1")
+        assert store.objects == {"new": b"2"}
+
+
+@pytest.mark.parametrize("code", ["InternalError", "SlowDown", "ServiceUnavailable"])
+def test_a_copy_that_fails_after_its_status_was_sent_is_made_again(code: str) -> None:
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        body = '<CopyObjectResult><ETag>"1"</ETag></CopyObjectResult>'
+        if sum(request.method == "PUT" for request in store.requests) == 1:
+            body = f"<Error><Code>{code}</Code></Error>"
+        connection.sendall(message(200, {"Content-Length": str(len(body))}, body.encode()))
+
+    with ScriptedStore({}, script) as store:
+        opened(store).copy("a", "b")
+        assert [request.method for request in store.requests].count("PUT") == 2
+
+
+@pytest.mark.parametrize("size", [10, 6 * 1024**3])
+def test_a_copy_says_who_pays_for_its_source_and_whose_it_is(size: int) -> None:
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        headers, body = {"ETag": '"1"'}, '<CopyObjectResult><ETag>"1"</ETag></CopyObjectResult>'
+        if asked.method == "HEAD":
+            headers, body = {**headers, "Content-Length": str(size)}, ""
+        elif asked.method == "GET":
+            body = "<Tagging></Tagging>"
+        elif asked.method == "POST":
+            name = "InitiateMultipartUploadResult" if "uploads" in asked.query else "CompleteMultipartUploadResult"
+            body = f"<{name}><UploadId>1</UploadId></{name}>"
+        elif "partNumber" not in asked.query and size > 5 * 1024**3:
+            connection.sendall(refusal(400, "EntityTooLarge"))
+            return
+        connection.sendall(message(200, {"Content-Length": str(len(body)), **headers}, body.encode()))
+
+    with ScriptedStore({}, script) as store:
+        options: Any = {**KEYS, "endpoint": store.endpoint, "read_timeout": 5}
+        theirs = fsabs.from_url("s3://theirs", requester_pays=True, expected_bucket_owner="1", **options)
+        theirs.copy("x", "y", opened(store, expected_bucket_owner="2"))
+        copies = [asked.headers for asked in store.requests if "x-amz-copy-source" in asked.headers]
+    assert len(copies) == (1 if size == 10 else 13)
+    for headers in copies:
+        assert headers["x-amz-request-payer"] == "requester"
+        assert headers["x-amz-source-expected-bucket-owner"] == "1"
+        assert headers["x-amz-expected-bucket-owner"] == "2"
+
+
 @pytest.mark.parametrize("known", [True, False])
 def test_listings_are_bounded(known: bool) -> None:
     def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> bool:

@@ -194,6 +194,15 @@ def test_copies_keep_tags_metadata_and_types(moto: Any, bucket: str, size: int, 
         assert {tag["Key"]: tag["Value"] for tag in tags} == {"project": "x y", "b": "1"}, name
 
 
+def test_a_copy_in_parts_has_no_more_parts_than_the_store_takes(moto: Any, bucket: str, monkeypatch: Any) -> None:
+    fs, data = opened(moto, bucket), os.urandom(11 * MIB)
+    fs.write_bytes("from", data)
+    monkeypatch.setattr(uploads, "COPIED_PART", 5 * MIB)
+    monkeypatch.setattr(fs.dialect, "max_parts", 2)
+    uploads.copy_parts(fs, fs, "from", "to")
+    assert fs.read_bytes("to") == data
+
+
 def test_all_that_lies_below_a_key_that_is_an_object_too_is_removed(moto: Any, bucket: str) -> None:
     client, fs = boto_client(moto), opened(moto, bucket)
     for key in ("sub", "sub/a", "sub/b/c", "subtle"):

@@ -347,7 +347,9 @@ class AzureStore(HostileStore):
     def _make_directory(self, request: Request) -> Answer:
         if request.key in self.blobs:
             raise Refused(409, "PathAlreadyExists", "The specified path already exists.")
-        self.put(request.key, b"", kind="directory")
+        given = [pair.split("=", 1) for pair in request.headers.get("x-ms-properties", "").split(",") if pair]
+        metadata = {name: base64.b64decode(value).decode() for name, value in given}
+        self.put(request.key, b"", metadata, kind="directory")
         return self._said(201)
 
     def _rename(self, request: Request) -> Answer:

@@ -119,7 +119,8 @@ def main(port: int) -> None:
         start, token = (request.query.get(name, [""])[0] for name in ("startOffset", "pageToken"))
         most = int(request.query.get("maxResults", ["1000"])[0])
         entries = [(name, found[name]) for name in sorted(found) if name >= start and name > token]
-        answer: dict[str, Any] = {"items": [item for _, item in entries[:most] if item is not None]}
+        answer: dict[str, Any] = {"kind": page["kind"]}
+        answer["items"] = [item for _, item in entries[:most] if item is not None]
         answer["prefixes"] = [name for name, item in entries[:most] if item is None]
         if len(entries) > most:
             answer["nextPageToken"] = entries[most - 1][0]

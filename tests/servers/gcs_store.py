@@ -183,7 +183,7 @@ class GcsStore(HostileStore):
             if name > after:
                 entries[name] = _resource(key, self.objects[key]) if cut < 0 else None
         names = sorted(entries)
-        found: dict[str, Any] = {}
+        found: dict[str, Any] = {"kind": "storage#objects"}
         if items := [entries[name] for name in names[:most] if entries[name] is not None]:
             found["items"] = items
         if prefixes := [name for name in names[:most] if entries[name] is None]:
@@ -250,10 +250,14 @@ class GcsStore(HostileStore):
 
     def _rewrite(self, request: Request, src: str, dst: str) -> Answer:
         found = self._existing(src)
+        if request.query.get("ifSourceGenerationMatch") not in (None, str(found.generation)):
+            raise Refused(412, "conditionNotMet", "At least one of the pre-conditions you specified did not hold.")
         done = int(request.query.get("rewriteToken", "0")) + self.rewritten
         if done < len(found.content):
             return self._json({"done": False, "rewriteToken": str(done)})
-        self.put(dst, found.content, metadata=found.metadata, **found.resource)
+        # Without a resource in the request the copy has that of its original.
+        given = json.loads(request.body) if request.body else {**found.resource, "metadata": found.metadata}
+        self.put(dst, found.content, **given)
         return self._json({"done": True})
 
     # ---- the XML API

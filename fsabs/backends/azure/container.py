@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -18,6 +19,7 @@ from ..objects.client import shared
 from ..objects.failures import code_of
 from ..objects.messages import Request, Response
 from ..objects.store import PART_SIZE
+from ..objects.uploads import is_marked
 from . import access
 from .access import AzureOptions, account_of, of_adlfs
 from .dialect import AzureDialect
@@ -28,6 +30,7 @@ _COSTS = (
     "listing: a request for every 5000 names; of accounts with directories, one for each directory",
     "an epoch: a request for each file, more for large ones",
 )
+_NO_PARENT = "RenameDestinationParentPathNotFound"
 _CREDENTIALS = ("account_key", "sas_token", "credential", "client_secret", "anonymous")
 
 
@@ -215,26 +218,39 @@ class Azure(ObjectStore):
         if not key or not self._has_directories():
             super()._mkdir(key, mode)
             return
+        mark = secrets.token_hex(12)
         try:
-            self._send_to_directories(self.dialect.make_directory(key))
+            self._send_to_directories(self.dialect.make_directory(key, mark))
         except StaleFileError as exc:
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from exc
+            if not is_marked(self, key, mark):  # else only the response had been lost
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from exc
 
     def _rename(self, src: str, dst: str) -> None:
         if not self._has_directories():
             super()._rename(src, dst)
             return
-        target = self._rename_target(dst, self._stat(src))
+        source = self._stat(src)
+        target = self._rename_target(dst, source)
         if target is not None and target.directory:
             self._delete(dst)
         try:
-            self._send_to_directories(self.dialect.rename(src, dst))
+            self._move(source, src, dst)
         except FileNotFoundError as exc:
-            if code_of(exc) != "RenameDestinationParentPathNotFound":
+            if code_of(exc) != _NO_PARENT:
                 raise
             with contextlib.suppress(StaleFileError):  # another process was faster
                 self._send_to_directories(self.dialect.make_directory(keys.parent(dst)))
+            self._move(source, src, dst)
+
+    def _move(self, source: FileStat, src: str, dst: str) -> None:
+        """Move in one step, where there is no directory, once, even if the response to a request is lost."""
+        try:
             self._send_to_directories(self.dialect.rename(src, dst))
+        except FileNotFoundError as exc:
+            found = self._head(dst) if code_of(exc) != _NO_PARENT else None
+            # A file keeps its version when it is moved; at the target of a directory there was nothing before.
+            if found is None or (found.directory, found.version) != (source.directory, source.version):
+                raise
 
     def _empty(self, key: str) -> None:
         if not self._has_directories():

@@ -296,7 +296,7 @@ class AzureDialect(Dialect):
         """Return whether a container is of the same account, and read by the same user."""
         return isinstance(source, AzureDialect) and (source.account, source.options) == (self.account, self.options)
 
-    def copy(self, source: Dialect, src: str, dst: str) -> Request | None:
+    def copy(self, source: Dialect, src: str, dst: str, like: Response | None = None) -> Request | None:
         """Return a Copy Blob."""
         assert isinstance(source, AzureDialect)
         endpoint, sas = source.endpoint(), source.account.sas
@@ -376,9 +376,10 @@ class AzureDialect(Dialect):
         """Return the request that finds out whether the account has directories."""
         return Request("GET", "", "comp=properties&restype=account", (VERSION,))
 
-    def make_directory(self, key: str) -> Request:
-        """Return the creation of a directory."""
-        return Request("PUT", key, "resource=directory", (VERSION, "if-none-match:*"))
+    def make_directory(self, key: str, mark: str = "") -> Request:
+        """Return the creation of a directory; `mark` as for `put`."""
+        marked = (f"x-ms-properties:{MARK}={base64.b64encode(mark.encode()).decode()}",) if mark else ()
+        return Request("PUT", key, "resource=directory", (VERSION, "if-none-match:*", *marked))
 
     def rename(self, src: str, dst: str) -> Request:
         """Return the rename of a file or directory, which takes one moment."""

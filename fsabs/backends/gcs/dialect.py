@@ -26,8 +26,14 @@ from .access import GCSAccess, GCSOptions, environment, google_auth, url_of
 
 MARK = "fsabs-write"
 """The name of the metadata by which a writer knows its own object."""
-_ABOUT = "fields=name,size,generation,updated,storageClass,metadata"
-_LISTED = "items(name,size,generation,updated),prefixes,nextPageToken"
+_KEPT = (
+    *("cacheControl", "contentDisposition", "contentEncoding", "contentLanguage", "contentType", "customTime"),
+    "metadata",
+)
+"""Fields of an object that its copy keeps."""
+_ABOUT = f"fields=name,size,generation,updated,storageClass,{','.join(_KEPT)}"
+_PAGE_KIND = "storage#objects"
+_LISTED = "kind,items(name,size,generation,updated),prefixes,nextPageToken"
 _WRITTEN = "name,generation,crc32c"
 _ZONAL_CLASS = "RAPID"
 _speaks_of_zones = re.compile("zonal|rapid|grpc", re.IGNORECASE).search
@@ -59,6 +65,7 @@ class GCSDialect(Dialect):
         self._xml_path = f"{self._base}/{_quoted(bucket)}/"
         named = {"storageClass": options.storage_class, "cacheControl": options.cache_control}
         self._resource = {name: value for name, value in named.items() if value is not None}
+        self.copies_like = options.storage_class is not None
 
     # ---- the store
 
@@ -198,6 +205,8 @@ class GCSDialect(Dialect):
         """Return the page in a response."""
         try:
             found = json.loads(bodies.page_text(response))
+            if found["kind"] != _PAGE_KIND:  # an empty page has nothing else
+                raise ValueError(f"{found['kind']!r}")
             objects = [
                 (str(one["name"]), one["updated"], one["generation"], str(one["size"]))
                 for one in found.get("items", ())
@@ -257,12 +266,23 @@ class GCSDialect(Dialect):
         """Return whether a bucket is of the same store, and read by the same user."""
         return isinstance(source, GCSDialect) and source.options == self.options and source._url == self._url
 
-    def copy(self, source: Dialect, src: str, dst: str) -> Request | None:
-        """Return a rewrite."""
+    def copy(self, source: Dialect, src: str, dst: str, like: Response | None = None) -> Request | None:
+        """Return a rewrite; to give the copy a storage class is to give it all that it has beside its content."""
         assert isinstance(source, GCSDialect)
+        headers: tuple[str, ...] = ()
+        body, generation = b"", None
+        if like is not None:
+            found = _object_of(like.body) or {}
+            resource = {name: found[name] for name in _KEPT if name in found}
+            body = json.dumps({**resource, "storageClass": self.options.storage_class}).encode()
+            headers, generation = ("content-type:application/json",), found.get("generation")
         path = f"{self._base}{source._bucket_path}/{_quoted(src)}/rewriteTo/b/{_quoted(self.bucket)}/o/{_quoted(dst)}"
-        query = query_of(destinationKmsKeyName=self.options.kms_key_name, fields="done,rewriteToken")
-        return Request("POST", dst, query, slow=True, path=path)
+        query = query_of(
+            destinationKmsKeyName=self.options.kms_key_name,
+            fields="done,rewriteToken",
+            ifSourceGenerationMatch=generation,
+        )
+        return Request("POST", dst, query, headers, body, slow=True, path=path)
 
     def copied(self, request: Request, response: Response) -> tuple[Request, float] | None:
         """Return the next step of a rewrite."""

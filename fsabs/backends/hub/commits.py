@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 from ...core import errors, keys, process, redaction
 from ...core.writing import Writer
 from ...disk.temporary import NamedSpool
+from ..objects.failures import seconds_to_wait
 from ..objects.retry import DEFAULT_ATTEMPTS, MAX_TURNS, QUOTA_SECONDS, backoff
-from .dialect import DEFAULT_REVISION
+from .dialect import DEFAULT_REVISION, is_exhausted
 
 if TYPE_CHECKING:
     from .dialect import HubDialect
@@ -27,6 +28,8 @@ MAX_PENDING = 64 * 1024 * 1024
 """Bytes of contents, in memory and in temporary files, from which they are uploaded before the commit is made."""
 IN_MEMORY = 8 * 1024 * 1024
 """A file that is written has more bytes than these in a temporary file."""
+PATHS = 500
+"""Files that one request asks about."""
 _AGAIN = (429, 500, 502, 503, 504)
 
 
@@ -114,6 +117,7 @@ class Change:
         self._message = message
         self._description = description
         self._operations: dict[str, Any] = {}  # by path: the last one counts
+        self._copied: dict[str, str] = {}  # digests of what is copied, by the paths of the copies
         self._pending: list[Any] = []  # additions that may not have been uploaded
         self._bytes = 0
         self._spools: dict[Any, NamedSpool] = {}
@@ -168,6 +172,7 @@ class Change:
         with self._lock, _translated(self._fs):
             copy = self._library.CommitOperationCopy(src, dst, src_revision=source.pinned, **elsewhere)
             self._operations[dst] = copy
+            self._copied[dst] = source._found(src).version or ""
 
     def commit(self) -> str | None:
         """Make the commit, if there is something in it; return its name."""
@@ -178,7 +183,7 @@ class Change:
         while True:
             try:
                 with _translated(self._fs), _quietly():
-                    return self._committed(operations)
+                    return (self._made_before() if failures else None) or self._committed(operations)
             except OSError as exc:
                 failures += 1
                 wait = max(backoff(failures), getattr(exc, "retry_after", 0.0))
@@ -186,6 +191,32 @@ class Change:
                 if not getattr(exc, "again", False) or late or failures == DEFAULT_ATTEMPTS:
                     raise
                 time.sleep(wait)
+
+    def _made_before(self) -> str | None:
+        """Return the current commit if it has all that this one changes: perhaps only the response was lost.
+
+        Never of new files of mode `x`: others may have made the same.
+        """
+        commit = self._fs._current_commit()
+        if self._parent is not None or commit == self._fs.pinned:
+            return None
+        paths = [path.rstrip("/") for path in self._operations]
+        where = {**self._where, "revision": commit}
+        found: dict[str, str] = {}
+        for at in range(0, len(paths), PATHS):
+            for entry in self._api.get_paths_info(paths=paths[at : at + PATHS], **where):
+                large = getattr(entry, "lfs", None)
+                found[entry.path] = large.sha256 if large is not None else getattr(entry, "blob_id", "")
+        wanted = map(self._digest, self._operations.values())
+        return commit if all(found.get(path) == digest for path, digest in zip(paths, wanted, strict=True)) else None
+
+    def _digest(self, operation: Any) -> str | None:
+        """Return the digest of the file that an operation makes; None if it removes one."""
+        if isinstance(operation, self._library.CommitOperationDelete):
+            return None
+        if isinstance(operation, self._library.CommitOperationCopy):
+            return self._copied[operation.path_in_repo]
+        return str(operation._local_oid or "not known")
 
     def _committed(self, operations: list[Any]) -> str:
         additions = [operation for operation in operations if isinstance(operation, self._library.CommitOperationAdd)]
@@ -305,6 +336,7 @@ def _refusal(fs: Hub, exc: BaseException, response: Any) -> OSError:
     number = errno.EBUSY if status == 429 else errno.EIO if status >= 500 else errno.EINVAL
     error = OSError(number, f"{said} ({status})")
     error.again = status in _AGAIN  # type: ignore[attr-defined]
-    left = response.headers.get("retry-after", "")
-    error.retry_after = float(left) if left.isdigit() else 0.0  # type: ignore[attr-defined]
+    exhausted = is_exhausted(response.headers.get("ratelimit", ""))
+    wait = float(exhausted[1]) if exhausted else seconds_to_wait(response.headers.get("retry-after", ""))
+    error.retry_after = wait  # type: ignore[attr-defined]
     return error

@@ -60,7 +60,8 @@ _RESOLVE = "/resolve/"
 _is_answer = re.compile("/resolve/|/resolve-cache/|/api/").search
 """Finds what a URL of the hub has that answers, and no page of its."""
 _next = re.compile(r'<([^>]*)>\s*;[^,]*rel="next"').search
-_exhausted = re.compile(r'"\w+"\s*;\s*r\s*=\s*0\s*;\s*t\s*=\s*(\d+)').search
+is_exhausted = re.compile(r'"\w+"\s*;\s*r\s*=\s*0\s*;\s*t\s*=\s*(\d+)').search
+"""Finds in a RateLimit field a quota of which nothing is left, and the seconds until it is renewed."""
 _is_digest = re.compile("[0-9a-f]{40}|[0-9a-f]{64}").fullmatch
 
 
@@ -174,7 +175,7 @@ class HubDialect(Dialect):
             self._addresses.forget(request.path)  # signed for a time that is over, or moved
             return Redirected(error, "", anew=True)
         if status == 429:
-            exhausted = _exhausted(head.header(b"ratelimit") or "")
+            exhausted = is_exhausted(head.header(b"ratelimit") or "")
             return OutOfQuota(error, float(exhausted[1])) if exhausted else Throttled(error, retry_after(head))
         if isinstance(usual, Transient):
             return usual
@@ -364,6 +365,8 @@ def _commit_of(request: Request) -> str:
 
 def _entries(found: Any) -> Iterator[tuple[str, str, int, str]]:
     """Yield path, kind, size and digest of what is on a page."""
+    if not (isinstance(found, list) and all(isinstance(entry, dict) for entry in found)):
+        raise ValueError("no list of entries")
     for entry in found:
         large = entry.get("lfs")
         size, digest = (large["size"], large["oid"]) if large else (entry.get("size", 0), entry["oid"])

@@ -86,6 +86,8 @@ class Dialect(abc.ABC):
     """Whether an object may be a directory, as `is_directory` says."""
     checks_writes: bool = False
     """Whether written bodies carry a checksum, which the store verifies."""
+    copies_like: bool = False
+    """Whether `copy` takes the response to a `head` of the object."""
     max_parts: int = 10_000
     """Of an upload."""
     max_removed: int = 1000
@@ -229,10 +231,11 @@ class Dialect(abc.ABC):
         """Return whether the store copies from a bucket: one that the same user reads, by the same options."""
         return False
 
-    def copy(self, source: Dialect, src: str, dst: str) -> Request | None:
+    def copy(self, source: Dialect, src: str, dst: str, like: Response | None = None) -> Request | None:
         """Return the request that copies an object of `source`, a dialect of the same store, with all that belongs to
         it; None where the store copies nothing.
 
+        `like` is the response to a `head` of the object, where the dialect `copies_like` it.
         `failure` says ENOTSUP where it can't copy this object, which is then read and written, and EFBIG for one that
         it copies in parts only.
         """

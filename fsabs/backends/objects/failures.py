@@ -125,7 +125,11 @@ def refused(head: ResponseHead, code: str, message: str) -> Exception:
 
 def retry_after(head: ResponseHead) -> float:
     """Return the seconds that the store asks to wait; 0 if it does not say."""
-    value = head.header(b"retry-after") or ""
+    return seconds_to_wait(head.header(b"retry-after") or "")
+
+
+def seconds_to_wait(value: str) -> float:
+    """Return the seconds that a Retry-After stands for, which has them or a date; 0 for anything else."""
     if value.isdigit():
         return float(value)
     try:

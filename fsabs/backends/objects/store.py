@@ -348,11 +348,16 @@ class ObjectStore(FS):
     def _copy_from(self, source: FS, src: str, dst: str) -> None:
         """By the store itself, in parts where the object is large."""
         assert isinstance(source, ObjectStore)
-        self.dialect.check_writable(dst)
         if source.dialect.has_directories and (found := source._head(src)) is not None and found.directory:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        request = self.dialect.copy(source.dialect, src, dst)
+        self._copy_object(source, src, dst)
+
+    def _copy_object(self, source: ObjectStore, src: str, dst: str) -> None:
+        """Copy an object, or the mark of a directory."""
+        self.dialect.check_writable(dst)
         try:
+            like = source.send(source.dialect.head(src)) if self.dialect.copies_like else None
+            request = self.dialect.copy(source.dialect, src, dst, like)
             if request is None:
                 raise OSError(errno.ENOTSUP, "the store copies nothing")
             while (following := self.dialect.copied(request, self.send(request))) is not None:
@@ -381,13 +386,18 @@ class ObjectStore(FS):
         else:
             self._delete(src)
             return
+        self.dialect.check_writable(prefix_of(src), below=True)
         pages = list(listing.named(self, src))  # raises if there are keys that would stay
+        if self.dialect.has_directories and self._head(src) is not None:
+            pages.append([src])  # its mark
+        copy = functools.partial(self._copy_object, self)
         with Threads[None](self.default_concurrency, wait=True) as threads:
             for names in pages:
-                copies = [threads.start(functools.partial(self._copy, name, dst + name[len(src) :])) for name in names]
+                copies = [threads.start(functools.partial(copy, name, dst + name[len(src) :])) for name in names]
                 for done in copies:
                     done()
-        self._remove_tree(src)
+        for names in pages:
+            self._delete_batch(names)  # and nothing that has come meanwhile, which was not copied
 
     # ---- uploads that were left
 

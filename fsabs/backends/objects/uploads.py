@@ -45,7 +45,7 @@ MAX_PART_SIZE = 5 * 1024**3
 PARTS_IN_FLIGHT = 4
 """Parts of one upload that are sent while the next one is filled."""
 COPIED_PART = 512 * 1024**2
-"""Bytes of a part that the store copies by itself."""
+"""Bytes of a part that the store copies by itself; there are more where so many parts would be too many."""
 CREATION_SECONDS = 1800.0
 """The creation of an upload takes less, with what the clocks of a store and of this host differ by at most."""
 MAX_RECORD_SECONDS = 30 * 24 * 3600.0
@@ -179,8 +179,9 @@ def copy_parts(fs: ObjectStore, source: ObjectStore, src: str, dst: str) -> None
     tags = source.dialect.tags_of(source.send(asked)) if asked is not None else ""
     upload = Upload.create(fs, dst, kept=False, like=head, tags=tags)
     try:
-        for offset in range(0, size, COPIED_PART):
-            upload.copy_part(source, src, version, (min(COPIED_PART, size - offset), offset))
+        step = max(COPIED_PART, -(-size // fs.dialect.max_parts))
+        for offset in range(0, size, step):
+            upload.copy_part(source, src, version, (min(step, size - offset), offset))
         upload.complete(exclusive=False)
     except BaseException:
         upload.abort()

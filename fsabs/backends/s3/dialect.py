@@ -41,6 +41,9 @@ CHECKSUM_MODE = "x-amz-checksum-mode:ENABLED"
 MARK_HEADER = f"x-amz-meta-{MARK}"
 """Metadata with a random value: it shows, after a response that was lost, that an object is this writer's."""
 _TRANSIENT_CODES = frozenset({"RequestTimeout", "InternalError", "OperationAborted"})
+_CONFLICT = "ConditionalRequestConflict"
+"""The code for a conditional write while another request changes the object. A PUT is sent again, as AWS wants it; an
+upload of parts would have to begin anew."""
 _THROTTLED_CODES = frozenset(
     {"SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded", "TooManyRequests"}
 )
@@ -56,7 +59,13 @@ _REFUSED_CODES = _EXPIRED_CODES | frozenset(
         "SignatureDoesNotMatch",
     }
 )
-_STATUS_OF_CODE = {"InternalError": 500, "SlowDown": 503, "PreconditionFailed": 412, GONE: 404}
+_STATUS_OF_CODE = {
+    "InternalError": 500,
+    "ServiceUnavailable": 503,
+    "SlowDown": 503,
+    "PreconditionFailed": 412,
+    GONE: 404,
+}
 """For an error in the body of a response with status 200."""
 _COPIED = "x-amz-copy-source:"
 _checksum = re.compile("(x-amz-checksum-(?:crc[0-9a-z]+|sha[0-9]+)):(.*)").fullmatch
@@ -124,7 +133,7 @@ class S3Dialect(Dialect):
             return Expired(error)
         if code in _THROTTLED_CODES:
             return Throttled(error, retry_after(head))
-        if code in _TRANSIENT_CODES:
+        if code in _TRANSIENT_CODES or (code == _CONFLICT and request.method == "PUT"):
             return Transient(error)
         usual = refused(head, code, message)
         if isinstance(usual, Throttled):
@@ -285,15 +294,16 @@ class S3Dialect(Dialect):
         here, there = (resolve(one.bucket, one.options) for one in (self, source))
         return same_key and here.store == there.store and here.region == there.region
 
-    def copy(self, source: Dialect, src: str, dst: str) -> Request | None:
+    def copy(self, source: Dialect, src: str, dst: str, like: Response | None = None) -> Request | None:
         """Return a CopyObject."""
         assert isinstance(source, S3Dialect)
-        return Request("PUT", dst, headers=(*self._copy_headers, source.as_source(src)), slow=True)
+        return Request("PUT", dst, headers=_merged(self._copy_headers, source.as_source(src)), slow=True)
 
-    def as_source(self, key: str) -> str:
-        """Return the header field that names an object as the source of a copy."""
+    def as_source(self, key: str) -> tuple[str, ...]:
+        """Return the header fields that name an object as the source of a copy, who pays for it, and whose it is."""
         query = self.versions.get(key, "")
-        return f"{_COPIED}{urllib.parse.quote(f'{self.bucket}/{key}', safe='/~')}{query and '?' + query}"
+        named = f"{_COPIED}{urllib.parse.quote(f'{self.bucket}/{key}', safe='/~')}{query and '?' + query}"
+        return (named, *(field.replace("x-amz-expected-", "x-amz-source-expected-") for field in self._bucket_headers))
 
     # ---- uploads
 
@@ -330,9 +340,8 @@ class S3Dialect(Dialect):
         assert isinstance(source, S3Dialect)
         size, offset = part
         headers = (
-            *self._read_headers,
+            *_merged(self._read_headers, source.as_source(src)),
             *(header for header in self._copy_headers if header.startswith("x-amz-copy-source-")),
-            source.as_source(src),
             f"x-amz-copy-source-range:bytes={offset}-{offset + size - 1}",
             *((f'x-amz-copy-source-if-match:"{version}"',) if version else ()),
         )
@@ -409,6 +418,11 @@ class S3Dialect(Dialect):
         return (*self._write_headers, *self._headers.of_type(key), self.checksum_algorithm or "")
 
 
+def _merged(headers: Iterable[str], more: Iterable[str]) -> tuple[str, ...]:
+    """Return header fields, each once: who pays may be said for both buckets of a copy."""
+    return tuple(dict.fromkeys((*headers, *more)))
+
+
 def _query_of(part: PartOf) -> str:
     return query_of(partNumber=part.number, uploadId=part.upload)
 
@@ -418,7 +432,7 @@ def _refusal(request: Request, head: ResponseHead, code: str, message: str) -> O
     status = head.status
     text = f"{code or head.reason} ({status})" + (f": {message}" if message not in ("", code) else "")
     error: OSError | None = None
-    if code in ("PreconditionFailed", "ConditionalRequestConflict"):
+    if code in ("PreconditionFailed", _CONFLICT):
         error = errors.StaleFileError(errno.ESTALE, "the object is not the version that was opened")
     elif code == "NoSuchBucket":
         error = FileNotFoundError(errno.ENOENT, "the bucket does not exist")
