@@ -111,6 +111,12 @@ def problems() -> list[str]:
     return list(_file().problems.values())
 
 
+def warn_of_problems() -> None:
+    """Warn of sections that can't be used, once for each state of the file; a file that can't be read is no error."""
+    with contextlib.suppress(OSError, ValueError):
+        _file()
+
+
 def is_strict(strict: bool | None = None) -> bool:
     """Return whether what is wrong in the file is an error, and not a warning; None: as the environment says."""
     return os.environ.get("FSABS_CONFIG_STRICT") == "1" if strict is None else strict

@@ -492,6 +492,8 @@ def find_backend(
     if scheme in VERBATIM and location.scheme not in VERBATIM:
         location = location._replace(path=keys.to_url_path(location.path))
     if custom is None:
+        if scheme != "file":  # of which there are many, with no other cost
+            config.warn_of_problems()  # a section of this name, say, which has no effect
         return opener, location, options, {}
     settings = {name: value for name, value in custom.options.items() if name in SETTINGS}
     if isinstance(settings.get("manifest"), str):  # of the section's whole tree
