@@ -481,7 +481,7 @@ class Path(PurePath):
         return self._with(pathlib.PurePosixPath(os.getcwd()) / self._pure)
 
     def resolve(self, strict: bool = False) -> Self:
-        """Return the path from the root without `..`, and of a local path without links."""
+        """Return the path from the root without `..`, and of a local path without links; `strict`: it has to exist."""
         if self._is_local:
             return self._with(pathlib.PurePosixPath(os.path.realpath(str(self), strict=strict)))
         path = self.absolute()
@@ -688,7 +688,10 @@ class Path(PurePath):
             yield self, directories, files
 
     def mkdir(self, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
-        """Make the directory; with `parents`, what is missing above it, too."""
+        """Make the directory; with `parents`, what is missing above it, too.
+
+        An existing path is `FileExistsError`, but for a directory with `exist_ok`.
+        """
         try:
             self._call(lambda fs, path: (fs.makedirs if parents else fs.mkdir)(path, mode))
         except FileExistsError:
@@ -722,7 +725,10 @@ class Path(PurePath):
                 raise
 
     def rename(self, target: Segment) -> Self:
-        """Move the file or directory within its store, replacing a file; return the new path."""
+        """Move the file or directory within its store, replacing a file; return the new path.
+
+        `OSError` (EXDEV) for a path in another store: `move` goes there.
+        """
         path = self._target(target)
         if path._base != self._base:
             raise errors.error(errno.EXDEV, "rename", self._shown)

@@ -95,7 +95,7 @@ def from_url(
             and written, as with `mode="w"`.
         cache: keep what is read on the local disk, as `CachedFS` does: True, a folder, or a dict of its options.
             Without it, what `$FSABS_CACHE` says.
-        trace: record what is done, as `fsabs.trace` has it.
+        trace: the folder of a trace that begins now, of the whole process, as by `fsabs.trace.start`.
         http_cache: keep what is read in the web server at this URL, as `HTTPCachedFS` does; or a dict of its options.
         manifest: the URL of a manifest that `fsabs.manifest.create` has written of this tree: it is listed without a
             request, and a file that is not as the manifest has it raises `StaleFileError`. For a directory of the
