@@ -411,6 +411,19 @@ def test_every_public_name_of_every_room_is_in_the_reference() -> None:
     assert missing == []
 
 
+def test_every_method_of_a_filesystem_is_in_the_reference() -> None:
+    text = (ROOT / "docs/reference.md").read_text()
+    members = re.search(r"autoclass:: fsabs\.FS\n   :members:(.*?)\n   :", text, re.DOTALL)
+    assert members is not None
+    stated = {*re.findall(r"\w+", members[1]), *re.findall(r"automethod:: fsabs\.FS\.(\w+)", text)}
+    assert [name for name in vars(fsabs.FS) if name[0] != "_" and name not in stated] == []
+    for store in ("S3", "GCS", "Azure"):
+        own = {name for kind in getattr(fsabs, store).__mro__ if hasattr(kind, "write_if") for name in vars(kind)}
+        shown = re.search(rf"autoclass:: fsabs\.{store}\n   :members: (.*)", text)
+        assert shown is not None
+        assert {"write_if", "abort_uploads", "signed_url"} & own == set(shown[1].split(", "))
+
+
 def test_every_public_class_and_function_stands_in_code_that_a_page_runs() -> None:
     names = runpy.run_path(str(ROOT / "docs/names.py"))
     used = {id(value) for path in test_docs.PAGES for value in _used_in(test_docs.program(path.read_text()))}
