@@ -454,7 +454,13 @@ class Transfer:
         """Copy what is in a directory, and with `delete` remove what is not in it."""
         if self._progress.shown and self._totals == (None, None):
             self._count_in_background(source, plan)
-        self._new(source, target, plan, target.key).run(delete)
+        done, size = self.summary.counts[self._verb], self.summary.bytes
+        try:
+            self._new(source, target, plan, target.key).run(delete)
+        except (OSError, ValueError):
+            if target.fs.capabilities.commits and not plan.move:  # all of it or nothing
+                self.summary.counts[self._verb], self.summary.bytes = done, size
+            raise
 
     def _new(self, source: ResolvedPath, target: ResolvedPath, plan: TreePlan, dst: str) -> TreeTransfer:
         target.fs._require("write", "copy", dst)
