@@ -288,7 +288,8 @@ class FS(abc.ABC):
     def walk(self, path: StrPath = "") -> Iterator[tuple[str, Names, Names]]:
         """Walk a tree from the top down, as `os.walk` does: yield `(directory, names of directories, names of files)`.
 
-        Directories that are removed from the list of their names are not walked.
+        Directories that are removed from the list of their names are not walked. Links to directories are followed, as
+        with `followlinks=True`, but for those that lead to a directory above.
         """
         self._key(path, "walk")
         return Walk(os.fspath(path), self.list, self._enters)
