@@ -112,7 +112,7 @@ def test_a_job_that_is_killed_twice_ends_with_the_model_of_one_that_was_not(work
     assert 12 <= int(resumed[1]) <= 20
     assert lines[1:] == once[int(resumed[1]) :]
     assert newest(work / "run-0")["step"] == newest(work / "run-1")["step"] == 26
-    [_, comparison] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    [_, comparison] = re.findall(r"```py\n(.*?)```", PAGE, re.DOTALL)
     compared = subprocess.run(
         [sys.executable, "-c", comparison], cwd=work, check=True, timeout=60, capture_output=True, text=True
     )
