@@ -110,7 +110,8 @@ def from_url(
     The layers that `cache`, `trace`, `http_cache` and `manifest` ask for go around the FS; an FS that is written to
     through a container has no cache. None means what the custom scheme says, False that there is none.
 
-    Raises `UnknownSchemeError` (a `ValueError`), `TypeError` for an unknown option, and `OSError`.
+    Raises `UnknownSchemeError`, `ConfigError` and other `ValueError`s for what is no URL, `TypeError` for an unknown
+    option, and `OSError`.
     """
     if mode not in ("r", "w", "x", "a"):
         raise ValueError(f"a container's mode is r, w, x or a, not {mode!r}")
