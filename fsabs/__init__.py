@@ -1,8 +1,9 @@
 """One filesystem API for training data.
 
 `fs = fsabs.from_url("s3://bucket/imagenet.zip")` gives an `FS` to read, list and write through, whatever the bytes
-live in (local disk, HDFS, S3, a custom scheme of `pfio.ini`, anything that fsspec knows) and however deep zip, tar and
-HDF5 files nest. Importing this package loads no store's library; each is imported where it is first used.
+live in (local disk, S3, Google Cloud Storage, Azure, HDFS, the Hugging Face hub, a custom scheme of `pfio.ini`,
+anything that fsspec knows) and however deep zip, tar and HDF5 files nest. Importing this package loads no store's
+library; each is imported where it is first used.
 """
 
 from __future__ import annotations

@@ -481,7 +481,7 @@ class Path(PurePath):
         return self._with(pathlib.PurePosixPath(os.getcwd()) / self._pure)
 
     def resolve(self, strict: bool = False) -> Self:
-        """Return the path from the root without `..`, and of a local path without links."""
+        """Return the path from the root without `..`, and of a local path without links; `strict`: it has to exist."""
         if self._is_local:
             return self._with(pathlib.PurePosixPath(os.path.realpath(str(self), strict=strict)))
         path = self.absolute()
@@ -589,7 +589,10 @@ class Path(PurePath):
     def glob(
         self, pattern: Segment, *, case_sensitive: bool | None = None, recurse_symlinks: bool = False
     ) -> Iterator[Self]:
-        """Yield the paths below this one that match; a `**` at the end matches files since Python 3.13."""
+        """Yield the paths below this one that match; a `**` at the end matches files since Python 3.13.
+
+        A `**` of a local path leads into links to directories with `recurse_symlinks` only; that of an FS always does.
+        """
         text = os.fspath(pattern)
         if text.startswith("/") or "://" in text:
             raise NotImplementedError("Non-relative patterns are unsupported")
@@ -598,7 +601,7 @@ class Path(PurePath):
             raise ValueError(f"Unacceptable pattern: {text!r}")
         if sys.version_info < (3, 13) and any("**" in part and part != "**" for part in parts):
             raise ValueError("Invalid pattern: '**' can only be an entire path component")
-        return self._glob(parts, text.endswith("/"), case_sensitive)
+        return self._glob(parts, text.endswith("/"), case_sensitive, recurse_symlinks)
 
     def rglob(
         self, pattern: Segment, *, case_sensitive: bool | None = None, recurse_symlinks: bool = False
@@ -607,9 +610,11 @@ class Path(PurePath):
         text = os.fspath(pattern)
         if text.startswith("/") or "://" in text:
             raise NotImplementedError("Non-relative patterns are unsupported")
-        return self.glob(f"**/{text}", case_sensitive=case_sensitive)
+        return self.glob(f"**/{text}", case_sensitive=case_sensitive, recurse_symlinks=recurse_symlinks)
 
-    def _glob(self, parts: Sequence[str], directories_only: bool, case_sensitive: bool | None) -> Iterator[Self]:
+    def _glob(
+        self, parts: Sequence[str], directories_only: bool, case_sensitive: bool | None, follows_links: bool
+    ) -> Iterator[Self]:
         at = 0
         while at < len(parts) - 1 and not any(char in parts[at] for char in "*?[") and case_sensitive is not False:
             at += 1
@@ -620,9 +625,12 @@ class Path(PurePath):
             return
         recursive = "**" in rest
         files_too = sys.version_info >= (3, 13) and not directories_only
+        if recursive and not follows_links and above._is_local and os.path.isdir(str(above)):
+            yield from above._glob_past_links(rest, directories_only, case_sensitive, files_too)
+            return
         if not recursive and len(rest) > 1:  # one directory after another
-            for path in above._glob(rest[:1], True, case_sensitive):
-                yield from path._glob(rest[1:], directories_only, case_sensitive)
+            for path in above._glob(rest[:1], True, case_sensitive, follows_links):
+                yield from path._glob(rest[1:], directories_only, case_sensitive, follows_links)
             return
         matches = compile_glob(rest, case_sensitive, files_too).fullmatch
         if all(part == "**" for part in rest) and above.is_dir():
@@ -632,6 +640,31 @@ class Path(PurePath):
                 continue
             if matches(name if rest[-1] == "**" and not files_too else name.rstrip("/")):
                 yield self._with(above._pure / name.rstrip("/"))
+
+    def _glob_past_links(
+        self, parts: Sequence[str], directories_only: bool, case_sensitive: bool | None, files_too: bool
+    ) -> Iterator[Self]:
+        """Yield what matches below a directory of the local disk; `**` leads into no link, and may stand for none."""
+        at = parts.index("**")
+        before, after = parts[:at], parts[at + 1 :]
+        matches = compile_glob(after, case_sensitive, files_too).fullmatch
+        seen: set[Self] = set()  # where two `**` lead to a path twice
+        for start in self._glob(before, True, case_sensitive, False) if before else (self,):
+            for directory, directories, files in start.walk(on_error=_unless_missing):
+                found: Iterable[Self] = ()
+                if len(after) > 1 or after == ["**"]:
+                    found = directory._glob(after, directories_only, case_sensitive, False)
+                elif after:
+                    names = directories if directories_only else directories + files
+                    found = (directory._with(directory._pure / name) for name in names if matches(name))
+                elif not files_too:
+                    found = (directory,)
+                else:
+                    found = [*((start,) if directory == start else ()), *map(directory.joinpath, directories + files)]
+                if "**" in after:
+                    found = [path for path in found if path not in seen]
+                    seen.update(found)
+                yield from found
 
     def walk(
         self, top_down: bool = True, on_error: Callable[[OSError], object] | None = None, follow_symlinks: bool = False
@@ -655,7 +688,10 @@ class Path(PurePath):
             yield self, directories, files
 
     def mkdir(self, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
-        """Make the directory; with `parents`, what is missing above it, too."""
+        """Make the directory; with `parents`, what is missing above it, too.
+
+        An existing path is `FileExistsError`, but for a directory with `exist_ok`.
+        """
         try:
             self._call(lambda fs, path: (fs.makedirs if parents else fs.mkdir)(path, mode))
         except FileExistsError:
@@ -689,7 +725,10 @@ class Path(PurePath):
                 raise
 
     def rename(self, target: Segment) -> Self:
-        """Move the file or directory within its store, replacing a file; return the new path."""
+        """Move the file or directory within its store, replacing a file; return the new path.
+
+        `OSError` (EXDEV) for a path in another store: `move` goes there.
+        """
         path = self._target(target)
         if path._base != self._base:
             raise errors.error(errno.EXDEV, "rename", self._shown)
@@ -862,6 +901,12 @@ class PathInfo:
     def is_symlink(self) -> bool:
         """Return whether there is a symbolic link."""
         return self._is_symlink
+
+
+def _unless_missing(exc: OSError) -> None:
+    """Raise an error of a listing, but not that there is no directory."""
+    if not isinstance(exc, FileNotFoundError | NotADirectoryError):
+        raise exc
 
 
 def _same(fs: FS, other: FS, path: str) -> str:

@@ -134,6 +134,14 @@ def test_a_built_in_scheme_cannot_be_defined_again() -> None:
         fsabs.add_custom_scheme("s3", "file")
 
 
+def test_a_section_that_has_no_effect_is_told_where_its_name_is_opened(tmp_path: Path) -> None:
+    path = write(tmp_path / ".config/pfio.ini", "[s3]\nendpoint = https://store\n")
+    with pytest.warns(errors.ConfigWarning, match=r"line 1: \[s3\] is a built-in scheme"):
+        fsabs.from_url("s3://bucket", anonymous=True)
+    path.write_bytes(b"\xff")  # no text: it breaks no other URL
+    assert fsabs.from_url("s3://bucket", anonymous=True).scheme == "s3"
+
+
 def test_a_section_without_scheme_is_refused(tmp_path: Path) -> None:
     write(tmp_path / ".config/pfio.ini", "[mine]\nfsync = 1\n")
     with pytest.raises(ConfigError, match=r"\[mine\] has no scheme"):

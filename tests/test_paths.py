@@ -169,6 +169,32 @@ def test_glob(root: fsabs.Path, local: pathlib.Path) -> None:
         assert below(root, root.rglob(pattern)) == below(local, sorted(set(local.rglob(pattern)))), pattern
 
 
+def test_glob_and_links(tmp_path: pathlib.Path) -> None:
+    for name in ("real/sub/x", "real/y", "other/z"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "link").symlink_to("real")
+    (tmp_path / "real/up").symlink_to("..")
+    (tmp_path / "other/file").symlink_to("z")
+    ours, theirs = fsabs.Path(tmp_path), pathlib.Path(tmp_path)
+    for pattern in (
+        "**/x",
+        "**/*",
+        "*/**/x",
+        "**",
+        "**/sub/x",
+        "**/*/x",
+        "link/**/*",
+        "**/link/*",
+        "**/**/x",
+        "*/x",
+        "**/",
+    ):
+        assert below(ours, ours.glob(pattern)) == below(theirs, set(theirs.glob(pattern))), pattern
+        assert below(ours, ours.rglob(pattern)) == below(theirs, set(theirs.rglob(pattern))), pattern
+    assert below(ours, ours.glob("**/y", recurse_symlinks=True)) == ["link/y", "real/y"]
+
+
 def test_glob_of_the_parent(root: fsabs.Path, local: pathlib.Path) -> None:
     for pattern in ("..", "images/..", "missing/.."):
         assert below(root, root.glob(pattern)) == below(local, local.glob(pattern)), pattern

@@ -64,6 +64,8 @@ class CachedFS(LayerFS):
             and time stay the same; None caches no such file.
         offline: when the store can't be reached, give what is here of it, as it was when it could. Files and listings
             are remembered for that.
+
+    Raises `ValueError` for a size or a number of seconds that can't be.
     """
 
     def __init__(
@@ -236,14 +238,16 @@ class CachedFS(LayerFS):
         """Fetch all files at or below `path` that are not cached; what can't be fetched is raised.
 
         `progress(files, bytes)` is called with what is done; without it there is a progress bar, where tqdm is
-        installed and standard error is a terminal.
+        installed and standard error is a terminal. `concurrency` is that of `read_many`.
+
+        Returns the number of the files, their bytes, and how many bytes were `fetched`.
         """
         return warming.warm(self._files, self, self._key(path, "warm"), progress, concurrency)
 
     def pin(self, paths: Iterable[StrPath]) -> int:
         """Fetch files, and exempt them from eviction; return how many bytes of them are on the disk and stay there.
 
-        That is less than the files have where there is no room, or no disk.
+        That is less than the files have where there is no room, or no disk. A directory is an `IsADirectoryError`.
         """
         size = 0
         for key in keys_of(self, paths, "pin"):
@@ -269,7 +273,12 @@ class CachedFS(LayerFS):
         self._files.contents().clear()
 
     def status(self) -> dict[str, Any]:
-        """Return what the cache holds and may hold, in bytes, and its hits and misses; goes through JSON."""
+        """Return what the cache holds and may hold, in bytes, and its hits and misses; goes through JSON.
+
+        `disk` (None without one) has `dir`, `max_bytes`, `min_free`, `evicted` and `usable`, and if it is, `entries`,
+        `bytes` and `free`; `memory` has `items` and `bytes`. `hits`, `memory_hits` of them, and `misses` are those of
+        this process and of those that were forked from it.
+        """
         return self._files.contents().status()
 
     def _close(self) -> None:

@@ -99,6 +99,8 @@ class HTTPConnector:
         timeout: seconds to connect, and seconds for a whole response to arrive, plus one for each MiB of it.
         bearer_token: the token itself, in place of a file.
         retries: how often a request is sent again, at once, whose connection broke.
+
+    Raises `ValueError` for another URL, or one with a user and a password, and for numbers that can't be.
     """
 
     def __init__(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import threading
 import time
 from collections import deque
@@ -15,6 +17,7 @@ from ..core.threads import Flag, in_threads
 from . import batches
 
 if TYPE_CHECKING:
+    from ..core.blobs import Blob
     from .cachedfs import CachedFile, CachedFiles
 
 BATCH = 64
@@ -59,8 +62,16 @@ def _small_and_missing(files: CachedFiles, key: str) -> CachedFile | None:
     return file
 
 
-def _fetch_one(files: CachedFiles, key: str) -> tuple[int, int]:
+def _found(files: CachedFiles, key: str) -> tuple[CachedFile, Blob | None]:
+    """Return what `find_or_open` does; a directory is an `IsADirectoryError`, on every store."""
     file, opened = files.find_or_open(key)
+    if file.stat.directory:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    return file, opened
+
+
+def _fetch_one(files: CachedFiles, key: str) -> tuple[int, int]:
+    file, opened = _found(files, key)
     with opened if opened is not None else contextlib.nullcontext():
         if file.entry is None:
             return file.stat.size, 0
@@ -198,7 +209,7 @@ def _shown(
 
 def pin(files: CachedFiles, key: str) -> int:
     """Fetch a file and exempt it from eviction; return how many bytes of it are on the disk now, and stay there."""
-    file, opened = files.find_or_open(key)
+    file, opened = _found(files, key)
     contents = files.contents()
     with opened if opened is not None else contextlib.nullcontext():
         if file.entry is None:

@@ -412,14 +412,20 @@ class Transfer:
         return good
 
     def finish(self, paths: Paths) -> int:
-        """Return the exit code; a container that nothing was put into for errors is not made, or stays as it is.
+        """Close what was opened, and return the exit code.
 
-        What was moved into a container is removed when that is closed.
+        A container that nothing was put into for errors is not made, or stays as it is. What was moved into a container
+        is removed when that is closed. Where it can't be closed, nothing has arrived.
         """
         if self._given.dry_run or (self.failed and not self._files):
             paths.discard()
-        for move in self._into_archives:
-            move.finish_move()
+        try:
+            for move in self._into_archives:
+                move.finish_move()
+            paths.close()
+        except (OSError, ValueError) as exc:
+            self.summary.counts[self._verb] = self.summary.bytes = 0
+            self.error(exc)
         return FAILED if self.failed else 0
 
     def copy(self, source: ResolvedPath, target: ResolvedPath, plan: TreePlan, recursive: bool = True) -> None:
@@ -448,7 +454,13 @@ class Transfer:
         """Copy what is in a directory, and with `delete` remove what is not in it."""
         if self._progress.shown and self._totals == (None, None):
             self._count_in_background(source, plan)
-        self._new(source, target, plan, target.key).run(delete)
+        done, size = self.summary.counts[self._verb], self.summary.bytes
+        try:
+            self._new(source, target, plan, target.key).run(delete)
+        except (OSError, ValueError):
+            if target.fs.capabilities.commits and not plan.move:  # all of it or nothing
+                self.summary.counts[self._verb], self.summary.bytes = done, size
+            raise
 
     def _new(self, source: ResolvedPath, target: ResolvedPath, plan: TreePlan, dst: str) -> TreeTransfer:
         target.fs._require("write", "copy", dst)

@@ -193,6 +193,10 @@ class Paths:
             if isinstance(fs, Container):
                 fs._abort()
 
+    def close(self) -> None:
+        """Close what was opened, so that containers that were written become visible."""
+        self._exits.close()
+
     def __enter__(self) -> Paths:
         return self
 

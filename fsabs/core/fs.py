@@ -166,7 +166,11 @@ class FS(abc.ABC):
             return file.read()
 
     def read_many(self, paths: Iterable[StrPath], *, concurrency: int | None = None) -> Iterator[bytes]:
-        """Yield the contents of many files, in the order of `paths`, with up to `concurrency` of them under way."""
+        """Yield the contents of many files, in the order of `paths`, with up to `concurrency` of them under way.
+
+        By default these are `default_concurrency`. A file that can't be read raises in its turn, after the contents
+        before it.
+        """
         if concurrency is not None and concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, not {concurrency}")
         self._require("read", "read_many", self._root)
@@ -232,7 +236,7 @@ class FS(abc.ABC):
     # ---- asking and listing
 
     def stat(self, path: StrPath) -> FileStat:
-        """Return the stat of a file or directory."""
+        """Return the stat of a file or directory; `FileNotFoundError`, and `NotADirectoryError` for `file/`."""
         key = self._key(path, "stat")
         try:
             stat = self._stat(key)
@@ -284,7 +288,8 @@ class FS(abc.ABC):
     def walk(self, path: StrPath = "") -> Iterator[tuple[str, Names, Names]]:
         """Walk a tree from the top down, as `os.walk` does: yield `(directory, names of directories, names of files)`.
 
-        Directories that are removed from the list of their names are not walked.
+        Directories that are removed from the list of their names are not walked. Links to directories are followed, as
+        with `followlinks=True`, but for those that lead to a directory above.
         """
         self._key(path, "walk")
         return Walk(os.fspath(path), self.list, self._enters)
@@ -306,21 +311,30 @@ class FS(abc.ABC):
             yield from self._unnamed(key)
 
     def glob(self, pattern: StrPath) -> Iterator[str]:
-        """Yield the paths that match `pattern` as `glob.glob` has it (`*`, `?`, `[seq]`, `**`), in their order."""
+        """Yield the paths that match `pattern` as `glob.glob(..., recursive=True)` has it: `*`, `?`, `[seq]`, `**`.
+
+        They come in the order of their names; below a `**`, in that of `list`.
+        """
         self._key(pattern, "glob")
         return Listing(functools.partial(self._glob_after, os.fspath(pattern)))
 
     # ---- changing the tree
 
     def mkdir(self, path: StrPath, mode: int = 0o777) -> None:
-        """Make a directory; an existing path is `FileExistsError`, a missing parent `FileNotFoundError`."""
+        """Make a directory; an existing path is `FileExistsError`, a missing parent `FileNotFoundError`.
+
+        `mode` is that of `os.mkdir`, for stores that have permissions.
+        """
         key = self._key(path, "mkdir")
         self._require("mkdir", "mkdir", key)
         with self._naming("mkdir", key):
             self._mkdir(key, mode)
 
     def makedirs(self, path: StrPath, mode: int = 0o777, exist_ok: bool = False) -> None:
-        """Make a directory and what is missing of its parents."""
+        """Make a directory, with `mode`, and what is missing of its parents.
+
+        An existing path is `FileExistsError`, but for a directory with `exist_ok`.
+        """
         key = self._key(path, "makedirs")
         self._require("mkdir", "makedirs", key)
         try:
@@ -334,7 +348,7 @@ class FS(abc.ABC):
             raise
 
     def rename(self, src: StrPath, dst: StrPath) -> None:
-        """Move a file or directory; a file at `dst` is replaced."""
+        """Move a file or directory; a file at `dst` is replaced by a file, an empty directory by a directory."""
         source, target = self._nonempty_key(src, "rename"), self._nonempty_key(dst, "rename")
         self._require("rename", "rename", source)
         if source != target and keys.inside(target, source):
@@ -343,7 +357,7 @@ class FS(abc.ABC):
             self._rename(source, target) if source != target else self._stat(source)
 
     def remove(self, path: StrPath, recursive: bool = False) -> None:
-        """Remove a file, or with `recursive` a directory and all that is in it.
+        """Remove a file, or with `recursive` a directory and all that is in it; else that is `IsADirectoryError`.
 
         A link is removed, and what it leads to stays. The FS's own root, `.`, is emptied and stays; an empty path is
         none (`FileNotFoundError`).
@@ -363,7 +377,7 @@ class FS(abc.ABC):
                 raise errors.error(errno.EISDIR, "remove", self._url(key))
 
     def rmdir(self, path: StrPath) -> None:
-        """Remove an empty directory."""
+        """Remove an empty directory; another one is an `OSError` (ENOTEMPTY), a file or link `NotADirectoryError`."""
         key = self._nonempty_key(path, "rmdir")
         self._require("remove", "rmdir", key)
         with self._naming("rmdir", key):
@@ -467,7 +481,10 @@ class FS(abc.ABC):
     # ---- trees and containers
 
     def subfs(self, path: StrPath) -> Self:
-        """Return the same FS with the directory `path` as its root and `cwd`: nothing outside of it can be reached."""
+        """Return the same FS with the directory `path` as its root and `cwd`: nothing outside of it can be reached.
+
+        The directory is not looked for: if it is missing, what is done in it fails.
+        """
         sub = copy.copy(self)
         sub._root = sub._cwd = self._key(path, "subfs")
         sub._owns_resources = False
@@ -482,6 +499,7 @@ class FS(abc.ABC):
         suffix.
 
         `mode` is `r`, `w` (a new file, replacing), `x` (a new file) or `a` (adding to a file, where the format can).
+        `options` are those of the format's class; `ValueError` if the suffix is of no container.
         """
         key = self._key(path, "open_container")
         if mode == "r":

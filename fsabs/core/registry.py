@@ -81,7 +81,10 @@ def register_backend(scheme: str, backend: type[FS]) -> None:
 
 
 def register_container(name: str, suffixes: tuple[str, ...], container: type[FS]) -> None:
-    """Open files with one of `suffixes` (".xyz") on a URL's path by `container`, which is also called `name`."""
+    """Open files with one of `suffixes` (".xyz") on a URL's path by `container`, which is also called `name`.
+
+    A suffix or a name that another container has is a `ValueError`.
+    """
     for suffix in suffixes:
         if not suffix.startswith(".") or "/" in suffix:
             raise ValueError(f"a suffix starts with a dot and has no slash: {suffix!r}")

@@ -57,6 +57,7 @@ def start(folder: str | os.PathLike[str], *, detail: Detail = "events", max_byte
         folder: on a disk of this machine, best; several machines may share it.
         detail: `events` keeps every event; `histograms` only counts, and its files stay small.
         max_bytes: what the file of one process may grow to (compressed); what comes after is dropped, and counted.
+            Other programs that this one starts have the default.
 
     Raises `OSError` where the files can't be made, and `ValueError` for a detail that there isn't.
     """

@@ -74,12 +74,18 @@ class Datacenter(NamedTuple):
 
 
 def add_custom_scheme(name: str, scheme: str, data: Mapping[str, Any] | None = None) -> None:
-    """Add a custom scheme to this process, or replace it; `data` holds what a section of the file would."""
+    """Add a custom scheme to this process, or replace it; `data` holds what a section of the file would.
+
+    `ConfigError` for the name of a built-in scheme, or one that no URL can have.
+    """
     _added[_scheme_name(name, "add_custom_scheme")] = {**(data or {}), "scheme": scheme}
 
 
 def get_custom_scheme(name: str) -> dict[str, Any] | None:
-    """Return the keys of a custom scheme as they were written (nothing expanded), or None."""
+    """Return the keys of a custom scheme as they were written (nothing expanded), or None.
+
+    `ConfigError` for a section that can't be read.
+    """
     section = _added.get(name) or _sections().get(name)
     if section is None and (problem := _file().problems.get(name)):
         raise ConfigError(problem)
@@ -109,6 +115,12 @@ def config_path() -> str:
 def problems() -> list[str]:
     """Return what is wrong with the file's sections, and with what stands before the first one."""
     return list(_file().problems.values())
+
+
+def warn_of_problems() -> None:
+    """Warn of sections that can't be used, once for each state of the file; a file that can't be read is no error."""
+    with contextlib.suppress(OSError, ValueError):
+        _file()
 
 
 def is_strict(strict: bool | None = None) -> bool:

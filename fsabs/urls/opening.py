@@ -95,7 +95,7 @@ def from_url(
             and written, as with `mode="w"`.
         cache: keep what is read on the local disk, as `CachedFS` does: True, a folder, or a dict of its options.
             Without it, what `$FSABS_CACHE` says.
-        trace: record what is done, as `fsabs.trace` has it.
+        trace: the folder of a trace that begins now, of the whole process, as by `fsabs.trace.start`.
         http_cache: keep what is read in the web server at this URL, as `HTTPCachedFS` does; or a dict of its options.
         manifest: the URL of a manifest that `fsabs.manifest.create` has written of this tree: it is listed without a
             request, and a file that is not as the manifest has it raises `StaleFileError`. For a directory of the
@@ -110,7 +110,8 @@ def from_url(
     The layers that `cache`, `trace`, `http_cache` and `manifest` ask for go around the FS; an FS that is written to
     through a container has no cache. None means what the custom scheme says, False that there is none.
 
-    Raises `UnknownSchemeError` (a `ValueError`), `TypeError` for an unknown option, and `OSError`.
+    Raises `UnknownSchemeError`, `ConfigError` and other `ValueError`s for what is no URL, `TypeError` for an unknown
+    option, and `OSError`.
     """
     if mode not in ("r", "w", "x", "a"):
         raise ValueError(f"a container's mode is r, w, x or a, not {mode!r}")
@@ -492,6 +493,8 @@ def find_backend(
     if scheme in VERBATIM and location.scheme not in VERBATIM:
         location = location._replace(path=keys.to_url_path(location.path))
     if custom is None:
+        if scheme != "file":  # of which there are many, with no other cost
+            config.warn_of_problems()  # a section of this name, say, which has no effect
         return opener, location, options, {}
     settings = {name: value for name, value in custom.options.items() if name in SETTINGS}
     if isinstance(settings.get("manifest"), str):  # of the section's whole tree

@@ -136,6 +136,12 @@ def test_pinned_files_stay(store: Store, folder: str) -> None:
         fs.pin(["none.bin"])
     with pytest.raises(TypeError, match="several paths"):
         fs.pin("00.bin")
+    store.inner.mkdir("folder")
+    with pytest.raises(IsADirectoryError, match=r"\[pin\]: .*folder"):
+        fs.pin(["folder"])
+    fetching = fs.prefetch(["folder"])
+    fetching.wait()
+    assert fetching.failed == 1
     opened = Counter(store.opened)
     for number in range(200):
         store.inner.write_bytes(f"x{number}", noise(3000, number))

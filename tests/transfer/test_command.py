@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import json
@@ -10,7 +11,7 @@ import shutil
 import stat
 import tarfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,40 @@ def test_a_link_takes_no_place_of_what_it_leads_to(run: Run, tmp_path: Path) -> 
     assert everything(tmp_path / "s") == {"x": "-> ../t/x"}
 
 
+def test_what_is_copied_into_an_archive_counts_once_that_is_there(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_tree(tmp_path, {"s/a": b"a", "s/b": b"b"})
+
+    def full(container: Container, out: object) -> None:
+        container._abort()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for command in (("cp", "-r", "s/", "t.zip/"), ("sync", "s", "t.zip/")):
+        with monkeypatch.context() as patched:
+            patched.setattr(Container, "_commit", full)
+            code, _, err = run(*command)
+        assert (code, "No space left" in err) == (1, True)
+        assert err.endswith("copied 0, skipped 0, failed 1, retried 0\n"), err
+    assert run("cp", "-r", "s/", "t.zip/")[2] == "copied 2 (2 B), skipped 0, failed 0, retried 0\n"
+
+
+def test_what_a_store_did_not_commit_does_not_count(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_tree(tmp_path, {"s/a": b"a", "s/b": b"b"})
+
+    @contextlib.contextmanager
+    def refused(fs: fsabs.FS, message: str) -> Iterator[None]:
+        yield
+        raise PermissionError(errno.EACCES, "a read-only token")
+
+    monkeypatch.setattr(fsabs.Memory, "_together", refused)
+    monkeypatch.setattr(fsabs.Memory, "capabilities", fsabs.Memory.capabilities._replace(commits=True))
+    for command in (("cp", "-r", "s/", "memory://cp/"), ("sync", "s", "memory://sync")):
+        code, _, err = run(*command)
+        assert (code, "a read-only token" in err) == (1, True)
+        assert "copied 0, skipped 0" in err, err
+
+
 @pytest.mark.parametrize("archive", ["t.zip", "t.tar", "t.h5"])
 def test_what_is_moved_into_an_archive_stays_until_that_is_there(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, archive: str
@@ -143,6 +178,7 @@ def test_what_is_moved_into_an_archive_stays_until_that_is_there(
         patched.setattr(Container, "_commit", full)
         code, _, err = run("mv", "s/", "one", f"{archive}/")
         assert (code, "No space left" in err) == (1, True)
+        assert err.endswith("moved 0, skipped 0, failed 1, retried 0\n")
     assert read_tree(tmp_path) == tree
     assert run("mv", "s/", "one", f"{archive}/")[0] == 0
     with Local(tmp_path) as fs, fs.open_container(archive) as container:

@@ -57,7 +57,7 @@ def patch(*libraries: str, missing_ok: bool = False) -> Patched:
 
     Args:
         libraries: of cv2, PIL, imageio, tifffile, numpy, h5py, torch, safetensors, pandas, soundfile, torchaudio; and
-            of Python's own builtins (`open`), os, shutil, glob, pathlib.
+            of Python's own builtins (`open`), os, shutil, glob, pathlib; `ValueError` for another one.
         missing_ok: pass over a library that is not installed, which is a `MissingDependencyError` otherwise.
     """
     if not libraries:

@@ -139,7 +139,7 @@ class FileDataset(ReadAheadDataset):
     `paths` of None are all files of the FS, sorted, but for those that begin with a dot or are below a directory that
     does. A batch is one `read_many` (`__getitems__`, which torch's `DataLoader` calls). Where it is known which batches
     come (docs/datasets.md), they are read ahead while the last one is worked on, within `max_bytes` bytes in each
-    worker; on a local disk only those of `PlannedBatches` are.
+    worker; on a local disk only those of a `Loader` or `PlannedBatches` are.
 
     Override `sample` for samples that need more than the bytes.
     """

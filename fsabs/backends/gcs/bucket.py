@@ -43,8 +43,8 @@ class GCS(ObjectStore):
         verify: the file of trusted certificates, or False to trust any.
         proxies: URLs of proxies by scheme; those of the environment unless given.
 
-    A file is read in the generation that was opened. Mode `x` is safe for files that are written by one request; of
-    those that are uploaded in parts the store knows no condition, so that it is looked for an object before the last.
+    A file is read in the generation that was opened. Mode `x` is safe for files that are written by one request. For
+    those that are uploaded in parts the store has no condition: an object is looked for just before the last request.
     Objects that are stored compressed (`Content-Encoding: gzip`) are read as they are stored.
     """
 

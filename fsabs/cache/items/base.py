@@ -35,7 +35,7 @@ class Cache(abc.ABC):
 
     @abc.abstractmethod
     def put(self, i: Any, data: Any) -> bool:
-        """Store an item; whether it was. An item is never overwritten."""
+        """Store an item; return whether it was. An item that is there stays, but in a web server (`HTTPCache`)."""
 
     @abc.abstractmethod
     def get(self, i: Any) -> Any:
@@ -116,7 +116,7 @@ class ItemCache(Cache):
     def get_and_cache(self, i: int, backend_get: Callable[[Any], Any]) -> Any:
         """The item, from the cache, else from `backend_get(i)`, and stored then.
 
-        All threads, and processes that share the cache, that ask for one missing item at once wait for one call.
+        All threads that ask for one missing item at once wait for one call; of a cache in a file, all processes, too.
         """
         value = self.get(i, MISSING)
         if value is not MISSING:
