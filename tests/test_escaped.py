@@ -33,8 +33,9 @@ def test_that_comes_later():
 @pytest.mark.parametrize("workers", [[], ["-n", "1"]])
 def test_a_child_never_runs_other_tests(workers: list[str], tmp_path: Path) -> None:
     (tmp_path / "test_children.py").write_text(FILE)
-    options = ["-q", "-p", "tests.escaped", "-p", "no:cacheprovider", *workers]
-    environment = {**os.environ, "NOTES": str(tmp_path / "notes"), "PYTHONPATH": str(ROOT)}
+    options = ["-q", "-p", "tests.escaped", "-p", "xdist", "-p", "no:cacheprovider", *workers]
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # other plugins take seconds to import
+    environment = {**os.environ, **alone, "NOTES": str(tmp_path / "notes"), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "pytest", *options, str(tmp_path)]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=50)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -106,7 +106,8 @@ class ObspecStore:
             ends = [start + length for start, length in zip(starts, lengths or (), strict=True)]
         if any(not 0 <= start <= end for start, end in zip(starts, ends, strict=True)):
             raise ValueError(f"ranges begin at 0 or later and do not end before: {list(starts)}, {list(ends)}")
-        ranges = [(end - start, start) for start, end in zip(starts, ends, strict=True)]
+        # virtualizarr gives NumPy's unsigned integers, whose sums and negations wrap around.
+        ranges = [(int(end) - int(start), int(start)) for start, end in zip(starts, ends, strict=True)]
         with self.fs.open_blob(path) as blob:
             return [blob.pread(*ranges[0])] if len(ranges) == 1 else blob.pread_many(ranges)
 

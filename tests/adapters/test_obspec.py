@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import io
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fsabs
@@ -23,6 +25,16 @@ def fs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[fsabs.FS]:
         stores.fill(url, {"a.bin": DATA, "d/b.txt": b"b", "d/e/c.txt": b"c"})
         with fsabs.from_url(url) as fs:
             yield fs
+
+
+def test_ranges_of_numpys_integers(fs: fsabs.FS) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        starts: list[Any] = [np.uint64(3), np.int32(50)]
+        assert fs.obspec().get_ranges("a.bin", starts=starts, ends=[np.uint64(7), np.int32(60)]) == [
+            DATA[3:7],
+            DATA[50:60],
+        ]
 
 
 def test_reading(fs: fsabs.FS, monkeypatch: Any) -> None:
