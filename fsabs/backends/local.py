@@ -15,6 +15,7 @@ import operator
 import os
 import select
 import stat as stat_bits
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -502,6 +503,7 @@ class UpdateFile(io.BufferedRandom):
     def __init__(self, fd: int, url: str) -> None:
         super().__init__(_Update(fd, url))
         process.abort_at_exit(self)
+        _updated.add(weakref.ref(self, _updated.discard))
 
     @property
     def inherited(self) -> bool:
@@ -526,15 +528,36 @@ class UpdateFile(io.BufferedRandom):
 
     def abort(self) -> None:
         """Close the file; what was written stays."""
-        self.close()
+        with contextlib.suppress(ValueError):  # detached: whoever has the raw file closes it
+            self.close()
 
     def flush(self) -> None:
         """Hand on what is buffered; a child leaves what its parent buffered to the parent."""
         if not self.inherited:
             super().flush()
 
+    def _leave_to_parent(self) -> None:
+        """Have no part in what the parent has buffered, nor in its lock, in a forked child."""
+        if not self.raw.closed:
+            position = self.tell()
+            io.BufferedRandom.__init__(self, self.raw)
+            self.seek(position)
+
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         self.raw.__reduce_ex__(protocol)
+
+
+_updated: set[weakref.ref[UpdateFile]] = set()
+
+
+def _in_child() -> None:
+    for reference in list(_updated):
+        if (file := reference()) is not None:
+            with contextlib.suppress(AttributeError, ValueError):  # detached
+                file._leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_in_child)
 
 
 def _read_stream(fd: int, status: os.stat_result) -> bytes:
