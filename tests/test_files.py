@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import gc
 import io
 import itertools
 import os
@@ -300,6 +301,17 @@ def test_a_child_finishes_no_text_of_its_parent(tmp_path: Path) -> None:
         file.close()
     assert (tmp_path / "new").read_text() == "abc"
     assert (tmp_path / "in place").read_text() == "abc3456789"
+
+
+def test_a_blob_that_is_dropped_leaves_no_descriptor(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"0123456789")
+    fs = fsabs.from_url(tmp_path)
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(10):
+        fs.open_blob("x").fileno()
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_thread_in_a_file_holds_up_no_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -313,7 +313,7 @@ class LocalBlob(Blob):
     def __init__(self, origin: Local, key: str, fd: int, status: os.stat_result) -> None:
         self._fd = fd
         self.sparse = status.st_blocks * 512 < status.st_size
-        self._own_fd: process.PerProcess[int] | None = None
+        self._own_fd: process.PerProcess[_Descriptor] | None = None
         super().__init__(origin, key, status.st_size, version_of(status))
 
     def _pread(self, size: int, offset: int) -> bytes:
@@ -338,18 +338,17 @@ class LocalBlob(Blob):
     def fileno(self) -> int:
         """A descriptor with a position of its own in each process."""
         if self._own_fd is None:
-            self._own_fd = process.PerProcess(self._open_again, os.close)
-        return self._own_fd.get()
+            self._own_fd = process.PerProcess(self._open_again, _Descriptor.close)
+        return self._own_fd.get().number
 
-    def _open_again(self) -> int:
+    def _open_again(self) -> _Descriptor:
         try:
-            return os.open(f"/proc/self/fd/{self._fd}", os.O_RDONLY | os.O_CLOEXEC)
+            return _Descriptor(f"/proc/self/fd/{self._fd}")
         except FileNotFoundError:  # no /proc: the path will do as long as it leads to the same file
-            fd = os.open("/" + self._key, os.O_RDONLY | os.O_CLOEXEC)
-        if version_of(os.fstat(fd)) != self.version:
-            os.close(fd)
+            found = _Descriptor("/" + self._key)
+        if version_of(os.fstat(found.number)) != self.version:
             raise errors.stale(self.url, operation="fileno")
-        return fd
+        return found
 
     def _close(self) -> None:
         fd, self._fd = self._fd, -1
@@ -363,6 +362,21 @@ class LocalBlob(Blob):
         fd, self._fd = self._fd, -1  # in a cycle of references, its reader may close it once more
         if fd >= 0:
             close(fd)
+
+
+class _Descriptor:
+    """A descriptor of its own for a file that is read, closed when it is freed."""
+
+    def __init__(self, path: str) -> None:
+        self.number = -1
+        self.number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def close(self, close: Callable[[int], None] = os.close) -> None:
+        fd, self.number = self.number, -1
+        if fd >= 0:
+            close(fd)
+
+    __del__ = close
 
 
 class AppendWriter(Writer):
