@@ -101,16 +101,30 @@ class Threads(Generic[R]):
         return self._stopping
 
     def submit(self, task: Callable[[], R], report: Callable[[TaskOutcome[R]], None]) -> None:
-        """Have `report` called, in a thread, with the outcome of `task()`."""
-        self._tasks.put((task, report))
+        """Have `report` called, in a thread, with the outcome of `task()`; `RuntimeError` if no thread can be started.
+
+        Where no further one can be, those that there are do it.
+        """
         if len(self._started) < self._size:
-            # One call of a C function: a thread that was started is counted, whatever a signal handler raises.
-            self._started.extend(map(_thread.start_new_thread, (self._work,), ((),)))
+            try:
+                # One call of a C function: a thread that was started is counted, whatever a signal handler raises.
+                self._started.extend(map(_thread.start_new_thread, (self._work,), ((),)))
+            except RuntimeError:
+                if not self._started:
+                    raise
+        self._tasks.put((task, report))
 
     def start(self, task: Callable[[], R]) -> Callable[[], R]:
-        """Begin `task()`; return a function, to be called once, that waits for it and returns or raises what it did."""
+        """Begin `task()`; return a function, to be called once, that waits for it and returns or raises what it did.
+
+        Where no thread can be started, the task is done now: the limit of threads is reached, or the interpreter ends,
+        when Python 3.12 starts none, and what was left open is still written.
+        """
         outcomes: SimpleQueue[TaskOutcome[R]] = SimpleQueue()
-        self.submit(task, outcomes.put)
+        try:
+            self.submit(task, outcomes.put)
+        except RuntimeError:
+            outcomes.put(TaskOutcome(task))
         return lambda: outcomes.get().result()
 
     def _work(self) -> None:
