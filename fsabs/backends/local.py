@@ -338,24 +338,18 @@ class LocalBlob(Blob):
     def fileno(self) -> int:
         """A descriptor with a position of its own in each process."""
         if self._own_fd is None:
-            self._own_fd = process.PerProcess(self._open_again, _Descriptor.close)
+            # Not of a method: with a reference to itself, the blob would stay open until a collection.
+            again = functools.partial(_opened_again, self._fd, "/" + self._key, self.version, self.url)
+            self._own_fd = process.PerProcess(again, _Descriptor.close)
         return self._own_fd.get().number
-
-    def _open_again(self) -> _Descriptor:
-        try:
-            return _Descriptor(f"/proc/self/fd/{self._fd}")
-        except FileNotFoundError:  # no /proc: the path will do as long as it leads to the same file
-            found = _Descriptor("/" + self._key)
-        if version_of(os.fstat(found.number)) != self.version:
-            raise errors.stale(self.url, operation="fileno")
-        return found
 
     def _close(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
-        if self._own_fd is not None:
-            self._own_fd.close()
+        own, self._own_fd = self._own_fd, None
+        if own is not None:
+            own.close()
 
     # What a finalizer needs is bound: when the interpreter ends, the names of the module may be gone before.
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
@@ -377,6 +371,17 @@ class _Descriptor:
             close(fd)
 
     __del__ = close
+
+
+def _opened_again(fd: int, path: str, version: str | None, url: str) -> _Descriptor:
+    """Open the file of a descriptor once more."""
+    try:
+        return _Descriptor(f"/proc/self/fd/{fd}")
+    except FileNotFoundError:  # no /proc: the path will do as long as it leads to the same file
+        found = _Descriptor(path)
+    if version_of(os.fstat(found.number)) != version:
+        raise errors.stale(url, operation="fileno")
+    return found
 
 
 class AppendWriter(Writer):
