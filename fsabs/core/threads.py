@@ -151,12 +151,18 @@ class Threads(Generic[R]):
         """Wait for all tasks, and end the threads."""
         self._join(True)
 
-    def _join(self, wait: bool) -> None:
+    # What a finalizer calls is bound: when the interpreter ends, the names of modules may be gone before.
+    def _join(
+        self,
+        wait: bool,
+        inherited: Callable[[int], bool] = process.inherited,
+        is_ending: Callable[[], bool] = sys.is_finalizing,
+    ) -> None:
         started, self._started = self._started, []
         for _ in started:
             self._tasks.put(None)
-        if process.inherited(self._made_in):
-            return  # a forked child has none of the threads
+        if inherited(self._made_in) or is_ending():
+            return  # a forked child has none of the threads, and in an interpreter that ends they have stopped
         for ident in started if wait else ():
             if ident != _thread.get_ident():  # the garbage collector may be what calls this, anywhere
                 self._ended.get()
