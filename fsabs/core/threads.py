@@ -105,13 +105,8 @@ class Threads(Generic[R]):
 
         Where no further one can be, those that there are do it.
         """
-        if len(self._started) < self._size:
-            try:
-                # One call of a C function: a thread that was started is counted, whatever a signal handler raises.
-                self._started.extend(map(_thread.start_new_thread, (self._work,), ((),)))
-            except RuntimeError:
-                if not self._started:
-                    raise
+        if not self._has_thread():
+            raise RuntimeError("can't start new thread")
         self._tasks.put((task, report))
 
     def start(self, task: Callable[[], R]) -> Callable[[], R]:
@@ -121,11 +116,24 @@ class Threads(Generic[R]):
         when Python 3.12 starts none, and what was left open is still written.
         """
         outcomes: SimpleQueue[TaskOutcome[R]] = SimpleQueue()
-        try:
-            self.submit(task, outcomes.put)
-        except RuntimeError:
+        if self._has_thread():
+            self._tasks.put((task, outcomes.put))
+        else:
             outcomes.put(TaskOutcome(task))
         return lambda: outcomes.get().result()
+
+    def _has_thread(self) -> bool:
+        """Start a thread, if there may be one more; return whether there is one."""
+        before = len(self._started)
+        if before < self._size:
+            starting = map(_thread.start_new_thread, (self._work,), ((),))
+            try:
+                # One call of a C function: a thread that was started is counted, whatever a signal handler raises.
+                self._started.extend(starting)
+            except RuntimeError:
+                if len(self._started) > before:  # of a signal handler, as torch's of SIGCHLD
+                    raise
+        return bool(self._started)
 
     def _work(self) -> None:
         try:
