@@ -10,6 +10,7 @@ import pickle
 import resource
 import subprocess
 import sys
+import threading
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ from hypothesis import strategies as st
 import fsabs
 from fsabs.core.blobs import BytesBlob
 from fsabs.core.files import buffered
+from fsabs.testing.children import forked
 from tests.test_process import in_child
 
 pytestmark = pytest.mark.quick
@@ -298,6 +300,55 @@ def test_a_child_finishes_no_text_of_its_parent(tmp_path: Path) -> None:
         file.close()
     assert (tmp_path / "new").read_text() == "abc"
     assert (tmp_path / "in place").read_text() == "abc3456789"
+
+
+def test_a_blob_that_is_dropped_leaves_no_descriptor(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"0123456789")
+    fs = fsabs.from_url(tmp_path)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(10):
+        fs.open_blob("x").fileno()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_thread_in_a_file_holds_up_no_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lock that the thread holds is the child's to find open: of a file that is written in place, too, and whatever
+    else was opened and detached."""
+    fs = fsabs.from_url(tmp_path)
+    (tmp_path / "x").write_bytes(b"0123456789")
+    began, go = threading.Semaphore(0), threading.Event()
+
+    def slow(function: Any) -> Any:
+        def call(*arguments: Any) -> Any:
+            if threading.current_thread() is not threading.main_thread():
+                began.release()
+                go.wait(30)
+            return function(*arguments)
+
+        return call
+
+    others = [fs.open("x", mode) for mode in ("rb", "r+b") * 20]
+    with fs.open("x", "r+b") as updated, fs.open("x", "rb") as read, monkeypatch.context() as patch:
+        raws = [other.detach() for other in others]  # type: ignore[attr-defined]
+        updated.write(b"ab")
+        patch.setattr(os, "pwrite", slow(os.pwrite))
+        patch.setattr(os, "pread", slow(os.pread))
+        threads = [threading.Thread(target=function) for function in (updated.flush, read.read)]
+        for thread in threads:
+            thread.start()
+        for _ in threads:
+            began.acquire(timeout=30)
+
+        def child() -> Any:
+            return [updated.read(3), updated.seek(0), updated.read(2), updated.close(), read.read(2)]
+
+        assert forked("a child", [child], 20) == [[b"234", 0, b"01", None, b"01"]]
+        go.set()
+        for thread in threads:
+            thread.join()
+    assert (tmp_path / "x").read_bytes() == b"ab23456789"
+    for raw in raws:
+        raw.close()
 
 
 def test_what_is_updated_in_place_is_named_in_errors(tmp_path: Path) -> None:

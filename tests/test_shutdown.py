@@ -85,3 +85,22 @@ def test_a_job_that_is_open_at_the_end_is_freed_silently(tmp_path: Path) -> None
         check=False,
     )
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+READER = """
+import functools
+
+from fsabs.readers import paddle
+
+instances = functools.partial(iter, range(1000))
+half_read = [paddle.buffered(instances, 4)(), *(paddle.xmap_readers(abs, instances, 2, 4, o)() for o in (True, False))]
+for reader in half_read:
+    next(reader)
+"""
+
+
+@pytest.mark.quick
+def test_threads_that_read_ahead_are_not_waited_for_at_the_end() -> None:
+    """They don't run any more when what is half read is freed."""
+    ended = subprocess.run([sys.executable, "-c", READER], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")

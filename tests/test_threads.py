@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import _thread
 import ast
 import gc
+import itertools
 import os
 import threading
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,6 +77,28 @@ def test_outcomes_are_returned_or_raised() -> None:
         with pytest.raises(ZeroDivisionError):
             bad()
     assert list(in_threads(lambda number: number * 2, range(50), 3)) == list(range(0, 100, 2))
+
+
+@pytest.mark.parametrize("allowed", [0, 1])
+def test_without_further_threads_all_is_done(allowed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the thread that there is, or by the caller's own: a container may have a limit of processes and threads."""
+    start, started, did = _thread.start_new_thread, itertools.count(1), set[int]()
+
+    def start_some(*arguments: Any) -> int:
+        if next(started) > allowed:
+            raise RuntimeError("can't start new thread")
+        return start(*arguments)
+
+    def double(number: int) -> int:
+        did.add(threading.get_ident())
+        return number * 2
+
+    monkeypatch.setattr(_thread, "start_new_thread", start_some)
+    assert list(in_threads(double, range(50), 3)) == list(range(0, 100, 2))
+    assert len(did) == 1
+    assert (threading.get_ident() in did) == (not allowed)
+    with Threads[int](2) as threads, pytest.raises(ZeroDivisionError):
+        threads.start(lambda: 1 // 0)()
 
 
 def test_a_thread_that_ends_the_threads_does_not_wait_for_itself() -> None:

@@ -15,6 +15,7 @@ import operator
 import os
 import select
 import stat as stat_bits
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -312,7 +313,7 @@ class LocalBlob(Blob):
     def __init__(self, origin: Local, key: str, fd: int, status: os.stat_result) -> None:
         self._fd = fd
         self.sparse = status.st_blocks * 512 < status.st_size
-        self._own_fd: process.PerProcess[int] | None = None
+        self._own_fd: process.PerProcess[_Descriptor] | None = None
         super().__init__(origin, key, status.st_size, version_of(status))
 
     def _pread(self, size: int, offset: int) -> bytes:
@@ -337,31 +338,50 @@ class LocalBlob(Blob):
     def fileno(self) -> int:
         """A descriptor with a position of its own in each process."""
         if self._own_fd is None:
-            self._own_fd = process.PerProcess(self._open_again, os.close)
-        return self._own_fd.get()
-
-    def _open_again(self) -> int:
-        try:
-            return os.open(f"/proc/self/fd/{self._fd}", os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:  # no /proc: the path will do as long as it leads to the same file
-            fd = os.open("/" + self._key, os.O_RDONLY | os.O_CLOEXEC)
-        if version_of(os.fstat(fd)) != self.version:
-            os.close(fd)
-            raise errors.stale(self.url, operation="fileno")
-        return fd
+            # Not of a method: with a reference to itself, the blob would stay open until a collection.
+            again = functools.partial(_opened_again, self._fd, "/" + self._key, self.version, self.url)
+            self._own_fd = process.PerProcess(again, _Descriptor.close)
+        return self._own_fd.get().number
 
     def _close(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
-        if self._own_fd is not None:
-            self._own_fd.close()
+        own, self._own_fd = self._own_fd, None
+        if own is not None:
+            own.close()
 
     # What a finalizer needs is bound: when the interpreter ends, the names of the module may be gone before.
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
         fd, self._fd = self._fd, -1  # in a cycle of references, its reader may close it once more
         if fd >= 0:
             close(fd)
+
+
+class _Descriptor:
+    """A descriptor of its own for a file that is read, closed when it is freed."""
+
+    def __init__(self, path: str) -> None:
+        self.number = -1
+        self.number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def close(self, close: Callable[[int], None] = os.close) -> None:
+        fd, self.number = self.number, -1
+        if fd >= 0:
+            close(fd)
+
+    __del__ = close
+
+
+def _opened_again(fd: int, path: str, version: str | None, url: str) -> _Descriptor:
+    """Open the file of a descriptor once more."""
+    try:
+        return _Descriptor(f"/proc/self/fd/{fd}")
+    except FileNotFoundError:  # no /proc: the path will do as long as it leads to the same file
+        found = _Descriptor(path)
+    if version_of(os.fstat(found.number)) != version:
+        raise errors.stale(url, operation="fileno")
+    return found
 
 
 class AppendWriter(Writer):
@@ -502,6 +522,7 @@ class UpdateFile(io.BufferedRandom):
     def __init__(self, fd: int, url: str) -> None:
         super().__init__(_Update(fd, url))
         process.abort_at_exit(self)
+        _updated.add(weakref.ref(self, _updated.discard))
 
     @property
     def inherited(self) -> bool:
@@ -526,15 +547,36 @@ class UpdateFile(io.BufferedRandom):
 
     def abort(self) -> None:
         """Close the file; what was written stays."""
-        self.close()
+        with contextlib.suppress(ValueError):  # detached: whoever has the raw file closes it
+            self.close()
 
     def flush(self) -> None:
         """Hand on what is buffered; a child leaves what its parent buffered to the parent."""
         if not self.inherited:
             super().flush()
 
+    def _leave_to_parent(self) -> None:
+        """Have no part in what the parent has buffered, nor in its lock, in a forked child."""
+        if not self.raw.closed:
+            position = self.tell()
+            io.BufferedRandom.__init__(self, self.raw)
+            self.seek(position)
+
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         self.raw.__reduce_ex__(protocol)
+
+
+_updated: set[weakref.ref[UpdateFile]] = set()
+
+
+def _in_child() -> None:
+    for reference in list(_updated):
+        if (file := reference()) is not None:
+            with contextlib.suppress(AttributeError, ValueError):  # detached
+                file._leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_in_child)
 
 
 def _read_stream(fd: int, status: os.stat_result) -> bytes:

@@ -9,6 +9,7 @@ is what makes it good after a fork and from a pickle, and how much is fetched at
 from __future__ import annotations
 
 import _thread
+import contextlib
 import copyreg
 import errno
 import io
@@ -240,8 +241,9 @@ def _in_child() -> None:
     if _other_threads:
         for reference in list(_open):
             file = reference()
-            if file is not None and not file.closed:
-                _renew(file)
+            with contextlib.suppress(ValueError):  # detached
+                if file is not None and not file.closed:
+                    _renew(file)
 
 
 def _renew(file: ReadFile) -> None:

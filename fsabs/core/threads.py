@@ -101,17 +101,39 @@ class Threads(Generic[R]):
         return self._stopping
 
     def submit(self, task: Callable[[], R], report: Callable[[TaskOutcome[R]], None]) -> None:
-        """Have `report` called, in a thread, with the outcome of `task()`."""
+        """Have `report` called, in a thread, with the outcome of `task()`; `RuntimeError` if no thread can be started.
+
+        Where no further one can be, those that there are do it.
+        """
+        if not self._has_thread():
+            raise RuntimeError("can't start new thread")
         self._tasks.put((task, report))
-        if len(self._started) < self._size:
-            # One call of a C function: a thread that was started is counted, whatever a signal handler raises.
-            self._started.extend(map(_thread.start_new_thread, (self._work,), ((),)))
 
     def start(self, task: Callable[[], R]) -> Callable[[], R]:
-        """Begin `task()`; return a function, to be called once, that waits for it and returns or raises what it did."""
+        """Begin `task()`; return a function, to be called once, that waits for it and returns or raises what it did.
+
+        Where no thread can be started, the task is done now: the limit of threads is reached, or the interpreter ends,
+        when Python 3.12 starts none, and what was left open is still written.
+        """
         outcomes: SimpleQueue[TaskOutcome[R]] = SimpleQueue()
-        self.submit(task, outcomes.put)
+        if self._has_thread():
+            self._tasks.put((task, outcomes.put))
+        else:
+            outcomes.put(TaskOutcome(task))
         return lambda: outcomes.get().result()
+
+    def _has_thread(self) -> bool:
+        """Start a thread, if there may be one more; return whether there is one."""
+        before = len(self._started)
+        if before < self._size:
+            starting = map(_thread.start_new_thread, (self._work,), ((),))
+            try:
+                # One call of a C function: a thread that was started is counted, whatever a signal handler raises.
+                self._started.extend(starting)
+            except RuntimeError:
+                if len(self._started) > before:  # of a signal handler, as torch's of SIGCHLD
+                    raise
+        return bool(self._started)
 
     def _work(self) -> None:
         try:
@@ -137,12 +159,18 @@ class Threads(Generic[R]):
         """Wait for all tasks, and end the threads."""
         self._join(True)
 
-    def _join(self, wait: bool) -> None:
+    # What a finalizer calls is bound: when the interpreter ends, the names of modules may be gone before.
+    def _join(
+        self,
+        wait: bool,
+        inherited: Callable[[int], bool] = process.inherited,
+        is_ending: Callable[[], bool] = sys.is_finalizing,
+    ) -> None:
         started, self._started = self._started, []
         for _ in started:
             self._tasks.put(None)
-        if process.inherited(self._made_in):
-            return  # a forked child has none of the threads
+        if inherited(self._made_in) or is_ending():
+            return  # a forked child has none of the threads, and in an interpreter that ends they have stopped
         for ident in started if wait else ():
             if ident != _thread.get_ident():  # the garbage collector may be what calls this, anywhere
                 self._ended.get()

@@ -530,7 +530,8 @@ def _tracked(*kinds: type) -> list[Any]:
 
 def _in_child() -> None:
     for file in _tracked(WriterFile, WriteFile, TextWriter):  # the lowest first
-        file._leave_to_parent()
+        with contextlib.suppress(AttributeError, ValueError):  # detached
+            file._leave_to_parent()
 
 
 @atexit.register

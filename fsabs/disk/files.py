@@ -375,6 +375,11 @@ class ResumedReplacement(Replacement):
 
     def leave(self) -> None:
         """Close the file, which stays for the next process that writes this content."""
+        import fcntl
+
+        if self._fd >= 0:
+            with contextlib.suppress(OSError):
+                fcntl.flock(self._fd, fcntl.LOCK_UN)  # and not only by a close: a forked child may have it, too
         self._partial = ""
         self.abort()
 

@@ -53,7 +53,8 @@ def unpack(
         source: where the members are.
         target: where they are written.
         path: the directory that they are written to; made if it is missing.
-        workers: processes that write to the local disk; by default one for each CPU, and one for few members.
+        workers: processes that write to the local disk; by default one for each CPU, and one for few members. A
+            daemonic process, as those of `multiprocessing.Pool` are, may start none, and writes by itself.
         progress: called as `progress(files, bytes)` with what is done.
         failed: called with the error of each member that is not written: a link, a name that is a file's and a
             directory's, a file that is damaged or can't be written. By default the first is raised.
@@ -139,6 +140,8 @@ def _refuse_collisions(members: Iterable[FileStat], url: str) -> None:
 
 def _workers(source: FS, files: int, workers: int | None) -> int:
     """Return the number of processes; a compressed stream is not read by several."""
+    if multiprocessing.current_process().daemon:  # as those of a Pool and a DataLoader, which may have no children
+        return 1
     if workers is not None:
         return workers
     streamed = source.info().get("compression", "none") != "none"

@@ -21,6 +21,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader  # type: ignore[imp
 from fsabs.adapters.torch import Loader, TaskDataset
 from fsabs.dispatch import JobFailedError, Task, TaskDispatcher, TaskType
 from fsabs.readers.data import AbstractDataReader
+from tests.servers.process import wait_until
 
 RECORDS, PER_TASK = 60, 7
 END: Any = object()
@@ -103,6 +104,22 @@ def test_a_batch_that_the_loop_is_left_in_is_dispatched_again(job: TaskDispatche
     assert (status.tasks.records, status.tasks.doing) == (len(consumed), 0)
     rest = numbers(Loader(TaskDataset(job, Numbers()), 4))
     assert sorted(consumed + rest) == list(range(RECORDS))
+
+
+@pytest.mark.timeout(120)
+def test_persistent_workers_give_back_what_they_leased_after_the_loop_was_left(job: TaskDispatcher) -> None:
+    """They go on for some batches, whose tasks they would renew for ever: the next loop would wait for them."""
+    loader = Loader(TaskDataset(job, Numbers()), 4, persistent_workers=True, **forked(2))
+    consumed: list[int] = []
+    for number, batch in enumerate(loader):
+        if number == 2:
+            break
+        consumed += batch.tolist()
+    del batch
+    wait_until(lambda: job.status().tasks.doing > 0, 30, "that the workers lease tasks after that")
+    consumed += numbers(loader)
+    assert sorted(consumed) == list(range(RECORDS))
+    assert job.status().state == "finished"
 
 
 @pytest.mark.parametrize("workers", [0, 2])

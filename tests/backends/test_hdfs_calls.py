@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -82,6 +83,24 @@ def test_who_stops_early_leaves_nothing_to_do() -> None:
     assert call.calls <= calls + 5  # what was under way, and the last one
     assert outcomes(call, range(4), 4) == [0, 1, 2, 3]
     assert helpers() <= before + 1, "the threads of a batch that was given up serve the next one"
+
+
+def test_a_batch_that_finds_too_few_threads_keeps_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, started = threading.Thread.start, itertools.count(1)
+
+    def start_two(thread: threading.Thread) -> None:
+        if next(started) > 2:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_two)
+    with pytest.raises(RuntimeError):
+        outcomes(Counted(), range(50), helpers() + 3)
+    monkeypatch.undo()
+    there = helpers()
+    time.sleep(0.1)
+    assert outcomes(Counted(), range(50), there)[0] == 0
+    assert helpers() == there, "all of them are idle again"
 
 
 def test_a_silent_call_is_left_alone_and_the_others_go_on() -> None:

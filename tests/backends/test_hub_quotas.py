@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import time
@@ -13,8 +14,10 @@ import pytest
 
 import fsabs
 from fsabs.backends.hub.quotas import HubQuotas
+from fsabs.backends.objects.addresses import Addresses
 from fsabs.backends.objects.http1 import parse_head
 from fsabs.backends.objects.messages import Request
+from fsabs.testing.children import forked
 from tests.servers.hostile_store import Answer
 from tests.servers.hub import HubServer
 
@@ -67,6 +70,39 @@ def test_a_file_that_is_damaged_or_in_the_way(tmp_path: Path) -> None:
     quotas = HubQuotas("http://hub", str(tmp_path / "file"), "quotas")
     quotas.learn(RESOLVE, told(0, 2))
     assert quotas.delay(RESOLVE) > 0
+
+
+def test_accounts_that_are_not_used_any_more_hold_no_descriptor(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for number in range(100):
+        HubQuotas("http://hub", str(tmp_path), f"quotas-{number}").learn(RESOLVE, told(1, 100))
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_daemon_that_has_closed_its_descriptors_writes_into_no_other_file(tmp_path: Path) -> None:
+    """The numbers of the files of quotas and addresses are used again, for the daemon's own files."""
+    quotas = HubQuotas("http://hub", str(tmp_path / "kept"), "quotas")
+    quotas.learn(RESOLVE, told(3, 100))
+    addresses = Addresses(str(tmp_path / "kept"), "hub")
+    addresses.put("x", "http://cdn/x", time.time() + 100)
+
+    def daemon() -> tuple[bytes, str, float]:
+        for number in list(map(int, os.listdir("/proc/self/fd"))):
+            with contextlib.suppress(OSError):
+                if "kept" in os.readlink(f"/proc/self/fd/{number}"):
+                    os.close(number)
+        own = [os.open(tmp_path / "log", os.O_RDWR | os.O_CREAT) for _ in range(4)]  # by whatever numbers are free now
+        os.write(own[0], b"log" * 100)
+        quotas.learn(RESOLVE, told(0, 100))
+        addresses.put("y", "http://cdn/y", time.time() + 100)
+        return (tmp_path / "log").read_bytes(), addresses.get("x") + addresses.get("y"), quotas.delay(RESOLVE)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        [(log, known, delay)] = forked("a daemon", [daemon], 60)
+    assert log == b"log" * 100
+    assert known == "http://cdn/xhttp://cdn/y"
+    assert 90 < delay <= 101
 
 
 def _read(names: list[str]) -> None:

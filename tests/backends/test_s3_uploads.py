@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from fsabs.backends.objects.uploads import UploadRecord, parts_of, sweep, upload
 from fsabs.backends.s3 import S3
 from fsabs.core.fs import keys_of
 from fsabs.transfer import files
+from tests.containers.forks import living_child
 from tests.servers.ceph import CephGateway
 from tests.servers.network import FaultProxy
 
@@ -280,6 +282,19 @@ def test_a_process_that_is_killed_before_the_answer_leaves_nothing_for_ever(sour
     sweep(target)
     assert not ids(target)
     assert not records()
+
+
+def test_an_upload_that_was_left_is_taken_up_whatever_children_there_are(source: fsabs.Local) -> None:
+    """They have the descriptor of its record, as the workers of a loader do, which were forked meanwhile."""
+    store: Any = SimpleNamespace(
+        _resolved_store=str, _principal=str, dialect=SimpleNamespace(like_written=lambda key: ())
+    )
+    record = UploadRecord.create(store, "key", kept=True)
+    with living_child():
+        record.release()
+        [again] = uploads._records(store, "key")
+    again.remove()
+    assert records() == []
 
 
 def test_an_upload_that_is_refused_is_not_recorded(target: S3, monkeypatch: pytest.MonkeyPatch) -> None:

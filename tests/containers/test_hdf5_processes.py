@@ -104,7 +104,7 @@ def test_threads_read() -> None:
 
 
 END = """
-import os, sys
+import os, resource, sys
 from fsabs import Local
 fs = Local(sys.argv[1])
 read = fs.open_container("a.h5")
@@ -118,6 +118,25 @@ if sys.argv[2] == "fork":
         sys.exit(7)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
     written.write_bytes("y", b"2")
+if sys.argv[2] == "scarce":  # the child has no descriptor left when it has to put its copy aside
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    ready, go = os.pipe()
+    held = []
+    try:
+        while True:
+            held.append(os.dup(0))
+    except OSError:
+        pass
+    pid = os.fork()
+    if pid == 0:
+        os.read(ready, 1)
+        sys.exit(7)
+    for fd in held:
+        os.close(fd)
+    for number in range(1000):
+        written.write_bytes(f"y{number}", b"2")
+    os.write(go, b"x")
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
 if sys.argv[2] != "leave":
     written.close()
 del fs
@@ -125,13 +144,14 @@ sys.exit(5)
 """
 
 
-@pytest.mark.parametrize("how", ["leave", "close", "fork"])
+@pytest.mark.parametrize("how", ["leave", "close", "fork", "scarce"])
 def test_the_interpreter_ends_well_with_files_open(how: str, tmp_path: Path) -> None:
     (tmp_path / "a.h5").write_bytes(built(tree))
     ended = subprocess.run([sys.executable, "-c", END, tmp_path, how], capture_output=True, text=True, timeout=50)
     lost = f"fsabs: never closed, so not written: file://{tmp_path}/b.h5\n" if how == "leave" else ""
     assert (ended.returncode, ended.stderr) == (5, lost)
-    written = {"leave": None, "close": {"x": b"1"}, "fork": {"x": b"1", "y": b"2"}}[how]
+    many = {f"y{number}": b"2" for number in range(1000)}
+    written = {"leave": None, "close": {"x": b"1"}, "fork": {"x": b"1", "y": b"2"}, "scarce": {"x": b"1", **many}}[how]
     if written is None:
         assert os.listdir(tmp_path) == ["a.h5"]
     else:

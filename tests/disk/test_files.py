@@ -26,6 +26,7 @@ from fsabs.disk.files import Replacement, ResumedReplacement
 from fsabs.disk.folders import Folder
 from fsabs.testing.children import forked
 from tests import namespaces
+from tests.containers.forks import living_child
 from tests.users import ALICE, BOB, as_user, needs_root, shared_folder
 
 pytestmark = pytest.mark.quick
@@ -592,6 +593,20 @@ def test_a_resumed_file_goes_on_where_it_was_left(tmp_path: Path) -> None:
     assert (tmp_path / "big").read_bytes() == content
     assert mode_of(tmp_path / "big") == 0o666 & ~_umask()
     assert hidden(tmp_path) == []
+
+
+def test_a_file_that_was_left_is_taken_up_whatever_children_there_are(tmp_path: Path) -> None:
+    """They have its descriptor, as the workers of a loader do, which were forked while the file was written."""
+    path, step = str(tmp_path / "big"), ResumedReplacement.STEP
+    first = ResumedReplacement.of(path, "one", 2 * step)
+    assert first is not None
+    first.write(bytes(step))
+    with living_child():
+        first.leave()
+        second = ResumedReplacement.of(path, "one", 2 * step)
+    assert second is not None
+    assert second.offset == step
+    second.abort()
 
 
 def _umask() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import multiprocessing
 import os
 import random
 import time
@@ -26,6 +27,7 @@ from fsabs.containers.zip import writing
 from fsabs.core import process
 from fsabs.transfer import pack as module
 from fsabs.transfer.pack import pack
+from fsabs.transfer.unpack import unpack
 from tests.containers.tarballs import contents, opened, tarball
 
 pytestmark = pytest.mark.quick
@@ -281,3 +283,18 @@ def test_a_compressor_that_fails_leaves_no_archive(monkeypatch: pytest.MonkeyPat
     with pytest.raises(MemoryError):
         pack(memory, memory, "a.zip", options={"compression": "deflated"})
     assert not memory.exists("a.zip")
+
+
+def _unpack(folder: Path) -> int:
+    local = Local(folder)
+    with local.open_container("a.zip") as archive:
+        return unpack(archive, local, "out", workers=2).files
+
+
+def test_a_daemonic_process_unpacks_by_itself(tmp_path: Path) -> None:
+    """Those of `multiprocessing.Pool` and of a `DataLoader` may have no children."""
+    with Local(tmp_path).open_container("a.zip", "w") as archive:
+        archive.write_many({f"f{number}": b"x" for number in range(20)})
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply_async(_unpack, (tmp_path,)).get(60) == 20
+    assert len(os.listdir(tmp_path / "out")) == 20

@@ -138,7 +138,13 @@ class TaskDataset(IterableDataset[Any]):
             return self._records()
         if not self._tagged:
             raise RuntimeError("use a Loader, or a DataLoader with collate_fn=dataset.tagged(...)")
-        self._pass = _Pass(self, self._name(info.id if info is not None else 0))
+        name = self._name(info.id if info is not None else 0)
+        if info is not None and self._pass is not None:
+            # A persistent worker: it went on after the loop was left, and nothing else ends or frees what it leased.
+            self._pass.close()
+            with suppress(LookupError):
+                self.dispatcher.recover(name)
+        self._pass = _Pass(self, name)
         return self._pass
 
     def _records(self) -> Iterator[Any]:

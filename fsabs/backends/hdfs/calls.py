@@ -148,9 +148,9 @@ def each(function: Callable[[A], T], items: Sequence[A], width: int) -> Generato
     todo: queue.SimpleQueue[tuple[Pending[T], A] | None] = queue.SimpleQueue()
     pending: deque[Pending[T]] = deque()
     threads = min(width, len(items))
-    for _ in range(threads):
-        begin(_work, todo, function).abandon()  # it waits, and notes its calls itself
     try:
+        for _ in range(threads):
+            begin(_work, todo, function).abandon()  # it waits, and notes its calls itself
         for item in items:
             pending.append(Pending())
             todo.put((pending[-1], item))

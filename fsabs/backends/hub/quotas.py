@@ -9,12 +9,13 @@ end of the window. The counts are in a small file, so that a new process knows t
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import struct
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ...core import process
 from ...disk.folders import Folder
@@ -34,6 +35,39 @@ _LOCK_TRIES = 20
 _LOCK_PAUSE = 0.001
 
 
+class _QuotaFile:
+    """The open file of an account's quotas; `fd` is -1 for one that can't be opened, or has failed."""
+
+    def __init__(self, folder: str | None, name: str) -> None:
+        self.fd = -1
+        if folder is not None:
+            with contextlib.suppress(OSError), Folder(folder, create=True, private=True) as there:
+                self.fd = there.open(name, os.O_RDWR | os.O_CREAT)
+
+    # What a finalizer needs is bound: when the interpreter ends, the names of the module may be gone before.
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        if self.fd >= 0:
+            close(self.fd)
+
+    def lock(self) -> bool:
+        """Lock the file, unless that takes too long: one that is stopped must not stop others."""
+        import fcntl
+
+        for _ in range(_LOCK_TRIES if self.fd >= 0 else 0):
+            with contextlib.suppress(OSError):
+                fcntl.lockf(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            time.sleep(_LOCK_PAUSE)
+        return False
+
+    def unlock(self) -> None:
+        """Unlock the file."""
+        import fcntl
+
+        with contextlib.suppress(OSError):
+            fcntl.lockf(self.fd, fcntl.LOCK_UN)
+
+
 class HubQuotas:
     """The quotas of an account: in `folder`, in a file of this `name`; without one, of this process alone."""
 
@@ -42,10 +76,8 @@ class HubQuotas:
         self._lock = process.Lock()
         self._memory = bytearray(len(_KINDS) * _STATE.size)
         self._warned = 0.0
-        self._fd = -1
-        if folder is not None:
-            with contextlib.suppress(OSError), Folder(folder, create=True, private=True) as there:
-                self._fd = there.open(name, os.O_RDWR | os.O_CREAT)
+        # A child opens it anew: a daemon closes all that it has inherited, and would write into another file then.
+        self._file = process.PerProcess(functools.partial(_QuotaFile, folder, name))
 
     def delay(self, request: Request) -> float:
         """Return the seconds until a request may be sent; 0 if it may be now, and is then counted."""
@@ -87,37 +119,21 @@ class HubQuotas:
     def _state(self) -> Iterator[bytearray]:
         """Give the counts, which are written back at the end of the block."""
         with self._lock:
-            locked = self._fd >= 0 and self._locked()
+            file = self._file.get()
+            locked = file.lock()
             try:
-                if self._fd >= 0:
-                    data = os.pread(self._fd, len(self._memory), 0)
+                if file.fd >= 0:
+                    data = os.pread(file.fd, len(self._memory), 0)
                     self._memory[: len(data)] = data
                 before = bytes(self._memory)
                 yield self._memory
-                if self._fd >= 0 and self._memory != before:
-                    os.pwrite(self._fd, self._memory, 0)
+                if file.fd >= 0 and self._memory != before:
+                    os.pwrite(file.fd, self._memory, 0)
             except OSError:  # of the file: each process then counts for itself
-                self._fd = -1
+                self._file.adopt(_QuotaFile(None, ""))
             finally:
                 if locked:
-                    self._unlock()
-
-    def _locked(self) -> bool:
-        """Lock the file, unless that takes too long: one that is stopped must not stop others."""
-        import fcntl
-
-        for _ in range(_LOCK_TRIES):
-            with contextlib.suppress(OSError):
-                fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return True
-            time.sleep(_LOCK_PAUSE)
-        return False
-
-    def _unlock(self) -> None:
-        import fcntl
-
-        with contextlib.suppress(OSError):
-            fcntl.lockf(self._fd, fcntl.LOCK_UN)
+                    file.unlock()
 
     def _warn(self, end: float, seconds: float) -> None:
         if seconds > WARNED_SECONDS and end > self._warned:

@@ -97,7 +97,9 @@ class Addresses:
         self._lock = process.Lock()
         self._folder = folder
         self._prefix = hashlib.blake2b(store.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
-        self._files: dict[int, _AddressFile] = {}  # by period
+        # By period. A child opens them anew: a daemon closes all that it has inherited, and would write into another
+        # file then.
+        self._files: process.PerProcess[dict[int, _AddressFile]] = process.PerProcess(dict)
         self._known: dict[bytes, tuple[float, str | tuple[int, int, int]]] = {}
         """End, and the address, or its period, offset and size, by the digest of the name."""
 
@@ -113,7 +115,7 @@ class Addresses:
         where = found[1]
         if isinstance(where, str):
             return where
-        file = self._files.get(where[0])
+        file = self._file(where[0])
         return file.address(where[1], where[2]) if file is not None else ""
 
     def put(self, name: str, url: str, until: float) -> None:
@@ -148,17 +150,19 @@ class Addresses:
 
     def _file(self, period: int, create: bool = False) -> _AddressFile | None:
         """Return the file of a period, opened if it is there, and made to `create` it."""
-        found = self._files.get(period)
+        files = self._files.get()
+        found = files.get(period)
         if found is not None and (found.opened or not create):
             return found
         with self._lock:
-            found = self._files.get(period)
+            found = files.get(period)
             if found is None or (create and not found.opened):
                 made = _AddressFile(self._folder or "", f"{self._prefix}-{period}", create)
                 if not (made.opened or create) and period == int(time.time()) // PERIOD:
                     return None  # another process may make it yet
-                self._files = {number: file for number, file in self._files.items() if number >= period - 1}
-                self._files[period] = found = made
+                for number in [number for number in files if number < period - 1]:
+                    del files[number]
+                files[period] = found = made
             return found
 
 

@@ -361,6 +361,8 @@ class UploadRecord:
     def release(self) -> None:
         """Leave the upload to other processes: to be continued, or to be aborted."""
         if self._path:
+            with contextlib.suppress(OSError):
+                fcntl.flock(self._fd, fcntl.LOCK_UN)  # and not only by a close: a forked child may have it, too
             os.close(self._fd)
             self._path = ""
 

@@ -213,11 +213,12 @@ class Scratch:
         fd, self._fd = self._fd, -1
         if fd < 0:
             return
-        if _is_same_file(self._written, fd):
+        is_open = _is_same_file(self._written, fd)
+        os.close(fd)  # first: there may be no room for another descriptor
+        if is_open:
             other = os.memfd_create("fsabs") if hasattr(os, "memfd_create") else temporary.open_unnamed()
             os.dup2(other, self._written, inheritable=False)
             os.close(other)
-        os.close(fd)
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
         fd, self._fd = getattr(self, "_fd", -1), -1
