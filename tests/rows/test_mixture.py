@@ -332,6 +332,8 @@ def test_arguments_that_do_not_fit(store: fsabs.FS) -> None:
             Mixture({"a": packs, "b": ["x"]})
     with pytest.raises(ValueError, match="'b' has no samples"):
         Mixture({"a": ["x"], "b": []}, {"a": 1, "b": 1})
+    with pytest.raises(ValueError, match="'b' has no samples"):
+        Mixture({"a": ["x"], "b": []}, [(0, {"a": 1, "b": 1}), (5, {"a": 1, "b": 0})], ending="repeat")
     with pytest.raises(TypeError, match="padding="):
         mixture(store, uneven="pad")
 
@@ -402,6 +404,53 @@ def test_added_shards_keep_what_was_read(ending: Any) -> None:
                 new = {counts[f"{name}{number}"] for number in range(TOTALS[name], total)}
                 assert max(old) - min(old) <= 1, trial
                 assert not new or (max(new) - min(new) <= 1 and max(old) - 2 <= max(new) <= max(old)), trial
+
+
+@pytest.mark.parametrize("ending", ["leave", "stop", "repeat"])
+@pytest.mark.parametrize("weights", [None, {"a": 3, "b": 1}])
+def test_a_source_that_was_empty_grows(ending: Any, weights: Any) -> None:
+    store = fsabs.Memory()
+    write(store, "a", [20, 11])
+    write(store, "b", [0])
+
+    def data(given: Any) -> Mixture:
+        return Mixture({name: source(store, name) for name in "ab"}, given, ending=ending)
+
+    begun = data({"a": 1, "b": 0})
+    seen = list(itertools.islice(begun, 10))
+    write(store, "b", [6, 4])
+    grown = data(weights)
+    grown.load_state_dict(json.loads(json.dumps(begun.state_dict())))
+    counts = Counter(seen + [sample for _ in range(1 if ending != "repeat" else 12) for sample in grown])
+    everything = [f"a{number}" for number in range(31)] + [f"b{number}" for number in range(10)]
+    if ending == "leave":
+        assert counts == dict.fromkeys(everything, 1)
+    elif ending == "stop":
+        assert max(counts.values()) == 1
+        assert any(sample.startswith("b") for sample in counts)
+    else:
+        for name in "ab":
+            times = {counts[one] for one in everything if one[0] == name}
+            assert max(times) - min(times) <= 1 <= min(times)
+
+
+def test_other_weights_where_nothing_but_repeated_samples_is_left() -> None:
+    store = fsabs.Memory()
+    write(store, "a", [5])
+
+    def loader(weights: Any, rank: int) -> Loader:
+        sources = {"a": source(store, "a"), "b": ["x", "y"]}
+        return Loader(Mixture(sources, weights, ending="leave", rank=rank, ranks=2, uneven="repeat"), 1)
+
+    loaders = [loader({"a": 1, "b": 1}, rank) for rank in range(2)]
+    seen = [sample for rank, one in enumerate(loaders) for batch in itertools.islice(one, 4 - rank) for sample in batch]
+    states = [one.state_dict() for one in loaders]
+    again = [loader({"a": 2, "b": 1}, rank) for rank in range(2)]
+    for one in again:
+        one.load_state_dict(states)
+        seen += [sample for batch in one for sample in batch]
+    assert sorted(seen) == ["a0", "a1", "a2", "a3", "a4", "x", "y"]
+    assert {sample for one in again for batch in one for sample in batch} == set(seen)
 
 
 def test_shards_added_to_a_sharded_data_set() -> None:

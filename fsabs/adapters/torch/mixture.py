@@ -107,10 +107,10 @@ class Mixture(EpochDataset):
         if weights is None:
             weights = dict(zip(self._names, sizes, strict=True))
         schedule = schedule_of(weights, self._names)
-        last = schedule[-1][1]
-        for name, size, lower, upper in zip(self._names, sizes, [0, *last], last, strict=False):
-            if not size and upper > lower and ending != "leave":
-                raise ValueError(f"the source {name!r} has no samples, and a weight")
+        for _, last in schedule:
+            for name, size, lower, upper in zip(self._names, sizes, [0, *last], last, strict=False):
+                if not size and upper > lower and ending != "leave":
+                    raise ValueError(f"the source {name!r} has no samples, and a weight")
         shards = ",".join(str(len(source.epochs.content)) for source in self._sources)
         recipe = _Recipe(weights=_written(schedule), shards=shards, before=None)
         self._recipe = recipe
@@ -342,7 +342,7 @@ class _Stream(NamedTuple):
         if known == shards:
             return self
         start, epoch, before = self.runs[-1]
-        number = (after - start) // before if self.repeats else 0
+        number = (after - start) // before if self.repeats and before else 0
         begin = start + number * before
         planned = begin < after or not self.repeats  # else it is the epoch before that is the last one of those shards
         last = epoch + number - (not planned)

@@ -204,6 +204,8 @@ class Mixing:
             at = self._add(at, zero, cumulative, until, ending)
             if until is None or at < until:
                 break
+        if not self._placed:  # all sources are empty
+            self._placed.append(_Placed(0, zero, _Stretch(coming[0][1], self._key)))
         if ending == "repeat":
             self.total = self._once_each() if length is None else length
         else:
