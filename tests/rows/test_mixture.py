@@ -574,6 +574,22 @@ def test_a_mixture_of_documents_is_packed_and_resumed(store: fsabs.FS) -> None:
     assert [one["tokens"].tolist() for one in [*first, *again]] == [one["tokens"].tolist() for one in whole]
 
 
+def test_a_source_is_left_out_in_the_middle_of_a_document_of_it(store: fsabs.FS) -> None:
+    without = {"a": 0.5, "b": 0.0, "c": 0.5}
+    mixing = Mixing(schedule_of([(0, {"a": 1, "b": 1}), (64, {"a": 1, "b": 0})], "ab"), 0, [500, 500], "repeat", 300)
+    assert mixing.step_of(1, 31) is not None
+    assert mixing.step_of(1, 32) is None
+    others = {number + 1000 * "abc".index(name) for name in "ac" for number in range(TOTALS[name])}
+    for weights in (without, [(0, FIRST), (40, without)]):
+        for steps in range(1, 25):
+            begun = Loader(packed(store, FIRST), 1)
+            seen = tokens_of(itertools.islice(begun, steps))
+            again = Loader(packed(store, weights), 1)
+            again.load_state_dict(begun.state_dict())
+            counts = Counter(seen + tokens_of(again))
+            assert all(counts[number] == 1 + number % 23 for number in others), steps
+
+
 # ---- the ledger, and steps that are left out
 
 

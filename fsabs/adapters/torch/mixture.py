@@ -390,9 +390,9 @@ class _Level(NamedTuple):
         return source, self.unread[source].positions(number, number + 1)[0][0]
 
     def step_of(self, source: int, position: int) -> int | None:
-        """Return the step that takes a source's sample, or None if that is after the end."""
+        """Return the step that takes a source's sample; None if no step does."""
         step = self.mixing.step_of(source, self.unread[source].number_of(position) - int(self.first[source]))
-        return step if step < self.total else None
+        return step if step is not None and step < self.total else None
 
     def unread_of(self, left: Sequence[Interval]) -> list[Unread]:
         """Return what is to be read of each source if these steps are left."""
