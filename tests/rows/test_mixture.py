@@ -309,6 +309,20 @@ def test_states_of_other_sources_and_of_one_rank_are_refused(store: fsabs.FS) ->
     mixture(store, rank=0, ranks=2).load_state_dict(one)
 
 
+def test_other_weights_of_a_mixture_in_a_mixture_are_refused(store: fsabs.FS) -> None:
+    def outer(weights: Any) -> Mixture:
+        return Mixture({"in": mixture(store, weights), "list": [f"l{number}" for number in range(50)]}, ending="leave")
+
+    begun = outer(FIRST)
+    seen = list(itertools.islice(begun, 40))
+    for weights in (SECOND, SCHEDULE):
+        with pytest.raises(ValueError, match="settings of the source 'in'"):
+            outer(weights).load_state_dict(begun.state_dict())
+    again = outer(FIRST)
+    again.load_state_dict(begun.state_dict())
+    assert len({*seen, *again}) == 200
+
+
 def test_arguments_that_do_not_fit(store: fsabs.FS) -> None:
     sources = {name: source(store, name) for name in SIZES}
     for weights, match in (

@@ -117,7 +117,12 @@ class Mixture(EpochDataset):
         self._levels: dict[str, _Level] = {}  # those that were asked for last
         super().__init__(
             _MixtureRecords(self._sources, max_bytes),
-            _MixtureContent(self._names, self._sources, [seed, ending, length, *(packing.settings if packing else [])]),
+            _MixtureContent(
+                self._names,
+                self._sources,
+                [seed, ending, length, *(packing.settings if packing else [])],
+                recipe["weights"],
+            ),
             transform,
             rank=rank,
             ranks=ranks,
@@ -279,11 +284,18 @@ def _counts(shards: str) -> list[int]:
 class _MixtureContent(Content):
     """The sources that a state of a mixture has to be of; each may have more shards than then."""
 
-    def __init__(self, names: Sequence[str], sources: Sequence[EpochDataset], settings: Sequence[Any]) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        sources: Sequence[EpochDataset],
+        settings: Sequence[Any],
+        weights: Sequence[Any],
+    ) -> None:
+        """`weights` are those of a mixture in another one, whose states do not say how this one was mixed."""
         self._names = names
         self._contents = [source.epochs.content for source in sources]
         self._settings = list(settings)
-        described = [self._settings, self._names, [one.fingerprint for one in self._contents]]
+        described = [self._settings, self._names, weights, [one.fingerprint for one in self._contents]]
         self.fingerprint = hashlib.blake2b(json.dumps(described).encode(), digest_size=16).hexdigest()
 
     def __len__(self) -> int:
