@@ -290,6 +290,24 @@ def test_a_pass_resumes_in_its_order_and_with_other_workers(folder: Path, batch_
     assert sorted(seen + numbers(iter(other))) == sorted(whole)
 
 
+def test_a_state_of_row_groups_that_are_read_in_other_parts_is_refused(tmp_path: Path) -> None:
+    pq.write_table(table(0, 5000), tmp_path / "0.parquet")
+
+    def data(chunk_bytes: int, seed: int | None) -> ShardedDataset:
+        reader = ParquetDataReader(tmp_path, columns=["id"], chunk_bytes=chunk_bytes)
+        return ShardedDataset(reader, seed=seed, window=2)
+
+    begun = data(20_000, 1)
+    next(iter(begun))
+    with pytest.raises(ValueError, match="chunk_bytes"):
+        data(30_000, 1).load_state_dict(begun.state_dict())
+    begun = data(20_000, None)
+    seen = ids(itertools.islice(begun, 1000))
+    again = data(30_000, None)
+    again.load_state_dict(begun.state_dict())  # their order is that of the file
+    assert seen + ids(again) == list(range(5000))
+
+
 # ---- bad input
 
 

@@ -309,7 +309,8 @@ class Content:
             return
         if list(theirs["settings"]) != self._settings:
             raise ValueError(
-                f"the state is of another seed, block_size or buffer_size: {theirs['settings']}, not {self._settings}"
+                "the state is of another seed or shuffle (block_size, buffer_size, window, chunk_bytes): "
+                f"{theirs['settings']}, not {self._settings}"
             )
         if theirs["shards"] < len(self) and theirs["fingerprint"] == self.fingerprint_of(theirs["shards"]):
             return
