@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import fsabs
 from fsabs import CorruptFileError
-from fsabs.adapters.torch import EpochSampler, Loader, ShardedDataset
+from fsabs.adapters.torch import EpochSampler, Loader, Mixture, ShardedDataset
 from fsabs.readers.data import Task
 from fsabs.readers.data.order import Epoch
 from fsabs.readers.recordio import RecordWriter
@@ -175,6 +175,19 @@ def test_states_that_do_not_fit() -> None:
     states[1]["parts"] = states[0]["parts"]
     with pytest.raises(ValueError, match="two parts"):
         other.load_state_dict(states)
+
+
+def test_states_of_other_kinds_are_refused_in_words() -> None:
+    reader = Numbers([3])
+    sharded, sampler = ShardedDataset(reader, seed=1), EpochSampler([1, 2, 3], seed=1)
+    mixed = Mixture({"a": [1, 2], "b": ShardedDataset(reader)}, seed=1)
+    task = {"format": 1, "job": "x", "content": [1, 7, 3, 1, 3], "epoch": 0, "laid_out": 3, "open": [], "others": []}
+    states = [sharded.state_dict(), sampler.state_dict(), mixed.state_dict(), task, {"format": 1}, {"format": 2}]
+    for own, one in enumerate((sharded, sampler, mixed)):
+        for number, state in enumerate(states):
+            if number != own:
+                with pytest.raises(ValueError, match="the state is|not a state|not that of"):
+                    one.load_state_dict(state)
 
 
 def test_arguments() -> None:

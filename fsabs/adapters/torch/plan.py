@@ -305,6 +305,8 @@ class Content:
                 raise ValueError("the state is of other shards, or of another seed, block_size or buffer_size")
             return
         theirs = state["content"]
+        if "fingerprint" not in theirs:
+            raise ValueError("the state is that of a mixture")
         if theirs["fingerprint"] == self.fingerprint:
             return
         if list(theirs["settings"]) != self._settings:
@@ -398,6 +400,8 @@ def remainders(states: Any, content: Content, sharing: Sharing) -> tuple[list[Re
             raise ValueError(f"not a state of a data set: {state!r}")
         if state["format"] not in (1, FORMAT):
             raise ValueError(f"a state of format {state['format']}, which a later version of fsabs wrote")
+        if not {"epoch", "rank", "parts", "order" if state["format"] == 1 else "content"} <= state.keys():
+            raise ValueError(f"not a state of a data set: it has {', '.join(map(str, state))}")
         content.check(state)
     first = min((state["epoch"] for state in given), default=0)
     bases = [sharing.pruned(state.get("base"), first) for state in given]
