@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -318,6 +319,18 @@ def test_a_copy_tells_its_own_workers() -> None:
             assert (list(worker), worker.state_dict()["epoch"]) != (first, 0)
             dataset_worker = copy.copy(dataset)
             assert list(dataset_worker) == first
+
+
+def test_ranks_that_got_one_data_set_tell_their_own_workers() -> None:
+    dataset = ShardedDataset(Numbers([10]), seed=1, buffer_size=10)
+    expected = list(dataset.read(0, None, [(0, 10)]))
+    for context in ("fork", "spawn"):
+        rank = torch.multiprocessing.get_context(context).Process(target=dataset.set_epoch, args=(3,))
+        rank.start()
+        rank.join(50)
+        assert rank.exitcode == 0
+    with in_worker(WorkerInfo(0, 1)):
+        assert list(copy.copy(dataset)) == expected
 
 
 def test_ranks_that_come_to_their_end_apart() -> None:
