@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import copy
 import itertools
 import json
@@ -9,6 +10,7 @@ import os
 import pickle
 import random
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -255,6 +257,19 @@ def test_an_iteration_goes_on_in_a_child() -> None:
         os._exit(0 if sorted(first + list(samples)) == list(range(30)) else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert sorted(first + list(samples)) == list(range(30))
+
+
+def test_an_iteration_that_is_left_ends_its_thread() -> None:
+    dataset = ShardedDataset(Numbers([5000]), max_bytes=1000)
+    before = _thread._count()
+    samples = iter(dataset)
+    assert [next(samples) for _ in range(3)] == [0, 1, 2]
+    assert _thread._count() > before
+    del samples
+    deadline = time.monotonic() + 10
+    while _thread._count() > before:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
 
 
 def test_readers_that_lose_records_are_found_out() -> None:
