@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -267,6 +268,28 @@ def test_ranks_that_got_one_data_set_free_no_task_of_one_another(job: TaskDispat
     with warnings.catch_warnings(record=True) as found:
         assert sorted(numbers([first, *batches])) == list(range(RECORDS))
     assert not found
+
+
+@pytest.mark.timeout(60)
+def test_living_workers_hold_no_task_after_the_loop_was_left(tmp_path: Path) -> None:
+    with create(f"sqlite:///{tmp_path}/x.db", records_per_task=2) as job:
+        dataset = TaskDataset(job, Numbers(), _slow)
+        loader = Loader(dataset, 4, prefetch_factor=4, persistent_workers=True, **forked(1))
+        first = next(iter(loader)).tolist()
+        deadline = time.monotonic() + 20
+        quiet = 0
+        while quiet < 30:  # what was asked of the worker before takes 0.8 s
+            quiet = quiet + 1 if not job.status().workers else 0
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert len(first) == 4
+        assert sorted(numbers(Loader(TaskDataset(job, Numbers()), 4))) == list(range(RECORDS))
+        assert list(loader) == []
+
+
+def _slow(number: int) -> int:
+    time.sleep(0.05)
+    return number
 
 
 @pytest.mark.timeout(60)

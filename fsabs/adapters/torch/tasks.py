@@ -21,7 +21,7 @@ from torch.utils.data import IterableDataset, default_collate, default_convert, 
 from ...dispatch import JobFailedError, Task, TaskDispatcher, TaskType
 from ...dispatch.leasing import HeldTask, LeasedTasks
 from ...readers.data.base import adopt
-from .tags import Tagged
+from .tags import PassNotice, Tagged
 
 MAX_WAIT = 0.25
 """Seconds between two requests for a task while none is free, at most: the ranks of a job wait for each other."""
@@ -78,6 +78,8 @@ class TaskDataset(IterableDataset[Any]):
         self._tagged = False
         self._counted = False  # the pass that begins is that of `steps`
         self._running = False
+        self._passes = 0  # that have begun
+        self._notice = PassNotice()
         self._pass: _Pass | None = None  # of this process
         self._in_hand: tuple[TaskSpan, ...] = ()  # of the batch that was handed out last
         self._partly: dict[int, TaskSpan] = {}  # tasks with records that were counted and not reported, by lease
@@ -136,9 +138,12 @@ class TaskDataset(IterableDataset[Any]):
         info = get_worker_info()
         if info is None and not self._counted:
             return self._records()
-        if not self._tagged:
-            raise RuntimeError("use a Loader, or a DataLoader with collate_fn=dataset.tagged(...)")
-        self._pass = _Pass(self, self._name(info.id if info is not None else 0))
+        if not self._tagged or not self._notice.number:
+            raise RuntimeError(
+                "use a Loader, or a DataLoader with collate_fn=dataset.tagged(...) that is iterated by "
+                "dataset.consumed(loader)"
+            )
+        self._pass = _Pass(self, self._name(info.id if info is not None else 0), self._notice)
         return self._pass
 
     def _records(self) -> Iterator[Any]:
@@ -205,7 +210,11 @@ class TaskDataset(IterableDataset[Any]):
         return (None if isinstance(batch, NoRecord) else batch for batch in steps)
 
     def _begin(self) -> None:
+        if self._running:
+            raise RuntimeError("the data set is iterated already")
         self._counted = True
+        self._passes += 1
+        self._notice.set(self._passes)
         if self._named_in not in (0, os.getpid()):  # another rank, which got this data set by a fork or a pickle
             self.worker_id, self._named_in = _made_name(), os.getpid()
 
@@ -235,6 +244,7 @@ class TaskDataset(IterableDataset[Any]):
                 raise
             finally:
                 self._running = False
+                self._notice.set(0)  # workers that live on give back what they have leased since
 
     def _count(self) -> None:
         """Count the batch in hand as consumed, and report the tasks that are complete.
@@ -318,10 +328,17 @@ class TaskCollate:
 class _Pass(Iterator[Any]):
     """The records of the tasks that this process leases; `NoRecord` until the next batch while there is none."""
 
-    def __init__(self, dataset: TaskDataset, name: str) -> None:
+    def __init__(self, dataset: TaskDataset, name: str, notice: PassNotice) -> None:
         self._transform = dataset.transform
+        number = notice.number
         self._tasks = LeasedTasks(
-            dataset.dispatcher, dataset.reader, name, dataset.type, self._ended, max_wait=MAX_WAIT
+            dataset.dispatcher,
+            dataset.reader,
+            name,
+            dataset.type,
+            self._ended,
+            max_wait=MAX_WAIT,
+            active=lambda: notice.number == number,
         )
         self._chunks = self._tasks.chunks()
         self._records: Iterator[Any] = iter(())
