@@ -10,8 +10,10 @@ paths that were given; its states can be read.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, Literal, NamedTuple
@@ -119,6 +121,9 @@ class EpochPlan(NamedTuple):
         )
 
 
+_MOST_HELD = 8
+
+
 class Pass:
     """One pass over what remains of an epoch: the positions that were drawn from it, and those that were consumed.
 
@@ -148,6 +153,7 @@ class Pass:
         self._coming = [list(reversed(part)) for part in self.parts]  # to be drawn, the first one last
         self.taken = [0] * place.workers  # an iteration over one part adds to it
         self._missing: list[list[Interval]] = [[] for _ in range(place.workers)]  # numbers before `taken`
+        self._lately: deque[Tag] = deque(maxlen=_MOST_HELD)  # of the batches that were consumed last
         self._turn = 0
         self._last = place.workers - 1
         self.batch_size = batch_size
@@ -221,7 +227,20 @@ class Pass:
             self._missing[part] = sorted({(start, stop) for cut in cuts for start, stop in cut if start < stop})
         self.taken[part] = max(self.taken[part], end)
         self._last = part
+        self._lately.append(tag)
         self.batches += 1
+
+    def before(self, count: int) -> Pass:
+        """Return a copy of this as it was before the last `count` batches, 8 at most, were consumed."""
+        earlier = copy.copy(self)
+        earlier._missing = list(map(list, self._missing))
+        tags = list(self._lately)[max(0, len(self._lately) - count) :]
+        for tag in tags:
+            earlier._missing[tag.part].append((tag.first, tag.first + tag.count))
+        earlier.batches -= len(tags)
+        if tags:
+            earlier._last = tags[0].part - 1
+        return earlier
 
     @property
     def begun(self) -> bool:

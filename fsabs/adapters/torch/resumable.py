@@ -185,9 +185,10 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
         else:
             self.epochs.set_epoch(epoch)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self, held: int = 0) -> dict[str, Any]:
         """Return which samples this rank has still to consume: plain data, for JSON, `torch.save`, or pickle.
 
+        The last `held` batches that a `Loader` handed out, up to 8, do not count as consumed: see `Loader.held`.
         In a worker it is the worker's, as torchdata's `StatefulDataLoader` asks for it. `RuntimeError` in the main
         process of a plain `DataLoader` with workers, where it is not known which of their batches were used.
         """
@@ -199,7 +200,7 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
                 "which batches of a plain DataLoader's workers were used is not known: use a Loader, or a DataLoader "
                 "with collate_fn=dataset.tagged(...), iterated by dataset.consumed(loader)"
             )
-        return self.epochs.state_dict()
+        return self.epochs.state_dict(held)
 
     def load_state_dict(self, state_dict: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         """Continue from a state: this rank's own, or a list of those of all ranks, whose number may have been another.

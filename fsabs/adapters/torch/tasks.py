@@ -95,9 +95,10 @@ class TaskDataset(IterableDataset[Any]):
         """Raise `RuntimeError`: the dispatcher counts the epochs."""
         raise RuntimeError("the epochs of a TaskDataset are counted by its dispatcher")
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self, held: int = 0) -> dict[str, Any]:
         """Report what was consumed, the batch in hand included, and return the state of the job.
 
+        The batch in hand is not included where it is `held`: see `Loader.held`.
         The state is of all workers of the job. Where several processes train, call `flush` in each of them, let them
         wait for each other, and save the state of one.
 
@@ -106,14 +107,15 @@ class TaskDataset(IterableDataset[Any]):
         """
         if get_worker_info() is not None:
             return dict(_OF_WORKER)
-        self.flush()
+        self.flush(held)
         return self.dispatcher.state_dict()
 
-    def flush(self) -> None:
-        """Report what was consumed, the batch in hand included."""
+    def flush(self, held: int = 0) -> None:
+        """Report what was consumed, the batch in hand included unless it is `held`."""
         if get_worker_info() is not None:
             raise RuntimeError("the main process reports what was consumed: ask it for the state")
-        self._count()
+        if not held:
+            self._count()
         for lease, span in self._partly.items():
             if not self.dispatcher.renew(span.task, lease, span.records):
                 self._refused(span)
