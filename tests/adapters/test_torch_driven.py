@@ -343,6 +343,26 @@ def _tokens(window: Any) -> Any:
     return window["tokens"]
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_that_are_held_are_still_to_come(workers: int) -> None:
+    def loaders() -> list[Loader]:
+        return [Loader(data, 4, **forked(workers)) for data in (sharded(), list(range(103)))]
+
+    for loader, again, last in zip(loaders(), loaders(), loaders(), strict=True):
+        batches = iter(loader)
+        whole = [next(batches).tolist() for _ in range(9)]
+        loader.held = 2
+        again.load_state_dict(saved(loader))
+        whole += [batch.tolist() for batch in batches]
+        assert [batch.tolist() for batch in again] == whole[7:]
+        loader.held = 1
+        last.load_state_dict(saved(loader))
+        assert (last.epoch, [batch.tolist() for batch in last]) == (0, whole[-1:])
+        loader.held = 0
+        last.load_state_dict(saved(loader))
+        assert last.epoch == 1
+
+
 DDP = """
 import json, logging, os, sys, warnings
 warnings.simplefilter("ignore")

@@ -127,6 +127,19 @@ def test_a_state_is_what_was_consumed(job: TaskDispatcher, workers: int) -> None
     assert job.status().state == "finished"
 
 
+def test_a_batch_that_is_held_was_not_consumed(job: TaskDispatcher) -> None:
+    loader = Loader(TaskDataset(job, Numbers()), 4)
+    batches = iter(loader)
+    first, _ = next(batches).tolist(), next(batches)
+    loader.held = 1
+    state = loader.state_dict()
+    assert job.status().tasks.records == 4
+    del batches
+    again = Loader(TaskDataset(job, Numbers()), 4)
+    again.load_state_dict(state)
+    assert sorted(first + numbers(again)) == list(range(RECORDS))
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_torchdata_loads_its_batches_and_the_data_set_has_the_state(job: TaskDispatcher, workers: int) -> None:
     def loaded(state: Any = None) -> tuple[Any, Any, Iterator[Any]]:
