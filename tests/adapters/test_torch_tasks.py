@@ -300,9 +300,40 @@ def test_living_workers_hold_no_task_after_the_loop_was_left(tmp_path: Path) -> 
         assert list(loader) == []
 
 
+@pytest.mark.timeout(60)
+def test_a_loop_with_living_workers_is_left_again_and_again(tmp_path: Path) -> None:
+    with create(f"sqlite:///{tmp_path}/x.db", records_per_task=3) as job:
+        loader = Loader(TaskDataset(job, Numbers(), _slow), 4, persistent_workers=True, **forked(2))
+        consumed: list[int] = []
+        for _ in range(3):
+            for number, batch in enumerate(loader):
+                if number == 2:
+                    break
+                consumed += batch.tolist()
+        with warnings.catch_warnings(record=True) as found:
+            consumed += numbers(loader)  # for 300 s if a lease was left
+        assert not found
+        assert sorted(consumed) == list(range(RECORDS))
+        assert job.status().state == "finished"
+
+
 def _slow(number: int) -> int:
     time.sleep(0.05)
     return number
+
+
+@pytest.mark.timeout(60)
+def test_a_forked_child_frees_no_task_of_its_parent(job: TaskDispatcher) -> None:
+    dataset = TaskDataset(job, Numbers())
+    steps = dataset.consumed(Loader(dataset, 4))
+    first = next(steps)
+    child = multiprocessing.get_context("fork").Process(target=steps.close)  # type: ignore[attr-defined]
+    child.start()
+    child.join(50)
+    assert child.exitcode == 0
+    with warnings.catch_warnings(record=True) as found:
+        assert sorted(numbers([first, *steps])) == list(range(RECORDS))
+    assert not found
 
 
 @pytest.mark.timeout(60)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from torch.utils.data import IterableDataset, default_collate, default_convert, get_worker_info
 
+from ...core import process
 from ...dispatch import JobFailedError, Task, TaskDispatcher, TaskType
 from ...dispatch.leasing import HeldTask, LeasedTasks
 from ...readers.data.base import adopt
@@ -223,7 +224,7 @@ class TaskDataset(IterableDataset[Any]):
     def _steps(self, batches: Iterator[Any], workers: int) -> Iterator[Any]:
         if self._running:
             raise RuntimeError("the data set is iterated already")
-        self._running = True
+        self._running, generation = True, process.generation()
         try:
             for batch in batches:
                 if not isinstance(batch, Tagged):
@@ -239,14 +240,19 @@ class TaskDataset(IterableDataset[Any]):
                 raise JobFailedError(self.dispatcher.job, self.dispatcher.failed())
         finally:
             del batches
-            try:
-                self._give_back(workers)
-            except RuntimeError:  # torch's handler of SIGCHLD raises anywhere, once, for a worker that was killed
-                self._give_back(workers)
-                raise
-            finally:
-                self._running = False
-                self._notice.set(0)  # workers that live on give back what they have leased since
+            self._running = False
+            if not process.inherited(generation):  # the tasks are the parent's
+                self._end(workers)
+
+    def _end(self, workers: int) -> None:
+        """End a pass: report what was counted, and free the tasks."""
+        try:
+            self._give_back(workers)
+        except RuntimeError:  # torch's handler of SIGCHLD raises anywhere, once, for a worker that was killed
+            self._give_back(workers)
+            raise
+        finally:
+            self._notice.set(0)  # workers that live on give back what they have leased since
 
     def _count(self) -> None:
         """Count the batch in hand as consumed, and report the tasks that are complete.
