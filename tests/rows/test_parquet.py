@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 
 import fsabs
 from fsabs.adapters.torch import Loader, ShardedDataset
+from fsabs.adapters.torch.reading import batches_of
 from fsabs.core import errors
 from fsabs.core.blobs import Blob
 from fsabs.core.layers import LayerFS
@@ -89,6 +91,25 @@ def test_record_batches(folder: Path) -> None:
     assert pa.Table.from_batches(batches).to_pylist() == table(0, 900).to_pylist()
     named = ShardedDataset(folder, lambda batch: batch["id"].to_pylist(), batch_size=200)
     assert list(named)[-1] == list(range(800, 900))
+
+
+def test_a_batch_that_arrow_cannot_hold_is_an_error() -> None:
+    class Large:
+        """A table of three rows with strings of a GiB."""
+
+        num_rows = 3
+
+        def slice(self, *part: int) -> Large:
+            return self
+
+        def combine_chunks(self) -> Large:
+            return self
+
+        def to_batches(self) -> list[Any]:
+            return table(0, 3).to_batches(2)
+
+    with pytest.raises(ValueError, match="smaller batch_size"):
+        next(batches_of(iter([(Large(), np.arange(3))]), 3))
 
 
 def test_rows_are_shuffled_across_row_groups(folder: Path) -> None:
