@@ -343,6 +343,27 @@ def _tokens(window: Any) -> Any:
     return window["tokens"]
 
 
+def test_a_step_is_left_out_behind_an_error_and_none_after_it() -> None:
+    def failing(number: int) -> int:
+        if number == 8 and not failed:
+            failed.append(number)
+            raise ValueError(number)
+        return number
+
+    failed: list[int] = []
+    batches = iter(Loader(ShardedDataset(Numbers([40]), failing), 4, skip=[5]))
+    seen: list[int] = []
+    while True:
+        try:
+            seen += next(batches).tolist()
+        except ValueError:
+            continue
+        except StopIteration:
+            break
+    assert failed == [8]
+    assert seen == [*range(8), *range(12, 20), *range(24, 40)]
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_batches_that_are_held_are_still_to_come(workers: int) -> None:
     def loaders() -> list[Loader]:

@@ -378,9 +378,9 @@ class _Consumed(Iterator[Any]):
             except StopIteration:
                 self._epochs.end(self._running)
                 raise
-            step, taken = self._running.step, self._running.batches
+            left_out = self._running.leaves_out(batch.tag)
             self._epochs.consumed(self._running, batch.tag)
-            if batch.data is not None and not (self._running.batches > taken and self._running.skips(step)):
+            if batch.data is not None and not left_out:
                 return batch.data
 
     def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:

@@ -165,6 +165,10 @@ class Pass:
         """Return whether the batch of this number is left out."""
         return any(step in steps for steps in self._skip)
 
+    def leaves_out(self, tag: Tag) -> bool:
+        """Return whether the batch that came back with this tag is left out; before it is counted as consumed."""
+        return tag.skipped
+
     @property
     def step(self) -> int:
         """The number of the batch that is handed out next."""
