@@ -17,6 +17,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 import fsabs
+from fsabs import CorruptFileError
 from fsabs.adapters.torch import FileDataset, Loader, Mixture, Packing, ShardedDataset, TokenDataset
 from fsabs.readers.data.mixing import Mixing, schedule_of
 from fsabs.readers.recordio import RecordWriter
@@ -203,6 +204,33 @@ def test_tokens_are_mixed_and_made_even(tmp_path: Path) -> None:
         assert {len(part) for part in parts} == {size}
         empty = sum(not sample["mask"].any() for part in parts for sample in part)
         assert empty == (sum(size - len(part) for part in whole) if uneven == "pad" else 0)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_source_skips_no_more_than_it_may(tmp_path: Path, workers: int) -> None:
+    damaged = fsabs.Local(str(tmp_path))
+    write(damaged, "a", [20])
+    write(damaged, "b", [10])
+    content = bytearray(damaged.read_bytes("b/0.recordio"))
+    content[-1] ^= 1
+    damaged.write_bytes("b/0.recordio", content)
+
+    def loader(most: int | None) -> Loader:
+        sources = {
+            "a": ShardedDataset(damaged.subfs("a"), bytes.decode),
+            "b": ShardedDataset(damaged.subfs("b"), bytes.decode, on_error="skip", max_skipped=most),
+        }
+        return Loader(Mixture(sources, ending="leave"), 2, num_workers=workers)
+
+    every = loader(None)
+    kept = sorted(sample for batch in every for sample in batch)
+    lost = every.skipped
+    assert lost == 30 - len(kept) > 0
+    allowed = loader(lost)
+    for _ in range(2):  # each pass may skip as many
+        assert sorted(sample for batch in allowed for sample in batch) == kept
+    with pytest.raises(CorruptFileError, match="max_skipped"):
+        list(loader(lost - 1))
 
 
 # ---- killed, and continued by other jobs

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from ...core.threads import Threads
 from ...readers.data import AbstractDataReader, Mode, Shard, Task
-from ...readers.data.base import ShardContent, digest_of
+from ...readers.data.base import LOST, ShardContent, digest_of
 from ...readers.data.mixing import Ending, Mixing, Schedule, Unread, Weights, schedule_of
 from ...readers.data.order import Interval, RandomOrder, between, drop, length, union
 from ...readers.prefetch import SharedThreads
@@ -62,7 +62,7 @@ class Mixture(EpochDataset):
 
     Args:
         sources: data sets by name: `ShardedDataset`, `TokenDataset`, `Mixture`, and map-style ones. Each has its own
-            seed, transform and read-ahead; rank and number of ranks are the mixture's.
+            seed, transform, read-ahead and `max_skipped`; rank and number of ranks are the mixture's.
         weights: one for each source, or a list of `(step, weights)`: from which step of an epoch on they hold, counted
             in samples of all ranks, which all go on to the next ones together. By default, the sources' sizes.
         seed: of the order within blocks, and of the shuffles of map-style sources.
@@ -239,6 +239,12 @@ class Mixture(EpochDataset):
     def name(self) -> str:
         """The names of the sources."""
         return f"Mixture({', '.join(self._names[:5])}{', ...' if len(self._names) > 5 else ''})"
+
+    def begin_counting(self) -> None:
+        """Count the records that are skipped from here on, of each source, too."""
+        super().begin_counting()
+        for source in self._sources:
+            source.begin_counting()
 
     def close(self) -> None:
         """Free what the sources hold in this process."""
@@ -462,7 +468,16 @@ class _MixtureRecords:
                 epochs.append((epoch, []))
             epochs[-1][1].append((start, end))
         for epoch, intervals in epochs:
-            yield from dataset.read(epoch, stream.base or dataset.base, intervals, 0, shared)
+            records = dataset.read(epoch, stream.base or dataset.base, intervals, 0, shared)
+            yield from records if dataset.max_skipped is None else _counted(dataset, records)
+
+
+def _counted(source: EpochDataset, records: Iterator[Any]) -> Iterator[Any]:
+    """Yield the records of a source that may skip only so many."""
+    for record in records:
+        if record is LOST:
+            source.skip()
+        yield record
 
 
 # ---- documents that were consumed in part

@@ -266,7 +266,7 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
             place, plan = self._place(info), self._plan_of_worker(info)
             samples = _Samples(self, plan, place)
         else:
-            self._skipped.clear()
+            self.begin_counting()
             running = self._consuming
             if running is not None:
                 samples = _Samples(self, running.plan, running.place)
@@ -446,7 +446,7 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
         size, drop_last = getattr(loader, "batch_size", None) or 1, getattr(loader, "drop_last", False)
         running = self.epochs.begin(max(1, getattr(loader, "num_workers", 0)), size, drop_last)
         self._counted = running.serial
-        self._skipped.clear()
+        self.begin_counting()
         self._consuming = running
         try:
             batches = iter(loader)
