@@ -196,7 +196,7 @@ def _content(job: DispatchJob) -> list[Any]:
 
 def restore(connection: sa.Connection, job: DispatchJob, state: Mapping[str, Any]) -> None:
     """Put a job back to a state; `ValueError` for one of another job."""
-    if not isinstance(state, Mapping) or state.get("format") != FORMAT:
+    if not isinstance(state, Mapping) or state.get("format") != FORMAT or "job" not in state:
         raise ValueError(f"not a state of a job: {state!r}")
     if state["job"] != job.name or state["content"] != _content(job):
         raise ValueError(

@@ -63,7 +63,8 @@ class TaskChunk(NamedTuple):
 class LeasedTasks:
     """The tasks that worker `worker_id` leases; used in the process that made it.
 
-    `ended(task)` is called, in a thread, for a held task whose lease is found not to be in force any more.
+    `ended(task)` is called, in a thread, for a held task whose lease is found not to be in force any more. Once
+    `active()` is False, none is leased, and those that are held are given back.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class LeasedTasks:
         type: TaskType | None,
         ended: Callable[[HeldTask], object],
         max_wait: float = MAX_WAIT,
+        active: Callable[[], bool] = lambda: True,
     ) -> None:
         self.held: deque[HeldTask] = deque()
         self.lock = threading.RLock()
@@ -83,6 +85,7 @@ class LeasedTasks:
         self._type = type
         self._ended = ended
         self._max_wait = max_wait
+        self._is_active = active
         self._stopped = Flag()
         self._wakes: SimpleQueue[None] = SimpleQueue()  # for the leasing thread
         self._wakes.put(None)
@@ -138,6 +141,8 @@ class LeasedTasks:
         if self._renewing is not None:
             self._renewing.join()
             self._renewing = None
+        if not self._is_active():
+            self._give_back()
         with self.lock:
             held, self.held = list(self.held), deque()
         return [one for one in held if not one.lost]
@@ -188,7 +193,7 @@ class LeasedTasks:
                 while True:
                     self._wakes.get_nowait()
             self._report_finished()
-            if self._stopped.is_set():
+            if self._stopped.is_set() or not self._is_active():
                 return
             if not self._wanted:
                 continue
@@ -210,12 +215,24 @@ class LeasedTasks:
         due = monotonic() + self.interval
         while not self._stopped.wait(max(0.0, min(STANDSTILL, due - monotonic()))):
             self._report_finished()
+            if not self._is_active():
+                self._give_back()
             if monotonic() >= due:
                 with self.lock:
                     held = [one for one in self.held if not one.lost]
                 for one in held:
                     self._account(one)
                 due = monotonic() + self.interval
+
+    def _give_back(self) -> None:
+        """Free the tasks that are held."""
+        with self.lock:
+            held = list(self.held)
+        for one in held:
+            one.lost = True
+            with contextlib.suppress(OSError):  # the database is away
+                self._dispatcher.report(one.task, one.lease, records=one.counted)
+                self.release(one)
 
     def _report_finished(self) -> None:
         while True:

@@ -18,7 +18,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler
 
 from fsabs import trace
-from fsabs.adapters.torch import EpochSampler, Loader, ShardedDataset
+from fsabs.adapters.torch import EpochSampler, Loader, Packing, ShardedDataset
 from fsabs.adapters.torch.epochs import RankOf
 
 from .workers import Numbers, saved
@@ -314,6 +314,74 @@ def test_lightning_resumes_with_other_batches(tmp_path: Path, before: Any, after
     assert {epoch: sorted(seen) for epoch, seen in resumed.seen.items()} == dict.fromkeys(
         range(3), Numbers([53, 50]).everything
     )
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("workers", [0, 2])
+def test_lightning_resumes_windows_whose_number_is_not_known(tmp_path: Path, workers: int) -> None:
+    from fsabs.adapters.torch.lightning import ResumedEpochs
+
+    def loader(batch_size: int) -> Loader:
+        packing = Packing(lambda number: [number] * 3, 6, overlap=False, pad=-1)
+        data = ShardedDataset(Numbers([53, 50]), _tokens, seed=3, packing=packing)
+        return Loader(data, batch_size, **forked(workers))
+
+    warnings.simplefilter("ignore")  # its advice
+    stopped, resumed = _mean(4, tmp_path / "c.ckpt"), _mean(None, tmp_path)
+    with pytest.raises((KeyboardInterrupt, SystemExit)):
+        _trainer(max_epochs=1, callbacks=[ResumedEpochs()]).fit(stopped, loader(2))
+    _trainer(max_epochs=2, callbacks=[ResumedEpochs()]).fit(
+        resumed, loader(3), ckpt_path=tmp_path / "c.ckpt", weights_only=False
+    )
+    resumed.seen[0] += stopped.seen[0]
+    for epoch in range(2):
+        tokens = Counter(token for window in resumed.seen[epoch] for token in window if token != -1)
+        assert tokens == dict.fromkeys(Numbers([53, 50]).everything, 3), epoch
+
+
+def _tokens(window: Any) -> Any:
+    return window["tokens"]
+
+
+def test_a_step_is_left_out_behind_an_error_and_none_after_it() -> None:
+    def failing(number: int) -> int:
+        if number == 8 and not failed:
+            failed.append(number)
+            raise ValueError(number)
+        return number
+
+    failed: list[int] = []
+    batches = iter(Loader(ShardedDataset(Numbers([40]), failing), 4, skip=[5]))
+    seen: list[int] = []
+    while True:
+        try:
+            seen += next(batches).tolist()
+        except ValueError:
+            continue
+        except StopIteration:
+            break
+    assert failed == [8]
+    assert seen == [*range(8), *range(12, 20), *range(24, 40)]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_that_are_held_are_still_to_come(workers: int) -> None:
+    def loaders() -> list[Loader]:
+        return [Loader(data, 4, **forked(workers)) for data in (sharded(), list(range(103)))]
+
+    for loader, again, last in zip(loaders(), loaders(), loaders(), strict=True):
+        batches = iter(loader)
+        whole = [next(batches).tolist() for _ in range(9)]
+        loader.held = 2
+        again.load_state_dict(saved(loader))
+        whole += [batch.tolist() for batch in batches]
+        assert [batch.tolist() for batch in again] == whole[7:]
+        loader.held = 1
+        last.load_state_dict(saved(loader))
+        assert (last.epoch, [batch.tolist() for batch in last]) == (0, whole[-1:])
+        loader.held = 0
+        last.load_state_dict(saved(loader))
+        assert last.epoch == 1
 
 
 DDP = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import copy
 import itertools
 import json
@@ -9,18 +10,20 @@ import os
 import pickle
 import random
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fsabs
 from fsabs import CorruptFileError
-from fsabs.adapters.torch import EpochSampler, Loader, ShardedDataset
+from fsabs.adapters.torch import EpochSampler, Loader, Mixture, ShardedDataset
 from fsabs.readers.data import Task
 from fsabs.readers.data.order import Epoch
 from fsabs.readers.recordio import RecordWriter
@@ -177,6 +180,19 @@ def test_states_that_do_not_fit() -> None:
         other.load_state_dict(states)
 
 
+def test_states_of_other_kinds_are_refused_in_words() -> None:
+    reader = Numbers([3])
+    sharded, sampler = ShardedDataset(reader, seed=1), EpochSampler([1, 2, 3], seed=1)
+    mixed = Mixture({"a": [1, 2], "b": ShardedDataset(reader)}, seed=1)
+    task = {"format": 1, "job": "x", "content": [1, 7, 3, 1, 3], "epoch": 0, "laid_out": 3, "open": [], "others": []}
+    states = [sharded.state_dict(), sampler.state_dict(), mixed.state_dict(), task, {"format": 1}, {"format": 2}]
+    for own, one in enumerate((sharded, sampler, mixed)):
+        for number, state in enumerate(states):
+            if number != own:
+                with pytest.raises(ValueError, match="the state is|not a state|not that of"):
+                    one.load_state_dict(state)
+
+
 def test_arguments() -> None:
     reader = Numbers([3])
     wrong: list[dict[str, Any]] = [{"rank": 1}, {"rank": 2, "ranks": 2}, {"uneven": "odd"}, {"block_size": 0}]
@@ -243,6 +259,19 @@ def test_an_iteration_goes_on_in_a_child() -> None:
     assert sorted(first + list(samples)) == list(range(30))
 
 
+def test_an_iteration_that_is_left_ends_its_thread() -> None:
+    dataset = ShardedDataset(Numbers([5000]), max_bytes=1000)
+    before = _thread._count()
+    samples = iter(dataset)
+    assert [next(samples) for _ in range(3)] == [0, 1, 2]
+    assert _thread._count() > before
+    del samples
+    deadline = time.monotonic() + 10
+    while _thread._count() > before:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
 def test_readers_that_lose_records_are_found_out() -> None:
     class Short(Numbers):
         def read_records(self, task: Task) -> Iterator[int]:
@@ -305,6 +334,18 @@ def test_a_copy_tells_its_own_workers() -> None:
             assert (list(worker), worker.state_dict()["epoch"]) != (first, 0)
             dataset_worker = copy.copy(dataset)
             assert list(dataset_worker) == first
+
+
+def test_ranks_that_got_one_data_set_tell_their_own_workers() -> None:
+    dataset = ShardedDataset(Numbers([10]), seed=1, buffer_size=10)
+    expected = list(dataset.read(0, None, [(0, 10)]))
+    for context in ("fork", "spawn"):
+        rank = torch.multiprocessing.get_context(context).Process(target=dataset.set_epoch, args=(3,))
+        rank.start()
+        rank.join(50)
+        assert rank.exitcode == 0
+    with in_worker(WorkerInfo(0, 1)):
+        assert list(copy.copy(dataset)) == expected
 
 
 def test_ranks_that_come_to_their_end_apart() -> None:

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -21,7 +22,6 @@ from torchdata.stateful_dataloader import StatefulDataLoader  # type: ignore[imp
 from fsabs.adapters.torch import Loader, TaskDataset
 from fsabs.dispatch import JobFailedError, Task, TaskDispatcher, TaskType
 from fsabs.readers.data import AbstractDataReader
-from tests.servers.process import wait_until
 
 RECORDS, PER_TASK = 60, 7
 END: Any = object()
@@ -106,22 +106,6 @@ def test_a_batch_that_the_loop_is_left_in_is_dispatched_again(job: TaskDispatche
     assert sorted(consumed + rest) == list(range(RECORDS))
 
 
-@pytest.mark.timeout(120)
-def test_persistent_workers_give_back_what_they_leased_after_the_loop_was_left(job: TaskDispatcher) -> None:
-    """They go on for some batches, whose tasks they would renew for ever: the next loop would wait for them."""
-    loader = Loader(TaskDataset(job, Numbers()), 4, persistent_workers=True, **forked(2))
-    consumed: list[int] = []
-    for number, batch in enumerate(loader):
-        if number == 2:
-            break
-        consumed += batch.tolist()
-    del batch
-    wait_until(lambda: job.status().tasks.doing > 0, 30, "that the workers lease tasks after that")
-    consumed += numbers(loader)
-    assert sorted(consumed) == list(range(RECORDS))
-    assert job.status().state == "finished"
-
-
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.timeout(120)
 def test_a_state_is_what_was_consumed(job: TaskDispatcher, workers: int) -> None:
@@ -141,6 +125,19 @@ def test_a_state_is_what_was_consumed(job: TaskDispatcher, workers: int) -> None
     assert job.status().tasks.records == len(consumed)
     assert sorted(consumed + numbers(resumed)) == list(range(RECORDS))
     assert job.status().state == "finished"
+
+
+def test_a_batch_that_is_held_was_not_consumed(job: TaskDispatcher) -> None:
+    loader = Loader(TaskDataset(job, Numbers()), 4)
+    batches = iter(loader)
+    first, _ = next(batches).tolist(), next(batches)
+    loader.held = 1
+    state = loader.state_dict()
+    assert job.status().tasks.records == 4
+    del batches
+    again = Loader(TaskDataset(job, Numbers()), 4)
+    again.load_state_dict(state)
+    assert sorted(first + numbers(again)) == list(range(RECORDS))
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -283,6 +280,59 @@ def test_ranks_that_got_one_data_set_free_no_task_of_one_another(job: TaskDispat
     assert rank.exitcode == 0
     with warnings.catch_warnings(record=True) as found:
         assert sorted(numbers([first, *batches])) == list(range(RECORDS))
+    assert not found
+
+
+@pytest.mark.timeout(60)
+def test_living_workers_hold_no_task_after_the_loop_was_left(tmp_path: Path) -> None:
+    with create(f"sqlite:///{tmp_path}/x.db", records_per_task=2) as job:
+        dataset = TaskDataset(job, Numbers(), _slow)
+        loader = Loader(dataset, 4, prefetch_factor=4, persistent_workers=True, **forked(1))
+        first = next(iter(loader)).tolist()
+        deadline = time.monotonic() + 20
+        quiet = 0
+        while quiet < 30:  # what was asked of the worker before takes 0.8 s
+            quiet = quiet + 1 if not job.status().workers else 0
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert len(first) == 4
+        assert sorted(numbers(Loader(TaskDataset(job, Numbers()), 4))) == list(range(RECORDS))
+        assert list(loader) == []
+
+
+@pytest.mark.timeout(60)
+def test_a_loop_with_living_workers_is_left_again_and_again(tmp_path: Path) -> None:
+    with create(f"sqlite:///{tmp_path}/x.db", records_per_task=3) as job:
+        loader = Loader(TaskDataset(job, Numbers(), _slow), 4, persistent_workers=True, **forked(2))
+        consumed: list[int] = []
+        for _ in range(3):
+            for number, batch in enumerate(loader):
+                if number == 2:
+                    break
+                consumed += batch.tolist()
+        with warnings.catch_warnings(record=True) as found:
+            consumed += numbers(loader)  # for 300 s if a lease was left
+        assert not found
+        assert sorted(consumed) == list(range(RECORDS))
+        assert job.status().state == "finished"
+
+
+def _slow(number: int) -> int:
+    time.sleep(0.05)
+    return number
+
+
+@pytest.mark.timeout(60)
+def test_a_forked_child_frees_no_task_of_its_parent(job: TaskDispatcher) -> None:
+    dataset = TaskDataset(job, Numbers())
+    steps = dataset.consumed(Loader(dataset, 4))
+    first = next(steps)
+    child = multiprocessing.get_context("fork").Process(target=steps.close)  # type: ignore[attr-defined]
+    child.start()
+    child.join(50)
+    assert child.exitcode == 0
+    with warnings.catch_warnings(record=True) as found:
+        assert sorted(numbers([first, *steps])) == list(range(RECORDS))
     assert not found
 
 

@@ -17,6 +17,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 import fsabs
+from fsabs import CorruptFileError
 from fsabs.adapters.torch import FileDataset, Loader, Mixture, Packing, ShardedDataset, TokenDataset
 from fsabs.readers.data.mixing import Mixing, schedule_of
 from fsabs.readers.recordio import RecordWriter
@@ -205,6 +206,33 @@ def test_tokens_are_mixed_and_made_even(tmp_path: Path) -> None:
         assert empty == (sum(size - len(part) for part in whole) if uneven == "pad" else 0)
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_source_skips_no_more_than_it_may(tmp_path: Path, workers: int) -> None:
+    damaged = fsabs.Local(str(tmp_path))
+    write(damaged, "a", [20])
+    write(damaged, "b", [10])
+    content = bytearray(damaged.read_bytes("b/0.recordio"))
+    content[-1] ^= 1
+    damaged.write_bytes("b/0.recordio", content)
+
+    def loader(most: int | None) -> Loader:
+        sources = {
+            "a": ShardedDataset(damaged.subfs("a"), bytes.decode),
+            "b": ShardedDataset(damaged.subfs("b"), bytes.decode, on_error="skip", max_skipped=most),
+        }
+        return Loader(Mixture(sources, ending="leave"), 2, num_workers=workers)
+
+    every = loader(None)
+    kept = sorted(sample for batch in every for sample in batch)
+    lost = every.skipped
+    assert lost == 30 - len(kept) > 0
+    allowed = loader(lost)
+    for _ in range(2):  # each pass may skip as many
+        assert sorted(sample for batch in allowed for sample in batch) == kept
+    with pytest.raises(CorruptFileError, match="max_skipped"):
+        list(loader(lost - 1))
+
+
 # ---- killed, and continued by other jobs
 
 
@@ -309,6 +337,20 @@ def test_states_of_other_sources_and_of_one_rank_are_refused(store: fsabs.FS) ->
     mixture(store, rank=0, ranks=2).load_state_dict(one)
 
 
+def test_other_weights_of_a_mixture_in_a_mixture_are_refused(store: fsabs.FS) -> None:
+    def outer(weights: Any) -> Mixture:
+        return Mixture({"in": mixture(store, weights), "list": [f"l{number}" for number in range(50)]}, ending="leave")
+
+    begun = outer(FIRST)
+    seen = list(itertools.islice(begun, 40))
+    for weights in (SECOND, SCHEDULE):
+        with pytest.raises(ValueError, match="settings of the source 'in'"):
+            outer(weights).load_state_dict(begun.state_dict())
+    again = outer(FIRST)
+    again.load_state_dict(begun.state_dict())
+    assert len({*seen, *again}) == 200
+
+
 def test_arguments_that_do_not_fit(store: fsabs.FS) -> None:
     sources = {name: source(store, name) for name in SIZES}
     for weights, match in (
@@ -332,6 +374,8 @@ def test_arguments_that_do_not_fit(store: fsabs.FS) -> None:
             Mixture({"a": packs, "b": ["x"]})
     with pytest.raises(ValueError, match="'b' has no samples"):
         Mixture({"a": ["x"], "b": []}, {"a": 1, "b": 1})
+    with pytest.raises(ValueError, match="'b' has no samples"):
+        Mixture({"a": ["x"], "b": []}, [(0, {"a": 1, "b": 1}), (5, {"a": 1, "b": 0})], ending="repeat")
     with pytest.raises(TypeError, match="padding="):
         mixture(store, uneven="pad")
 
@@ -402,6 +446,53 @@ def test_added_shards_keep_what_was_read(ending: Any) -> None:
                 new = {counts[f"{name}{number}"] for number in range(TOTALS[name], total)}
                 assert max(old) - min(old) <= 1, trial
                 assert not new or (max(new) - min(new) <= 1 and max(old) - 2 <= max(new) <= max(old)), trial
+
+
+@pytest.mark.parametrize("ending", ["leave", "stop", "repeat"])
+@pytest.mark.parametrize("weights", [None, {"a": 3, "b": 1}])
+def test_a_source_that_was_empty_grows(ending: Any, weights: Any) -> None:
+    store = fsabs.Memory()
+    write(store, "a", [20, 11])
+    write(store, "b", [0])
+
+    def data(given: Any) -> Mixture:
+        return Mixture({name: source(store, name) for name in "ab"}, given, ending=ending)
+
+    begun = data({"a": 1, "b": 0})
+    seen = list(itertools.islice(begun, 10))
+    write(store, "b", [6, 4])
+    grown = data(weights)
+    grown.load_state_dict(json.loads(json.dumps(begun.state_dict())))
+    counts = Counter(seen + [sample for _ in range(1 if ending != "repeat" else 12) for sample in grown])
+    everything = [f"a{number}" for number in range(31)] + [f"b{number}" for number in range(10)]
+    if ending == "leave":
+        assert counts == dict.fromkeys(everything, 1)
+    elif ending == "stop":
+        assert max(counts.values()) == 1
+        assert any(sample.startswith("b") for sample in counts)
+    else:
+        for name in "ab":
+            times = {counts[one] for one in everything if one[0] == name}
+            assert max(times) - min(times) <= 1 <= min(times)
+
+
+def test_other_weights_where_nothing_but_repeated_samples_is_left() -> None:
+    store = fsabs.Memory()
+    write(store, "a", [5])
+
+    def loader(weights: Any, rank: int) -> Loader:
+        sources = {"a": source(store, "a"), "b": ["x", "y"]}
+        return Loader(Mixture(sources, weights, ending="leave", rank=rank, ranks=2, uneven="repeat"), 1)
+
+    loaders = [loader({"a": 1, "b": 1}, rank) for rank in range(2)]
+    seen = [sample for rank, one in enumerate(loaders) for batch in itertools.islice(one, 4 - rank) for sample in batch]
+    states = [one.state_dict() for one in loaders]
+    again = [loader({"a": 2, "b": 1}, rank) for rank in range(2)]
+    for one in again:
+        one.load_state_dict(states)
+        seen += [sample for batch in one for sample in batch]
+    assert sorted(seen) == ["a0", "a1", "a2", "a3", "a4", "x", "y"]
+    assert {sample for one in again for batch in one for sample in batch} == set(seen)
 
 
 def test_shards_added_to_a_sharded_data_set() -> None:
@@ -523,6 +614,22 @@ def test_a_mixture_of_documents_is_packed_and_resumed(store: fsabs.FS) -> None:
     again = Loader(packed(store, FIRST), None)
     again.load_state_dict(begun.state_dict())
     assert [one["tokens"].tolist() for one in [*first, *again]] == [one["tokens"].tolist() for one in whole]
+
+
+def test_a_source_is_left_out_in_the_middle_of_a_document_of_it(store: fsabs.FS) -> None:
+    without = {"a": 0.5, "b": 0.0, "c": 0.5}
+    mixing = Mixing(schedule_of([(0, {"a": 1, "b": 1}), (64, {"a": 1, "b": 0})], "ab"), 0, [500, 500], "repeat", 300)
+    assert mixing.step_of(1, 31) is not None
+    assert mixing.step_of(1, 32) is None
+    others = {number + 1000 * "abc".index(name) for name in "ac" for number in range(TOTALS[name])}
+    for weights in (without, [(0, FIRST), (40, without)]):
+        for steps in range(1, 25):
+            begun = Loader(packed(store, FIRST), 1)
+            seen = tokens_of(itertools.islice(begun, steps))
+            again = Loader(packed(store, weights), 1)
+            again.load_state_dict(begun.state_dict())
+            counts = Counter(seen + tokens_of(again))
+            assert all(counts[number] == 1 + number % 23 for number in others), steps
 
 
 # ---- the ledger, and steps that are left out

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 
 import fsabs
 from fsabs.adapters.torch import Loader, ShardedDataset
+from fsabs.adapters.torch.reading import batches_of
 from fsabs.core import errors
 from fsabs.core.blobs import Blob
 from fsabs.core.layers import LayerFS
@@ -89,6 +91,25 @@ def test_record_batches(folder: Path) -> None:
     assert pa.Table.from_batches(batches).to_pylist() == table(0, 900).to_pylist()
     named = ShardedDataset(folder, lambda batch: batch["id"].to_pylist(), batch_size=200)
     assert list(named)[-1] == list(range(800, 900))
+
+
+def test_a_batch_that_arrow_cannot_hold_is_an_error() -> None:
+    class Large:
+        """A table of three rows with strings of a GiB."""
+
+        num_rows = 3
+
+        def slice(self, *part: int) -> Large:
+            return self
+
+        def combine_chunks(self) -> Large:
+            return self
+
+        def to_batches(self) -> list[Any]:
+            return table(0, 3).to_batches(2)
+
+    with pytest.raises(ValueError, match="smaller batch_size"):
+        next(batches_of(iter([(Large(), np.arange(3))]), 3))
 
 
 def test_rows_are_shuffled_across_row_groups(folder: Path) -> None:
@@ -288,6 +309,24 @@ def test_a_pass_resumes_in_its_order_and_with_other_workers(folder: Path, batch_
     other = loader(2)
     other.load_state_dict(state)
     assert sorted(seen + numbers(iter(other))) == sorted(whole)
+
+
+def test_a_state_of_row_groups_that_are_read_in_other_parts_is_refused(tmp_path: Path) -> None:
+    pq.write_table(table(0, 5000), tmp_path / "0.parquet")
+
+    def data(chunk_bytes: int, seed: int | None) -> ShardedDataset:
+        reader = ParquetDataReader(tmp_path, columns=["id"], chunk_bytes=chunk_bytes)
+        return ShardedDataset(reader, seed=seed, window=2)
+
+    begun = data(20_000, 1)
+    next(iter(begun))
+    with pytest.raises(ValueError, match="chunk_bytes"):
+        data(30_000, 1).load_state_dict(begun.state_dict())
+    begun = data(20_000, None)
+    seen = ids(itertools.islice(begun, 1000))
+    again = data(30_000, None)
+    again.load_state_dict(begun.state_dict())  # their order is that of the file
+    assert seen + ids(again) == list(range(5000))
 
 
 # ---- bad input

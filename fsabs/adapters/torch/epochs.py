@@ -268,26 +268,28 @@ class Epochs:
 
     # ---- states
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return what remains of the epoch after the batches that were consumed."""
+    def state_dict(self, held: int = 0) -> dict[str, Any]:
+        """Return what remains of the epoch after the batches that were consumed, but for the last `held` of them."""
         plan, running = self.plan, self.running
-        if self.ended:
-            return self._state([])
+        if held and running is not None:
+            running = running.before(held)
+        elif self.ended:
+            return self._state([], 0)
         if running is not None:
-            return self._state(running.remaining(), running.batches)
-        return self._state(list(map(list, plan.parts)) if plan.scope == "rank" else [self._own()])
+            return self._state(running.remaining(), running.step)
+        return self._state(list(map(list, plan.parts)) if plan.scope == "rank" else [self._own()], plan.batches)
 
     def state_after(self, taken: int) -> dict[str, Any]:
         """Return what remains of the epoch after its first `taken` samples, of one worker."""
-        return self._state([list(drop(self.plan.of_worker(self.place, self.sharing), taken))])
+        left = list(drop(self.plan.of_worker(self.place, self.sharing), taken))
+        return self._state([left], 0 if self.ended else self.plan.batches)
 
     def _own(self) -> list[Interval]:
         return self.plan.of_rank(self.place, self.sharing)
 
-    def _state(self, parts: list[list[Interval]], batches: int = 0) -> dict[str, Any]:
+    def _state(self, parts: list[list[Interval]], batches: int) -> dict[str, Any]:
         later = self.plan.later_of_rank(self.place, self.sharing)
-        before = 0 if self.ended else self.plan.batches + batches
-        remainder = Remainder(self.place, self.plan.epoch, parts, later, before)
+        remainder = Remainder(self.place, self.plan.epoch, parts, later, batches)
         return state_of(self.content, remainder, in_worker=False, base=self.plan.base)
 
     def load_state_dict(self, state_dict: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:

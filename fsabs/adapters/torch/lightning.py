@@ -54,8 +54,9 @@ class ResumedEpochs(Callback):  # type: ignore[misc]
     """Has a Trainer count the batches that a `Loader` has in each epoch.
 
     Lightning asks for the length once, before it loads the state of the loader. An epoch that resumes with another
-    batch size or other workers has another one, and so has the epoch after it. Lightning finds this class by an entry
-    point where fsabs is installed, so that it need not be given to the Trainer.
+    batch size or other workers has another one, and so has the epoch after it. Where no length is known, of packed
+    windows and of a job's tasks, Lightning takes a batch ahead, and a checkpoint has that one still to come. Lightning
+    finds this class by an entry point where fsabs is installed, so that it need not be given to the Trainer.
     """
 
     def __init__(self) -> None:
@@ -86,9 +87,11 @@ class ResumedEpochs(Callback):  # type: ignore[misc]
         """Take over the length of the epoch where it was not known to Lightning."""
         if self._length is not None:
             trainer.fit_loop.max_batches, self._length = self._length, None
+        _set_held(trainer.fit_loop)
 
     def _follow(self, trainer: Any) -> None:
         loop = trainer.fit_loop
+        _set_held(loop)
         combined, fetcher = loop._combined_loader, loop._data_fetcher
         if trainer.limit_train_batches != 1.0 or not all(isinstance(one, Loader) for one in combined.flattened):
             return
@@ -106,6 +109,14 @@ class ResumedEpochs(Callback):  # type: ignore[misc]
             loop.max_batches, self._length = progress.current.ready, length
         if isinstance(trainer.val_check_interval, float) and trainer.val_check_batch is not None:
             trainer.val_check_batch = max(1, int(length * trainer.val_check_interval))
+
+
+def _set_held(loop: Any) -> None:
+    """Tell the loaders how many batches Lightning has taken ahead."""
+    held = len(getattr(loop._data_fetcher, "batches", ()))
+    for loader in loop._combined_loader.flattened:
+        if isinstance(loader, Loader):
+            loader.held = held
 
 
 def callbacks() -> list[Callback]:

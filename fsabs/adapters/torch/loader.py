@@ -91,6 +91,9 @@ class Loader(DataLoader[Any]):
                 )
         self.gather = gather
         """Whether a state is that of all ranks."""
+        self.held = 0
+        """How many of the batches that were handed out last are not used yet, and so still to come in a state: what
+        drives the loop takes some ahead, up to 8. `ResumedEpochs` sets it in Lightning."""
         self._skip = {epoch: [*map(_as_range, steps)] for epoch, steps in _by_epoch(skip).items()}
         self._counted_on: int | None = None  # the length that was asked for before a state was loaded
         self._tasks: TaskDataset | None = None
@@ -130,6 +133,7 @@ class Loader(DataLoader[Any]):
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # of DataLoader's own iterator
         session.begin_steps()
         begin = monotonic_ns()  # workers are started here
+        self.held = 0
         if self._tasks is not None:
             batches = self._tasks.of_batches(super().__iter__, max(1, self.num_workers), self.drop_last)
             return _Marked(batches, begin)
@@ -210,7 +214,7 @@ class Loader(DataLoader[Any]):
 
     def state_dict(self) -> dict[str, Any]:
         """Return what remains of the epoch, as plain data: of this rank, or of all ranks with `gather`."""
-        state: dict[str, Any] = self._source.state_dict()
+        state: dict[str, Any] = self._source.state_dict(self.held)
         if not self.gather:
             return state
         import torch.distributed as distributed
@@ -374,9 +378,9 @@ class _Consumed(Iterator[Any]):
             except StopIteration:
                 self._epochs.end(self._running)
                 raise
-            step, taken = self._running.step, self._running.batches
+            left_out = self._running.leaves_out(batch.tag)
             self._epochs.consumed(self._running, batch.tag)
-            if batch.data is not None and not (self._running.batches > taken and self._running.skips(step)):
+            if batch.data is not None and not left_out:
                 return batch.data
 
     def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:

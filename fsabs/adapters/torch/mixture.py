@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from ...core.threads import Threads
 from ...readers.data import AbstractDataReader, Mode, Shard, Task
-from ...readers.data.base import ShardContent, digest_of
+from ...readers.data.base import LOST, ShardContent, digest_of
 from ...readers.data.mixing import Ending, Mixing, Schedule, Unread, Weights, schedule_of
 from ...readers.data.order import Interval, RandomOrder, between, drop, length, union
 from ...readers.prefetch import SharedThreads
@@ -62,7 +62,7 @@ class Mixture(EpochDataset):
 
     Args:
         sources: data sets by name: `ShardedDataset`, `TokenDataset`, `Mixture`, and map-style ones. Each has its own
-            seed, transform and read-ahead; rank and number of ranks are the mixture's.
+            seed, transform, read-ahead and `max_skipped`; rank and number of ranks are the mixture's.
         weights: one for each source, or a list of `(step, weights)`: from which step of an epoch on they hold, counted
             in samples of all ranks, which all go on to the next ones together. By default, the sources' sizes.
         seed: of the order within blocks, and of the shuffles of map-style sources.
@@ -107,17 +107,22 @@ class Mixture(EpochDataset):
         if weights is None:
             weights = dict(zip(self._names, sizes, strict=True))
         schedule = schedule_of(weights, self._names)
-        last = schedule[-1][1]
-        for name, size, lower, upper in zip(self._names, sizes, [0, *last], last, strict=False):
-            if not size and upper > lower and ending != "leave":
-                raise ValueError(f"the source {name!r} has no samples, and a weight")
+        for _, last in schedule:
+            for name, size, lower, upper in zip(self._names, sizes, [0, *last], last, strict=False):
+                if not size and upper > lower and ending != "leave":
+                    raise ValueError(f"the source {name!r} has no samples, and a weight")
         shards = ",".join(str(len(source.epochs.content)) for source in self._sources)
         recipe = _Recipe(weights=_written(schedule), shards=shards, before=None)
         self._recipe = recipe
         self._levels: dict[str, _Level] = {}  # those that were asked for last
         super().__init__(
             _MixtureRecords(self._sources, max_bytes),
-            _MixtureContent(self._names, self._sources, [seed, ending, length, *(packing.settings if packing else [])]),
+            _MixtureContent(
+                self._names,
+                self._sources,
+                [seed, ending, length, *(packing.settings if packing else [])],
+                recipe["weights"],
+            ),
             transform,
             rank=rank,
             ranks=ranks,
@@ -235,6 +240,12 @@ class Mixture(EpochDataset):
         """The names of the sources."""
         return f"Mixture({', '.join(self._names[:5])}{', ...' if len(self._names) > 5 else ''})"
 
+    def begin_counting(self) -> None:
+        """Count the records that are skipped from here on, of each source, too."""
+        super().begin_counting()
+        for source in self._sources:
+            source.begin_counting()
+
     def close(self) -> None:
         """Free what the sources hold in this process."""
         for source in self._sources:
@@ -279,11 +290,18 @@ def _counts(shards: str) -> list[int]:
 class _MixtureContent(Content):
     """The sources that a state of a mixture has to be of; each may have more shards than then."""
 
-    def __init__(self, names: Sequence[str], sources: Sequence[EpochDataset], settings: Sequence[Any]) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        sources: Sequence[EpochDataset],
+        settings: Sequence[Any],
+        weights: Sequence[Any],
+    ) -> None:
+        """`weights` are those of a mixture in another one, whose states do not say how this one was mixed."""
         self._names = names
         self._contents = [source.epochs.content for source in sources]
         self._settings = list(settings)
-        described = [self._settings, self._names, [one.fingerprint for one in self._contents]]
+        described = [self._settings, self._names, weights, [one.fingerprint for one in self._contents]]
         self.fingerprint = hashlib.blake2b(json.dumps(described).encode(), digest_size=16).hexdigest()
 
     def __len__(self) -> int:
@@ -342,7 +360,7 @@ class _Stream(NamedTuple):
         if known == shards:
             return self
         start, epoch, before = self.runs[-1]
-        number = (after - start) // before if self.repeats else 0
+        number = (after - start) // before if self.repeats and before else 0
         begin = start + number * before
         planned = begin < after or not self.repeats  # else it is the epoch before that is the last one of those shards
         last = epoch + number - (not planned)
@@ -390,9 +408,9 @@ class _Level(NamedTuple):
         return source, self.unread[source].positions(number, number + 1)[0][0]
 
     def step_of(self, source: int, position: int) -> int | None:
-        """Return the step that takes a source's sample, or None if that is after the end."""
+        """Return the step that takes a source's sample; None if no step does."""
         step = self.mixing.step_of(source, self.unread[source].number_of(position) - int(self.first[source]))
-        return step if step < self.total else None
+        return step if step is not None and step < self.total else None
 
     def unread_of(self, left: Sequence[Interval]) -> list[Unread]:
         """Return what is to be read of each source if these steps are left."""
@@ -450,7 +468,16 @@ class _MixtureRecords:
                 epochs.append((epoch, []))
             epochs[-1][1].append((start, end))
         for epoch, intervals in epochs:
-            yield from dataset.read(epoch, stream.base or dataset.base, intervals, 0, shared)
+            records = dataset.read(epoch, stream.base or dataset.base, intervals, 0, shared)
+            yield from records if dataset.max_skipped is None else _counted(dataset, records)
+
+
+def _counted(source: EpochDataset, records: Iterator[Any]) -> Iterator[Any]:
+    """Yield the records of a source that may skip only so many."""
+    for record in records:
+        if record is LOST:
+            source.skip()
+        yield record
 
 
 # ---- documents that were consumed in part

@@ -116,6 +116,10 @@ class PackedPass(Pass):
         part, self._turn = self._turn, (self._turn + 1) % len(self.parts)
         return Tag(self.serial, part, -1, self.batch_size), ()
 
+    def leaves_out(self, tag: Tag) -> bool:
+        """Return whether a batch is left out: which number it has is known when it comes back."""
+        return self.skips(self.step)
+
     def consumed(self, tag: Tag) -> None:
         """Record that a batch was handed to the training loop, unless it was empty."""
         if tag.count:

@@ -10,8 +10,10 @@ paths that were given; its states can be read.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, Literal, NamedTuple
@@ -119,6 +121,9 @@ class EpochPlan(NamedTuple):
         )
 
 
+_MOST_HELD = 8
+
+
 class Pass:
     """One pass over what remains of an epoch: the positions that were drawn from it, and those that were consumed.
 
@@ -148,6 +153,7 @@ class Pass:
         self._coming = [list(reversed(part)) for part in self.parts]  # to be drawn, the first one last
         self.taken = [0] * place.workers  # an iteration over one part adds to it
         self._missing: list[list[Interval]] = [[] for _ in range(place.workers)]  # numbers before `taken`
+        self._lately: deque[Tag] = deque(maxlen=_MOST_HELD)  # of the batches that were consumed last
         self._turn = 0
         self._last = place.workers - 1
         self.batch_size = batch_size
@@ -158,6 +164,10 @@ class Pass:
     def skips(self, step: int) -> bool:
         """Return whether the batch of this number is left out."""
         return any(step in steps for steps in self._skip)
+
+    def leaves_out(self, tag: Tag) -> bool:
+        """Return whether the batch that came back with this tag is left out; before it is counted as consumed."""
+        return tag.skipped
 
     @property
     def step(self) -> int:
@@ -221,7 +231,20 @@ class Pass:
             self._missing[part] = sorted({(start, stop) for cut in cuts for start, stop in cut if start < stop})
         self.taken[part] = max(self.taken[part], end)
         self._last = part
+        self._lately.append(tag)
         self.batches += 1
+
+    def before(self, count: int) -> Pass:
+        """Return a copy of this as it was before the last `count` batches, 8 at most, were consumed."""
+        earlier = copy.copy(self)
+        earlier._missing = list(map(list, self._missing))
+        tags = list(self._lately)[max(0, len(self._lately) - count) :]
+        for tag in tags:
+            earlier._missing[tag.part].append((tag.first, tag.first + tag.count))
+        earlier.batches -= len(tags)
+        if tags:
+            earlier._last = tags[0].part - 1
+        return earlier
 
     @property
     def begun(self) -> bool:
@@ -305,11 +328,14 @@ class Content:
                 raise ValueError("the state is of other shards, or of another seed, block_size or buffer_size")
             return
         theirs = state["content"]
+        if "fingerprint" not in theirs:
+            raise ValueError("the state is that of a mixture")
         if theirs["fingerprint"] == self.fingerprint:
             return
         if list(theirs["settings"]) != self._settings:
             raise ValueError(
-                f"the state is of another seed, block_size or buffer_size: {theirs['settings']}, not {self._settings}"
+                "the state is of another seed or shuffle (block_size, buffer_size, window, chunk_bytes): "
+                f"{theirs['settings']}, not {self._settings}"
             )
         if theirs["shards"] < len(self) and theirs["fingerprint"] == self.fingerprint_of(theirs["shards"]):
             return
@@ -397,6 +423,8 @@ def remainders(states: Any, content: Content, sharing: Sharing) -> tuple[list[Re
             raise ValueError(f"not a state of a data set: {state!r}")
         if state["format"] not in (1, FORMAT):
             raise ValueError(f"a state of format {state['format']}, which a later version of fsabs wrote")
+        if not {"epoch", "rank", "parts", "order" if state["format"] == 1 else "content"} <= state.keys():
+            raise ValueError(f"not a state of a data set: it has {', '.join(map(str, state))}")
         content.check(state)
     first = min((state["epoch"] for state in given), default=0)
     bases = [sharing.pruned(state.get("base"), first) for state in given]

@@ -324,6 +324,8 @@ def _first(rest: Any, lost: Numbers) -> tuple[Counted, Any]:
     if not rows:
         return Counted(len(lost), missing, LOST), rest
     batches = rest.slice(0, rows).combine_chunks().to_batches()
+    if len(batches) != 1:  # Arrow leaves a column in chunks whose offsets don't fit into 32 bits
+        raise ValueError(f"a column of a batch of {rows} rows has more than 2 GiB: give a smaller batch_size")
     return Counted(len(lost), missing, batches[0]), rest.slice(rows)
 
 

@@ -123,7 +123,7 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
         )
         if packing is not None:
             self.epochs.pass_type = PackedPass
-        self._samples: _Samples | None = None  # the last ones that were begun in this process
+        self._taken: _Taken | None = None  # of the last iteration that was begun in this process
         self._counted = -1  # the serial number of the plan whose batches are counted by `consumed`
         self._consuming: Pass | None = None  # the pass of `consumed` that is beginning
         self._own: EpochPlan | None = None  # of this worker, from a state that it was given
@@ -185,9 +185,10 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
         else:
             self.epochs.set_epoch(epoch)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self, held: int = 0) -> dict[str, Any]:
         """Return which samples this rank has still to consume: plain data, for JSON, `torch.save`, or pickle.
 
+        The last `held` batches that a `Loader` handed out, up to 8, do not count as consumed: see `Loader.held`.
         In a worker it is the worker's, as torchdata's `StatefulDataLoader` asks for it. `RuntimeError` in the main
         process of a plain `DataLoader` with workers, where it is not known which of their batches were used.
         """
@@ -199,7 +200,7 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
                 "which batches of a plain DataLoader's workers were used is not known: use a Loader, or a DataLoader "
                 "with collate_fn=dataset.tagged(...), iterated by dataset.consumed(loader)"
             )
-        return self.epochs.state_dict()
+        return self.epochs.state_dict(held)
 
     def load_state_dict(self, state_dict: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         """Continue from a state: this rank's own, or a list of those of all ranks, whose number may have been another.
@@ -228,16 +229,16 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
                 "main process, or into a Loader"
             )
         self._own = plan
-        self._samples = None
+        self._taken = None
 
     def _uncounted(self) -> bool:
         """Return whether workers have begun a pass whose batches are not counted here."""
         return self._counted != self.epochs.serial and self._notice.passes > 0
 
     def _state_of_worker(self, place: WorkerPlace) -> dict[str, Any]:
-        running = self._samples
-        if running is not None:
-            plan, left = running.plan, running.remaining()
+        taken = self._taken
+        if taken is not None:
+            plan, left = taken.plan, taken.remaining()
         else:
             plan = self._own or self._plan_that_was_set()
             left = plan.of_worker(place, self.epochs.sharing)
@@ -263,18 +264,19 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
         info = get_worker_info()
         if info is not None:
             place, plan = self._place(info), self._plan_of_worker(info)
-            self._samples = _Samples(self, plan, place)
+            samples = _Samples(self, plan, place)
         else:
-            self._skipped.clear()
+            self.begin_counting()
             running = self._consuming
             if running is not None:
-                self._samples = _Samples(self, running.plan, running.place)
-                return self._samples
-            if self._uncounted():
-                self.epochs.skip_to(self.epochs.epoch + 1)
-            running = self.epochs.begin()
-            self._samples = _Samples(self, running.plan, running.place, running)
-        return self._samples
+                samples = _Samples(self, running.plan, running.place)
+            else:
+                if self._uncounted():
+                    self.epochs.skip_to(self.epochs.epoch + 1)
+                running = self.epochs.begin()
+                samples = _Samples(self, running.plan, running.place, running)
+        self._taken = samples.taken
+        return samples
 
     def _plan_of_worker(self, info: Any) -> EpochPlan:
         """Return the plan of the pass that this worker of a plain `DataLoader` begins."""
@@ -444,7 +446,7 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
         size, drop_last = getattr(loader, "batch_size", None) or 1, getattr(loader, "drop_last", False)
         running = self.epochs.begin(max(1, getattr(loader, "num_workers", 0)), size, drop_last)
         self._counted = running.serial
-        self._skipped.clear()
+        self.begin_counting()
         self._consuming = running
         try:
             batches = iter(loader)
@@ -459,9 +461,9 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
 
     def tag(self) -> Tag:
         """Return the tag of the samples that this process has taken since it was asked for one."""
-        if self._samples is None:
+        if self._taken is None:
             raise RuntimeError("a batch is tagged, and no sample was taken from the data set in this process")
-        return self._samples.tag(self._notice.serial)
+        return self._taken.tag(self._notice.serial)
 
     # ---- for a Loader
 
@@ -508,7 +510,39 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
         """Free what is held in this process."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_samples": None}
+        return {**self.__dict__, "_taken": None}
+
+
+class _Position:
+    """How many positions of a pass were taken.
+
+    What an iterator reads from is registered with the process, and must not refer to the iterator.
+    """
+
+    number = 0
+
+
+class _Taken(_Position):
+    """What was taken of a worker's share of a pass: all that a data set keeps of an iteration, which may be dropped."""
+
+    def __init__(self, plan: EpochPlan, place: WorkerPlace, intervals: list[Interval]) -> None:
+        self.begin(plan, place, intervals)
+
+    def begin(self, plan: EpochPlan, place: WorkerPlace, intervals: list[Interval]) -> None:
+        """Count from 0, of this share."""
+        self.plan = plan
+        self.place = place
+        self.intervals = intervals
+        self.number = self._tagged = 0
+
+    def tag(self, serial: int) -> Tag:
+        """Return the tag of the samples since the last one."""
+        first, self._tagged = self._tagged, self.number
+        return Tag(serial, self.place.worker, first, self.number - first)
+
+    def remaining(self) -> list[Interval]:
+        """Return what is still to be taken."""
+        return list(drop(self.intervals, self.number))
 
 
 class _Samples(Iterator[Any]):
@@ -520,23 +554,17 @@ class _Samples(Iterator[Any]):
 
     def __init__(self, dataset: EpochDataset, plan: EpochPlan, place: WorkerPlace, running: Pass | None = None) -> None:
         self._dataset = dataset
-        self.plan = plan
+        self.taken = _Taken(plan, place, plan.of_worker(place, dataset.epochs.sharing))
+        self._begin(running)
+
+    def _begin(self, running: Pass | None) -> None:
         self._running = running  # of the main process
         self._counts = None if running is None else running.taken
-        self._place = place
-        self._intervals = plan.of_worker(place, dataset.epochs.sharing)
-        self._taken = self._tagged = 0
-        self._position = _Position()
         self._samples = self._started()
 
-    def tag(self, serial: int) -> Tag:
-        """Return the tag of the samples since the last one."""
-        first, self._tagged = self._tagged, self._taken
-        return Tag(serial, self._place.worker, first, self._taken - first)
-
     def _started(self) -> process.Resumable[Any]:
-        position = self._position
-        start = functools.partial(_continued, self._dataset, self.plan, self._place, self._intervals, position)
+        taken = self.taken
+        start = functools.partial(_continued, self._dataset, taken.plan, taken.place, taken.intervals, taken)
         return process.Resumable(start)
 
     def __next__(self) -> Any:
@@ -555,18 +583,13 @@ class _Samples(Iterator[Any]):
                 positions, lost, sample, _ = sample
             else:  # one position, nearly always
                 positions, lost = 1, sample is LOST
-            self._taken += positions
-            self._position.number = self._taken
+            self.taken.number += positions
             if self._counts is not None:
                 self._counts[0] += positions
             if lost:
                 self._dataset.skip(int(lost))
             if sample is not LOST:
                 return sample
-
-    def remaining(self) -> list[Interval]:
-        """Return what is still to be taken."""
-        return list(drop(self._intervals, self._taken))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the data set."""
@@ -579,17 +602,9 @@ class _Samples(Iterator[Any]):
         epochs = self._dataset.epochs
         epochs.load_state_dict(state_dict)
         epochs.set_epoch(state_dict["epoch"])
-        self._running = epochs.begin()
-        self.__init__(self._dataset, self._running.plan, self._running.place, self._running)  # type: ignore[misc]
-
-
-class _Position:
-    """How many positions of a pass were taken.
-
-    What an iterator reads from is registered with the process, and must not refer to the iterator.
-    """
-
-    number = 0
+        running = epochs.begin()
+        self.taken.begin(running.plan, running.place, running.plan.of_worker(running.place, epochs.sharing))
+        self._begin(running)
 
 
 def _continued(

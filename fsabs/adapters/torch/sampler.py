@@ -151,11 +151,14 @@ class EpochSampler(Sampler[int]):
         """Read epoch `epoch` next; what a state that was just loaded left of that epoch stays in force."""
         self.epochs.set_epoch(epoch)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return what remains of the epoch; `RuntimeError` where the loader's batches were not counted."""
+    def state_dict(self, held: int = 0) -> dict[str, Any]:
+        """Return what remains of the epoch; `RuntimeError` where the loader's batches were not counted.
+
+        The last `held` batches do not count as consumed: see `Loader.held`.
+        """
         if self._uncounted:
             raise RuntimeError("which batches were used is not known: iterate the loader by sampler.consumed(loader)")
-        return self.epochs.state_dict()
+        return self.epochs.state_dict(held)
 
     def load_state_dict(self, state_dict: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         """Continue from a state of this rank, or from a list of those of all ranks."""

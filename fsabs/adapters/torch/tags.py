@@ -11,6 +11,7 @@ before a pass is all that its workers know: forked or pickled with the data set,
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -86,10 +87,20 @@ _WORKERS = 512
 
 
 class _SharedNumbers:
-    """Numbers, all 0 at first, in memory that the processes share which are forked or spawned with this."""
+    """Numbers, all 0 at first, in memory that a main process shares with its workers."""
 
     def __init__(self, count: int) -> None:
+        self._made_in = os.getpid()
         self._numbers = torch.zeros(count, dtype=torch.int64, device="cpu").share_memory_()  # type: ignore[no-untyped-call]
+
+    def _own(self) -> torch.Tensor:
+        """Return the numbers of this main process, for it to set them.
+
+        A rank that got this by a fork, or from torch.multiprocessing, has that in common with the others until now.
+        """
+        if self._made_in != os.getpid():
+            _SharedNumbers.__init__(self, len(self._numbers))
+        return self._numbers
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -104,7 +115,7 @@ class EpochNotice(_SharedNumbers):
 
     def publish(self, serial: int, plan: EpochPlan, whole: bool) -> None:
         """Say which plan is in force, and whether it is that of a whole epoch."""
-        self._numbers[:] = torch.tensor([serial, plan.epoch if whole else -1, 0], dtype=torch.int64)
+        self._own()[:] = torch.tensor([serial, plan.epoch if whole else -1, 0], dtype=torch.int64)
 
     def begin_pass(self) -> None:
         """Record that a pass begins; one worker of it does."""
@@ -127,6 +138,22 @@ class EpochNotice(_SharedNumbers):
         return int(self._numbers[2])
 
 
+class PassNotice(_SharedNumbers):
+    """The number of the pass that the main process iterates over; 0 while there is none."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    def set(self, number: int) -> None:
+        """Say which pass it is."""
+        self._own()[0] = number
+
+    @property
+    def number(self) -> int:
+        """The number of the pass."""
+        return int(self._numbers[0])
+
+
 class WorkerCounts(_SharedNumbers):
     """A count that the main process and all its workers add to, each in a place of its own, without a lock."""
 
@@ -140,7 +167,7 @@ class WorkerCounts(_SharedNumbers):
 
     def clear(self) -> None:
         """Begin anew, in the main process."""
-        self._numbers.zero_()
+        self._own().zero_()
 
     @property
     def total(self) -> int:

@@ -18,10 +18,11 @@ from typing import Any, NamedTuple
 
 from torch.utils.data import IterableDataset, default_collate, default_convert, get_worker_info
 
+from ...core import process
 from ...dispatch import JobFailedError, Task, TaskDispatcher, TaskType
 from ...dispatch.leasing import HeldTask, LeasedTasks
 from ...readers.data.base import adopt
-from .tags import Tagged
+from .tags import PassNotice, Tagged
 
 MAX_WAIT = 0.25
 """Seconds between two requests for a task while none is free, at most: the ranks of a job wait for each other."""
@@ -78,6 +79,8 @@ class TaskDataset(IterableDataset[Any]):
         self._tagged = False
         self._counted = False  # the pass that begins is that of `steps`
         self._running = False
+        self._passes = 0  # that have begun
+        self._notice = PassNotice()
         self._pass: _Pass | None = None  # of this process
         self._in_hand: tuple[TaskSpan, ...] = ()  # of the batch that was handed out last
         self._partly: dict[int, TaskSpan] = {}  # tasks with records that were counted and not reported, by lease
@@ -93,9 +96,10 @@ class TaskDataset(IterableDataset[Any]):
         """Raise `RuntimeError`: the dispatcher counts the epochs."""
         raise RuntimeError("the epochs of a TaskDataset are counted by its dispatcher")
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self, held: int = 0) -> dict[str, Any]:
         """Report what was consumed, the batch in hand included, and return the state of the job.
 
+        The batch in hand is not included where it is `held`: see `Loader.held`.
         The state is of all workers of the job. Where several processes train, call `flush` in each of them, let them
         wait for each other, and save the state of one.
 
@@ -104,14 +108,15 @@ class TaskDataset(IterableDataset[Any]):
         """
         if get_worker_info() is not None:
             return dict(_OF_WORKER)
-        self.flush()
+        self.flush(held)
         return self.dispatcher.state_dict()
 
-    def flush(self) -> None:
-        """Report what was consumed, the batch in hand included."""
+    def flush(self, held: int = 0) -> None:
+        """Report what was consumed, the batch in hand included unless it is `held`."""
         if get_worker_info() is not None:
             raise RuntimeError("the main process reports what was consumed: ask it for the state")
-        self._count()
+        if not held:
+            self._count()
         for lease, span in self._partly.items():
             if not self.dispatcher.renew(span.task, lease, span.records):
                 self._refused(span)
@@ -136,15 +141,12 @@ class TaskDataset(IterableDataset[Any]):
         info = get_worker_info()
         if info is None and not self._counted:
             return self._records()
-        if not self._tagged:
-            raise RuntimeError("use a Loader, or a DataLoader with collate_fn=dataset.tagged(...)")
-        name = self._name(info.id if info is not None else 0)
-        if info is not None and self._pass is not None:
-            # A persistent worker: it went on after the loop was left, and nothing else ends or frees what it leased.
-            self._pass.close()
-            with suppress(LookupError):
-                self.dispatcher.recover(name)
-        self._pass = _Pass(self, name)
+        if not self._tagged or not self._notice.number:
+            raise RuntimeError(
+                "use a Loader, or a DataLoader with collate_fn=dataset.tagged(...) that is iterated by "
+                "dataset.consumed(loader)"
+            )
+        self._pass = _Pass(self, self._name(info.id if info is not None else 0), self._notice)
         return self._pass
 
     def _records(self) -> Iterator[Any]:
@@ -211,14 +213,18 @@ class TaskDataset(IterableDataset[Any]):
         return (None if isinstance(batch, NoRecord) else batch for batch in steps)
 
     def _begin(self) -> None:
+        if self._running:
+            raise RuntimeError("the data set is iterated already")
         self._counted = True
+        self._passes += 1
+        self._notice.set(self._passes)
         if self._named_in not in (0, os.getpid()):  # another rank, which got this data set by a fork or a pickle
             self.worker_id, self._named_in = _made_name(), os.getpid()
 
     def _steps(self, batches: Iterator[Any], workers: int) -> Iterator[Any]:
         if self._running:
             raise RuntimeError("the data set is iterated already")
-        self._running = True
+        self._running, generation = True, process.generation()
         try:
             for batch in batches:
                 if not isinstance(batch, Tagged):
@@ -234,13 +240,19 @@ class TaskDataset(IterableDataset[Any]):
                 raise JobFailedError(self.dispatcher.job, self.dispatcher.failed())
         finally:
             del batches
-            try:
-                self._give_back(workers)
-            except RuntimeError:  # torch's handler of SIGCHLD raises anywhere, once, for a worker that was killed
-                self._give_back(workers)
-                raise
-            finally:
-                self._running = False
+            self._running = False
+            if not process.inherited(generation):  # the tasks are the parent's
+                self._end(workers)
+
+    def _end(self, workers: int) -> None:
+        """End a pass: report what was counted, and free the tasks."""
+        try:
+            self._give_back(workers)
+        except RuntimeError:  # torch's handler of SIGCHLD raises anywhere, once, for a worker that was killed
+            self._give_back(workers)
+            raise
+        finally:
+            self._notice.set(0)  # workers that live on give back what they have leased since
 
     def _count(self) -> None:
         """Count the batch in hand as consumed, and report the tasks that are complete.
@@ -324,10 +336,17 @@ class TaskCollate:
 class _Pass(Iterator[Any]):
     """The records of the tasks that this process leases; `NoRecord` until the next batch while there is none."""
 
-    def __init__(self, dataset: TaskDataset, name: str) -> None:
+    def __init__(self, dataset: TaskDataset, name: str, notice: PassNotice) -> None:
         self._transform = dataset.transform
+        number = notice.number
         self._tasks = LeasedTasks(
-            dataset.dispatcher, dataset.reader, name, dataset.type, self._ended, max_wait=MAX_WAIT
+            dataset.dispatcher,
+            dataset.reader,
+            name,
+            dataset.type,
+            self._ended,
+            max_wait=MAX_WAIT,
+            active=lambda: notice.number == number,
         )
         self._chunks = self._tasks.chunks()
         self._records: Iterator[Any] = iter(())

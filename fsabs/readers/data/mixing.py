@@ -204,6 +204,8 @@ class Mixing:
             at = self._add(at, zero, cumulative, until, ending)
             if until is None or at < until:
                 break
+        if not self._placed:  # all sources are empty
+            self._placed.append(_Placed(0, zero, _Stretch(coming[0][1], self._key)))
         if ending == "repeat":
             self.total = self._once_each() if length is None else length
         else:
@@ -256,12 +258,10 @@ class Mixing:
                 return int(start + 1 + stretch.extreme(max, last)[0])
         return 0
 
-    def step_of(self, source: int, number: int) -> int:
-        """Return the step of a source's sample."""
-        for start, before, stretch in reversed(self._placed):
-            if before[source] <= number and stretch.weights[source]:
-                return int(start + stretch.step_of(source, number - int(before[source])))
-        raise ValueError(f"the source {source} has no sample {number} here")
+    def step_of(self, source: int, number: int) -> int | None:
+        """Return the step of a source's sample; None if it has no weight from there on."""
+        start, before, stretch = next(one for one in reversed(self._placed) if one.before[source] <= number)
+        return int(start + stretch.step_of(source, number - int(before[source]))) if stretch.weights[source] else None
 
     def counts(self, step: int) -> Numbers:
         """Return how many samples of each source come before a step."""

@@ -307,9 +307,17 @@ class WindowOrder(EpochOrder):
             group. Chunks of a group (the parts of a large row group) stay together, in their order.
         seed: of the shuffles; None leaves everything in the order of the shards.
         window: how many chunks are shuffled among each other; 1 shuffles within chunks, 0 only the chunks.
+        chunk_bytes: what chunks were cut by, where that is no part of the shards' content.
     """
 
-    def __init__(self, shards: Sequence[Shard], chunks: Numbers, seed: int | None, window: int) -> None:
+    def __init__(
+        self,
+        shards: Sequence[Shard],
+        chunks: Numbers,
+        seed: int | None,
+        window: int,
+        chunk_bytes: int | None = None,
+    ) -> None:
         if window < 0:
             raise ValueError(f"window must not be negative: {window}")
         super().__init__([], seed, None, 0)
@@ -319,6 +327,8 @@ class WindowOrder(EpochOrder):
         self.total = int(self.blocks[:, 2].sum())
         self.window = window if seed is not None else 0
         self.settings = (seed, "window", self.window)
+        if seed is not None and chunk_bytes is not None:
+            self.settings += (chunk_bytes,)
 
     def fingerprint(self) -> str:
         """Return the fingerprint of an order, in 32 hexadecimal digits."""

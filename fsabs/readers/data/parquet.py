@@ -157,7 +157,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
             for chunk in there[first:last]:
                 groups += chunk.start == 0
                 chunks.append((number, chunk.first, chunk.rows, groups))
-        return WindowOrder(shards, np.array(chunks, np.int64).reshape(-1, 4), seed, window)
+        return WindowOrder(shards, np.array(chunks, np.int64).reshape(-1, 4), seed, window, self._chunk_bytes)
 
     def _chunks(self, name: str) -> Iterator[Chunk]:
         footer = self._footers[name]
