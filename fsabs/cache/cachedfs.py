@@ -16,7 +16,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backends.local import Local
 from ..core import errors, keys, process
@@ -34,6 +34,9 @@ from .disk import EntryKey, open_disk, warn_once
 from .eviction import DiskLimits
 from .freshness import FileRecords, Freshness
 from .policy import ReadOrder
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 KB, MB = 1024, 1024 * 1024
 FILES_KEPT = 100_000
@@ -160,6 +163,14 @@ class CachedFS(LayerFS):
             return self.inner._write_many(noted(), concurrency)
         finally:
             self._invalidate(*written)
+
+    def write_if(self, path: StrPath, data: Buffer, version: str) -> None:
+        """Replace a file that has still this `version`, where the store has such a method."""
+        key = self._file_key(path, "write_if")
+        try:
+            self._inner_here().write_if(path, data, version)
+        finally:
+            self._invalidate(key)
 
     def _append(self, key: str) -> Writer:
         self._stats.updated(key, self._url(key))

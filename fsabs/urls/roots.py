@@ -47,8 +47,7 @@ class _Folder(NamedTuple):
 
 
 class _Root:
-    """An FS of the table, and the state of the outermost container, as `Roots._state` returns it, that it was opened in.
-    """
+    """An FS of the table, and what `Roots._state` had said of its containers when it was opened."""
 
     __slots__ = ("checked", "fs", "interval", "state")
 

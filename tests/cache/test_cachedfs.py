@@ -8,11 +8,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pytest
 
-from fsabs import trace
+from fsabs import lazify, trace
 from fsabs.backends.local import Local
 from fsabs.backends.memory import Memory
 from fsabs.cache import backoff
@@ -20,6 +20,7 @@ from fsabs.core import identity
 from fsabs.core.blobs import Blob
 from fsabs.core.errors import StaleFileError
 from fsabs.core.fs import FileStat
+from fsabs.core.layers import LayerFS
 from fsabs.trace.results import CacheUse
 from tests.cache.stores import BLOCK, CONTENTS, NAMES, Asked, Store, cached, noise
 
@@ -244,6 +245,47 @@ def test_own_writes_show_at_once_even_where_nothing_is_asked_again(store: Store,
     fs.remove("moved", recursive=True)
     with pytest.raises(FileNotFoundError):
         fs.read_bytes("moved/deep/ünï code %1.txt")
+
+
+class Conditional(Memory):
+    """A store with a method of its own, as object stores have it."""
+
+    capabilities = Memory.capabilities._replace(stat_is_request=True)
+
+    def write_if(self, path: str, data: bytes, version: str) -> None:
+        if self.stat(path).version != version:
+            raise StaleFileError(116, "another version", self.url(path))
+        self.write_bytes(path, data)
+
+
+def test_a_method_of_the_store_counts_from_the_root_of_the_layer_around_it(folder: str) -> None:
+    memory: Any = Conditional()
+    for directory in ("own", "other"):
+        memory.mkdir(directory)
+        memory.write_bytes(f"{directory}/state", b"old")
+    memory.write_bytes("state", b"of all")
+    for layer in (cached(memory, folder), LayerFS(LayerFS(memory)), lazify(lambda: memory)):
+        sub: Any = layer.subfs("own")
+        sub.write_if("state", b"new", memory.stat("own/state").version)
+        with pytest.raises(PermissionError):
+            sub.write_if("../other/state", b"new", memory.stat("other/state").version)
+        layer.cwd = "own"
+        cast(Any, layer).write_if("state", b"old", memory.stat("own/state").version)
+        layer.cwd = "/"
+        assert [memory.read_bytes(f"{name}state") for name in ("", "own/", "other/")] == [b"of all", b"old", b"old"]
+
+
+def test_a_file_that_is_written_on_condition_is_read_anew(folder: str) -> None:
+    memory: Any = Conditional()
+    memory.write_bytes("state", b"old")
+    fs = cached(memory, folder, check_interval=1e9)
+    assert fs.read_bytes("state") == b"old"
+    fs.write_if("state", b"new", memory.stat("state").version)
+    assert fs.read_bytes("state") == b"new"
+    memory.write_bytes("state", b"another's")
+    with pytest.raises(StaleFileError):
+        fs.write_if("state", b"newer", "0")
+    assert fs.read_bytes("state") == b"another's", "who is told of a change sees it"
 
 
 def test_how_often_a_version_is_asked_for(store: Store, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
