@@ -254,7 +254,8 @@ class CachedFS(LayerFS):
     def pin(self, paths: Iterable[StrPath]) -> int:
         """Fetch files, and exempt them from eviction; return how many bytes of them are on the disk and stay there.
 
-        That is less than the files have where there is no room, or no disk.
+        That is less than the files have where there is no room, or no disk, or where one was written just now, so that
+        another content may still get its version.
         """
         size = 0
         for key in keys_of(self, paths, "pin"):

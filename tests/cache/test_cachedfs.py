@@ -357,6 +357,36 @@ def test_what_was_written_just_now_is_given_and_not_kept(
     assert store.reads == reads + 1
 
 
+class Ticking(Versionless):
+    """A store whose clock has not ticked since a file was written: all contents of a size have one version."""
+
+    ticked = False
+
+    def _stat(self, key: str) -> FileStat:
+        return super()._stat(key)._replace(version="of the tick")
+
+    def _open_blob(self, key: str) -> Blob:
+        blob = super()._open_blob(key)
+        blob.version = "of the tick"
+        return blob
+
+    def _is_strong(self, version: str) -> bool:
+        return self.ticked
+
+
+@pytest.mark.parametrize("size", [1000, 10_000])
+def test_what_was_written_just_now_is_not_pinned(folder: str, size: int) -> None:
+    """Else the content that is pinned would be given for what is written within the same tick, for good."""
+    store = Ticking()
+    fs = cached(store, folder)
+    for number in range(2):
+        store.write_bytes("a", data := noise(size, number))
+        assert fs.pin(["a"]) == 0
+        assert fs.read_bytes("a") == data
+    store.ticked = True
+    assert fs.pin(["a"]) == size
+
+
 # ---- one fetch for all
 
 
