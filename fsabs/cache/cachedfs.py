@@ -57,7 +57,7 @@ class CachedFS(LayerFS):
         dir: a folder on a local disk; `files` in the cache directory (`$FSABS_CACHE_DIR`) if there is none.
         max_bytes: of disk, as a number or a text as `"50GB"`, `"1.5TiB"`; None for all that `min_free` leaves.
         min_free: what is left free of the disk, in the same ways; None for a tenth of it, at most 50 GB.
-        memory_bytes: of memory, in each process, for what was used last; 0 for none.
+        memory_bytes: of memory, in each process, for all that shares `dir` and its limits; 0 for none.
         block_size: bytes that are fetched and kept together of a large file.
         whole_file_size: the largest file that is fetched and kept as a whole.
         check_interval: seconds for which a file is taken to be unchanged after its store was asked for it, or for a

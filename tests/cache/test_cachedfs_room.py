@@ -379,3 +379,18 @@ def test_a_damaged_count_is_made_anew(tmp_path: Path, damage: bytes | None) -> N
     for number in range(10, 40):
         cache.put(entry(b"%d" % number, f"url {number}"), bytes(5000), ReadOrder())
     assert cache.status()["entries"] == 20
+
+
+def test_what_shares_a_folder_shares_its_memory_and_its_end(store: Store, folder: str) -> None:
+    """A job opens an FS for each archive: `memory_bytes` are those of its process."""
+    caches = [cached(store, folder, memory_bytes=5000, check_interval=0.0) for _ in range(3)]
+    for number, fs in enumerate(caches):
+        for name in NAMES[4 * number : 4 * number + 4]:
+            fs.read_bytes(name)
+    memories = {id(memory): memory for memory in (fs._files.contents().memory for fs in caches)}
+    assert 4000 <= sum(memory.size for memory in memories.values()) <= 5000
+    assert {fs.status()["memory"]["bytes"] for fs in caches} == {sum(memory.size for memory in memories.values())}
+    caches[0].clear()
+    store.opened.clear()
+    assert caches[2].read_bytes(NAMES[8]) == CONTENTS[8]
+    assert store.reads == 1, "it is emptied for all that share it"
