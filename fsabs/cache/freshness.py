@@ -141,7 +141,7 @@ class FileRecords:
 class Listed:
     """The names that `pages` of a listing have covered, the first of them asked for at `since`."""
 
-    def __init__(self, since: float = 0.0) -> None:
+    def __init__(self, since: float) -> None:
         self.since = since
         self.pages = 0
         self._ranges: list[tuple[str, str]] = []  # disjoint, in order: behind which name one begins, and its last one
@@ -293,7 +293,8 @@ class Freshness:
                 return False
             asked = time.time()
             root, all_listed = self._inner._root, self._records().listed
-            if not 0 <= asked - (listed := all_listed.get(root, Listed())).since < self._check_interval:
+            listed = all_listed.get(root)
+            if listed is None or not 0 <= asked - listed.since < self._check_interval:
                 all_listed[root] = listed = Listed(asked)
             name = keys.relative(key, root)
             if name in listed:  # and not in the listing, or without a version
