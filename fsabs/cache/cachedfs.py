@@ -107,6 +107,10 @@ class CachedFS(LayerFS):
     def _open_from_start(self, key: str) -> Blob:
         return self._files.open(key, self.inner._open_from_start)
 
+    def _open_listed(self, key: str, stat: FileStat) -> Blob:
+        self._stats.seen(self._url(key), stat)
+        return self._open_blob(key)
+
     def _read_bytes(self, key: str) -> bytes:
         files = self._files
         if files.order.is_known or files.prefetched.is_known:
@@ -120,7 +124,14 @@ class CachedFS(LayerFS):
     # ---- looking
 
     def _stat(self, key: str) -> FileStat:
-        return self._stats.stat(key, self._url(key))
+        url = self._url(key)
+        try:
+            stat = self._stats.stat(key, url)
+        except (FileNotFoundError, NotADirectoryError):
+            self._stats.seen(url, None)
+            raise
+        self._stats.seen(url, stat)
+        return stat
 
     def _list(self, key: str) -> Iterator[FileStat]:
         return self._listed(key, "list", self.inner._list)

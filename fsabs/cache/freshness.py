@@ -326,6 +326,13 @@ class Freshness:
         if self._check_interval and not stat.directory and stat.version is not None and key not in self._updated:
             self._records().remember(self._inner._url(key), stat._replace(filename=keys.name(key)), asked)
 
+    def seen(self, url: str, stat: FileStat | None) -> None:
+        """Forget what is remembered of a file that the caller has seen as another one, or that is gone."""
+        if self.offline or not self.remembers or (record := self._records().recall(url)) is None:
+            return
+        if stat is None or _is_other(record.stat, stat):
+            self.invalidate(url)
+
     def aged_version(self, url: str, stat: FileStat) -> str:
         """Return a version for a file that has none: since when it is as it is; a new one if that is too long ago."""
         assert self.max_age is not None
@@ -372,3 +379,10 @@ class Freshness:
 
 def _content(stat: FileStat) -> tuple[object, ...]:
     return stat.size, stat.last_modified, stat.version
+
+
+def _is_other(one: FileStat, other: FileStat) -> bool:
+    """Return whether two stats are of two contents; the response with a content has no time."""
+    if one.version is not None and other.version is not None:
+        return (one.size, one.version) != (other.size, other.version)
+    return _content(one) != _content(other)

@@ -306,6 +306,39 @@ def test_how_often_a_version_is_asked_for(store: Store, folder: str, monkeypatch
     assert seldom.read_bytes("00.bin") == b"changed"
 
 
+def test_what_was_seen_to_be_newer_is_not_given_as_it_was(store: Store, folder: str) -> None:
+    store = Asked(store.inner)
+    fs = cached(store, folder, check_interval=60)
+    for name in NAMES[:4]:
+        fs.read_bytes(name)
+    for name in NAMES[:3]:
+        store.inner.write_bytes(name, b"newer")
+    store.inner.remove(NAMES[3])
+    assert fs.stat(NAMES[0]).size == 5
+    assert fs.read_bytes(NAMES[0]) == b"newer"
+    [listed] = [stat for stat in fs.list(detail=True) if stat.filename == NAMES[1]]
+    with fs.open_blob(NAMES[1], listed) as blob:
+        assert blob.read_all() == b"newer"
+    assert fs.read_bytes(NAMES[2]) == CONTENTS[2], "it was not looked at"
+    assert not fs.exists(NAMES[3])
+    with pytest.raises(FileNotFoundError):
+        fs.read_bytes(NAMES[3])
+    asked = store.asked
+    assert [fs.read_bytes(name) for name in (*NAMES[:2], *NAMES[:2])] == [b"newer"] * 4
+    assert store.asked == asked
+
+
+def test_an_archive_that_another_has_added_to_is_added_to_through_a_cache(store: Store, folder: str) -> None:
+    store = Asked(store.inner)
+    fs = cached(store, folder, check_interval=60)
+    for number, parent in enumerate((fs, store.inner, fs)):
+        with parent.open_container("a.zip", "a") as archive:
+            archive.write_bytes(f"{number}", b"%d" % number)
+        with fs.open_container("a.zip") as read:
+            assert read.exists("0")
+    assert sorted(fs.open_container("a.zip").list()) == ["0", "1", "2"]
+
+
 class Versionless(Memory):
     """A store that tells no version."""
 
