@@ -394,7 +394,7 @@ class CachedFiles:
         """The order of an epoch, by which entries are evicted."""
         self.prefetched: ReadOrder = ReadOrder()
         """The order of what is being fetched ahead of its reader."""
-        self.stat_is_request: bool = inner.capabilities.stat_is_request
+        self.stat_is_request: bool = stats.takes_requests
         self._fs = fs
         self._state = state
         self._block_size = block_size
@@ -441,8 +441,8 @@ class CachedFiles:
         if file.small is not None:
             data = contents.lookup(file.small)
             return data if data is not None and len(data) == stat.size else None
-        is_empty = self.stat_is_request and not stat.size and not stat.directory and stat.version is not None
-        return b"" if is_empty else None
+        is_empty = not stat.size and not stat.directory and stat.version is not None
+        return b"" if is_empty and self.inner.capabilities.stat_is_request else None
 
     def _located(self, key: str, file: CachedFile | None) -> tuple[CachedFile, bytes | None, Blob | None]:
         """Return a file, if `known` has found nothing, and its content; with a blob, if it was opened for that."""

@@ -177,9 +177,10 @@ class Freshness:
         self.max_age = max_age
         self.offline = offline
         can = inner.capabilities
-        self.by_request: bool = can.stat_is_request and can.content_versions and not can.commits
-        """Whether a file's content may be requested in place of its stat, and tell its version; the stats of a commit
-        are listed once, and hold."""
+        self.takes_requests: bool = can.stat_is_request and (offline or not can.commits)
+        """Whether a stat takes a request; those of a commit are listed once, and hold until there is another one."""
+        self.by_request: bool = self.takes_requests and can.content_versions
+        """Whether a file's content may be requested in place of its stat, and tell its version."""
         self.notes_contents: bool = offline or self.by_request
         """Whether a file is remembered when its content is cached."""
         self.likely_cached: bool = False
@@ -187,7 +188,7 @@ class Freshness:
         self._inner = inner
         self._records = records
         # What costs no request is asked for each time.
-        self._check_interval = check_interval if inner.capabilities.stat_is_request else 0.0
+        self._check_interval = check_interval if self.takes_requests else 0.0
         self.remembers: bool = bool(self._check_interval or offline or max_age is not None)
         """Whether what is remembered may be used without asking the store."""
         self._can_list = self._check_interval > 0 and not offline and max_age is None
