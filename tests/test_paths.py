@@ -392,6 +392,41 @@ def test_a_replaced_container_is_opened_again(tmp_path: pathlib.Path) -> None:
     assert not (path / "x").exists()
 
 
+def test_a_directory_that_becomes_a_container_and_back_is_opened_again(tmp_path: pathlib.Path) -> None:
+    plain, path = tmp_path / "a.zip", fsabs.Path(tmp_path, "a.zip")
+    for content in (b"one", b"two"):
+        plain.mkdir()
+        (plain / "x").write_bytes(content)
+        assert (path / "x").read_bytes() == content
+        (plain / "x").unlink()
+        plain.rmdir()
+        with fsabs.from_url(str(path), mode="w") as fs:
+            fs.write_bytes("x", b"packed " + content)
+        assert (path / "x").read_bytes() == b"packed " + content
+        assert [member.name for member in path.iterdir()] == ["x"]
+        plain.unlink()
+
+
+def test_what_becomes_a_directory_on_s3_is_written_to_at_once(moto: MotoServer, monkeypatch: Any) -> None:
+    for name, value in server_environment(moto).items():
+        monkeypatch.setenv(name, value)
+    roots.clear()
+    moto.create_bucket("turned")
+    path = fsabs.Path("s3://turned/a.zip")
+    with fsabs.from_url(str(path), mode="w") as fs:
+        fs.write_bytes("x", b"packed")
+    assert (path / "x").read_bytes() == b"packed"
+    path.unlink()
+    fsabs.from_url("s3://turned/").write_bytes("a.zip/x", b"plain")
+    (path / "y").write_bytes(b"written")
+    assert (path / "x").read_bytes() == b"plain"
+    (path / "x").unlink(), (path / "y").unlink()
+    with fsabs.from_url(str(path), mode="w") as fs:
+        fs.write_bytes("x", b"packed again")
+    assert (path / "x").read_bytes() == b"packed again"
+    roots.clear()
+
+
 def test_a_container_replaced_on_s3_is_noticed(moto: MotoServer, monkeypatch: Any) -> None:
     for name, value in server_environment(moto).items():
         monkeypatch.setenv(name, value)

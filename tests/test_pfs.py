@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 import fsabs
+from fsabs.backends.local import Local
 from fsabs.core.errors import ConfigError, ConfigWarning
 from fsabs.readers import convert, paddle
 from fsabs.spi import BytesBlob
@@ -152,6 +153,16 @@ CHANGES: list[Change] = [
         else fs.remove(path, recursive=True)
     ),
 ]
+
+
+def test_a_method_of_the_store_has_the_paths_of_the_datacenter(local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Methods that only some stores have: `signed_url` of S3, `status` of HDFS, and `write_if`, which writes."""
+    monkeypatch.setattr(Local, "signed_url", lambda fs, path: "signed:" + fs._key(path, "signed_url"), raising=False)
+    home: Any = fsabs.from_url("/pfs/datacenter_1/home/wuyi")
+    assert home.signed_url("data/a.txt") == f"signed:{str(local)[1:]}/home/wuyi/data/a.txt"
+    everything: Any = fsabs.from_url("/pfs/datacenter_1")
+    with pytest.raises(PermissionError, match="the home of bob"):
+        everything.write_if("home/bob/b.txt", b"x", "version")
 
 
 @pytest.mark.timeout(200)

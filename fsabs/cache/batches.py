@@ -121,7 +121,7 @@ def _find_many(
         except OSError as exc:  # raised when its turn comes
             return exc
 
-    if not files.stat_is_request:
+    if not files.inner.capabilities.stat_is_request:
         yield from map(find, wanted)
         return
     stats, urls = files.stats, [files.inner._url(key) for key in wanted]

@@ -16,7 +16,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backends.local import Local
 from ..core import errors, keys, process
@@ -34,6 +34,9 @@ from .disk import EntryKey, open_disk, warn_once
 from .eviction import DiskLimits
 from .freshness import FileRecords, Freshness
 from .policy import ReadOrder
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 KB, MB = 1024, 1024 * 1024
 FILES_KEPT = 100_000
@@ -54,7 +57,7 @@ class CachedFS(LayerFS):
         dir: a folder on a local disk; `files` in the cache directory (`$FSABS_CACHE_DIR`) if there is none.
         max_bytes: of disk, as a number or a text as `"50GB"`, `"1.5TiB"`; None for all that `min_free` leaves.
         min_free: what is left free of the disk, in the same ways; None for a tenth of it, at most 50 GB.
-        memory_bytes: of memory, in each process, for what was used last; 0 for none.
+        memory_bytes: of memory, in each process, for all that shares `dir` and its limits; 0 for none.
         block_size: bytes that are fetched and kept together of a large file.
         whole_file_size: the largest file that is fetched and kept as a whole.
         check_interval: seconds for which a file is taken to be unchanged after its store was asked for it, or for a
@@ -106,6 +109,10 @@ class CachedFS(LayerFS):
     def _open_from_start(self, key: str) -> Blob:
         return self._files.open(key, self.inner._open_from_start)
 
+    def _open_listed(self, key: str, stat: FileStat) -> Blob:
+        self._stats.seen(self._url(key), stat)
+        return self._open_blob(key)
+
     def _read_bytes(self, key: str) -> bytes:
         files = self._files
         if files.order.is_known or files.prefetched.is_known:
@@ -119,7 +126,14 @@ class CachedFS(LayerFS):
     # ---- looking
 
     def _stat(self, key: str) -> FileStat:
-        return self._stats.stat(key, self._url(key))
+        url = self._url(key)
+        try:
+            stat = self._stats.stat(key, url)
+        except (FileNotFoundError, NotADirectoryError):
+            self._stats.seen(url, None)
+            raise
+        self._stats.seen(url, stat)
+        return stat
 
     def _list(self, key: str) -> Iterator[FileStat]:
         return self._listed(key, "list", self.inner._list)
@@ -162,6 +176,14 @@ class CachedFS(LayerFS):
             return self.inner._write_many(noted(), concurrency)
         finally:
             self._invalidate(*written)
+
+    def write_if(self, path: StrPath, data: Buffer, version: str) -> None:
+        """Replace a file that has still this `version`, where the store has such a method."""
+        key = self._file_key(path, "write_if")
+        try:
+            self._inner_here().write_if(path, data, version)
+        finally:
+            self._invalidate(key)
 
     def _append(self, key: str) -> Writer:
         self._stats.updated(key, self._url(key))
@@ -247,7 +269,8 @@ class CachedFS(LayerFS):
     def pin(self, paths: Iterable[StrPath]) -> int:
         """Fetch files, and exempt them from eviction; return how many bytes of them are on the disk and stay there.
 
-        That is less than the files have where there is no room, or no disk. A directory is an `IsADirectoryError`.
+        That is less than the files have where there is no room, or no disk, or where one was written just now, so that
+        another content may still get its version. A directory is an `IsADirectoryError`.
         """
         size = 0
         for key in keys_of(self, paths, "pin"):
@@ -380,7 +403,7 @@ class CachedFiles:
         """The order of an epoch, by which entries are evicted."""
         self.prefetched: ReadOrder = ReadOrder()
         """The order of what is being fetched ahead of its reader."""
-        self.stat_is_request: bool = inner.capabilities.stat_is_request
+        self.stat_is_request: bool = stats.takes_requests
         self._fs = fs
         self._state = state
         self._block_size = block_size
@@ -427,8 +450,8 @@ class CachedFiles:
         if file.small is not None:
             data = contents.lookup(file.small)
             return data if data is not None and len(data) == stat.size else None
-        is_empty = self.stat_is_request and not stat.size and not stat.directory and stat.version is not None
-        return b"" if is_empty else None
+        is_empty = not stat.size and not stat.directory and stat.version is not None
+        return b"" if is_empty and self.inner.capabilities.stat_is_request else None
 
     def _located(self, key: str, file: CachedFile | None) -> tuple[CachedFile, bytes | None, Blob | None]:
         """Return a file, if `known` has found nothing, and its content; with a blob, if it was opened for that."""

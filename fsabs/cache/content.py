@@ -9,6 +9,7 @@ import mmap
 import os
 import random
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -116,6 +117,20 @@ class MemoryCache:
         return [Candidate(item.key, item.last_read, name) for name, item in chosen]
 
 
+_memories: weakref.WeakValueDictionary[tuple[DiskCache | None, int, int], MemoryCache] = weakref.WeakValueDictionary()
+_opening = process.Lock()
+
+
+def open_memory(disk: DiskCache | None, limit: int) -> MemoryCache:
+    """Return this process's memory above a cache on disk: one for all FSs that share that, and its limit."""
+    key = disk, limit, process.generation()
+    with _opening:
+        memory = _memories.get(key)
+        if memory is None:
+            _memories[key] = memory = MemoryCache(limit, Passes() if disk is None else disk.passes)
+        return memory
+
+
 class ContentCache:
     """See the module. `order` is what is known of the future; replace it when more is."""
 
@@ -123,7 +138,7 @@ class ContentCache:
         self.disk = disk
         self.order: ReadOrder = ReadOrder()
         self.counts: Counts = counts or Counts()
-        self.memory: MemoryCache = MemoryCache(memory_bytes, Passes() if disk is None else disk.passes)
+        self.memory: MemoryCache = open_memory(disk, memory_bytes)
         self._counted = self.counts.own()
         self._fetches = SingleFlight(no_claims if disk is None else disk.claims)
 

@@ -51,7 +51,7 @@ TOLERANCE = 1 / 64
 CANDIDATES = 256
 """Entries, at least, among which an eviction chooses."""
 VAIN_REST, ORDERED_REST = 50, 5
-"""Times as long as a sample took that had nothing to evict, there is no other one; the same where reading changes what
+"""Times as long as a search took that had nothing to evict, there is no other one; the same where reading changes what
 can be done without."""
 ANY = -2.0
 """In place of a newcomer's position: there has to be less, whatever goes."""
@@ -258,6 +258,7 @@ class Evictor:
         self.occupancy: Occupancy = Occupancy(folder)
         self.evicted: int = 0
         """Entries that this process has evicted."""
+        self._excess_until = 0.0  # when what is beyond the limits may be looked for again
         self._folder = folder
         self._claims = claims
         self._victims = Victims(self._sample, passes)
@@ -286,13 +287,18 @@ class Evictor:
         return short if limit is None else self.occupancy.excess(size, limit), short
 
     def _evict_excess(self, order: ReadOrder) -> None:
-        """Evict what is there beyond the limits, whatever it is needed for, unless another process does so now."""
-        if self._claims.claim(_EXCESS):
+        """Evict what is there beyond the limits, whatever it is needed for, unless another process does so now, or
+        there was nothing more to evict lately.
+        """
+        began = time.monotonic()
+        if began >= self._excess_until and self._claims.claim(_EXCESS):
             try:
                 self.occupancy.sweep()
                 if (wanted := self.excess(0)) > 0:
-                    self._evict(wanted, ANY, order)
+                    freed = self._evict(wanted, ANY, order)
                     self.occupancy.sweep()
+                    if freed < wanted:
+                        self._excess_until = time.monotonic() + VAIN_REST * (time.monotonic() - began)
             finally:
                 self._claims.release(_EXCESS)
 

@@ -141,7 +141,7 @@ class FileRecords:
 class Listed:
     """The names that `pages` of a listing have covered, the first of them asked for at `since`."""
 
-    def __init__(self, since: float = 0.0) -> None:
+    def __init__(self, since: float) -> None:
         self.since = since
         self.pages = 0
         self._ranges: list[tuple[str, str]] = []  # disjoint, in order: behind which name one begins, and its last one
@@ -177,9 +177,10 @@ class Freshness:
         self.max_age = max_age
         self.offline = offline
         can = inner.capabilities
-        self.by_request: bool = can.stat_is_request and can.content_versions and not can.commits
-        """Whether a file's content may be requested in place of its stat, and tell its version; the stats of a commit
-        are listed once, and hold."""
+        self.takes_requests: bool = can.stat_is_request and (offline or not can.commits)
+        """Whether a stat takes a request; those of a commit are listed once, and hold until there is another one."""
+        self.by_request: bool = self.takes_requests and can.content_versions
+        """Whether a file's content may be requested in place of its stat, and tell its version."""
         self.notes_contents: bool = offline or self.by_request
         """Whether a file is remembered when its content is cached."""
         self.likely_cached: bool = False
@@ -187,7 +188,7 @@ class Freshness:
         self._inner = inner
         self._records = records
         # What costs no request is asked for each time.
-        self._check_interval = check_interval if inner.capabilities.stat_is_request else 0.0
+        self._check_interval = check_interval if self.takes_requests else 0.0
         self.remembers: bool = bool(self._check_interval or offline or max_age is not None)
         """Whether what is remembered may be used without asking the store."""
         self._can_list = self._check_interval > 0 and not offline and max_age is None
@@ -293,7 +294,8 @@ class Freshness:
                 return False
             asked = time.time()
             root, all_listed = self._inner._root, self._records().listed
-            if not 0 <= asked - (listed := all_listed.get(root, Listed())).since < self._check_interval:
+            listed = all_listed.get(root)
+            if listed is None or not 0 <= asked - listed.since < self._check_interval:
                 all_listed[root] = listed = Listed(asked)
             name = keys.relative(key, root)
             if name in listed:  # and not in the listing, or without a version
@@ -324,6 +326,13 @@ class Freshness:
         """Remember a file that a listing has shown, which was asked for at a time."""
         if self._check_interval and not stat.directory and stat.version is not None and key not in self._updated:
             self._records().remember(self._inner._url(key), stat._replace(filename=keys.name(key)), asked)
+
+    def seen(self, url: str, stat: FileStat | None) -> None:
+        """Forget what is remembered of a file that the caller has seen as another one, or that is gone."""
+        if self.offline or not self.remembers or (record := self._records().recall(url)) is None:
+            return
+        if stat is None or _is_other(record.stat, stat):
+            self.invalidate(url)
 
     def aged_version(self, url: str, stat: FileStat) -> str:
         """Return a version for a file that has none: since when it is as it is; a new one if that is too long ago."""
@@ -371,3 +380,10 @@ class Freshness:
 
 def _content(stat: FileStat) -> tuple[object, ...]:
     return stat.size, stat.last_modified, stat.version
+
+
+def _is_other(one: FileStat, other: FileStat) -> bool:
+    """Return whether two stats are of two contents; the response with a content has no time."""
+    if one.version is not None and other.version is not None:
+        return (one.size, one.version) != (other.size, other.version)
+    return _content(one) != _content(other)

@@ -212,7 +212,7 @@ def pin(files: CachedFiles, key: str) -> int:
     file, opened = _found(files, key)
     contents = files.contents()
     with opened if opened is not None else contextlib.nullcontext():
-        if file.entry is None:
+        if file.entry is None or not file.admit:
             return 0
         if file.small is not None:
             data = files.whole(key, file, files.inner._open_from_start, opened)[0]

@@ -85,7 +85,18 @@ class LayerFS(FS):
             """
             if name.startswith("_") or name == "inner":
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-            return getattr(self.inner, name)
+            return getattr(self._inner_here(), name)
+
+    def _inner_here(self) -> Any:
+        """Return the inner FS with the root and the `cwd` of this layer, which alone `subfs` and `cwd` have changed:
+        what it resolves paths by itself with, in the methods that `FS` doesn't have.
+        """
+        inner = self.inner
+        if (inner._root, inner._cwd) == (self._root, self._cwd):
+            return inner
+        here = inner.subfs("/" + self._root)
+        here.cwd = "/" + self._cwd
+        return here
 
     @property
     def capabilities(self) -> Capabilities:  # type: ignore[override]

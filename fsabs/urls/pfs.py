@@ -9,13 +9,16 @@ from __future__ import annotations
 import errno
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..backends import local_trees
 from ..backends.local import Local
 from ..core import errors, keys
-from ..core.fs import FS
+from ..core.fs import FS, StrPath
 from ..core.layers import LayerFS
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -112,6 +115,11 @@ class PfsFS(LayerFS):
     _resume = _checked(LayerFS._resume)
     _set_modified = _checked(LayerFS._set_modified)
     _set_mode = _checked(LayerFS._set_mode, home_too=True)
+
+    def write_if(self, path: StrPath, data: Buffer, version: str) -> None:
+        """Replace a file that has still this `version`, where the store has such a method."""
+        self._check(self._file_key(path, "write_if"))
+        self._inner_here().write_if(path, data, version)
 
     def _rename(self, src: str, dst: str) -> None:
         self.inner._rename(self._check(src, link=True), self._check(dst, link=True))

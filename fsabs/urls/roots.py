@@ -2,9 +2,10 @@
 
 The root of `s3://bucket/a/train.zip/b/1.jpg` is the innermost container on the way to the file,
 `s3://bucket/a/train.zip`; where there is none, it is `s3://bucket/`. A root is opened once in a process, and the least
-recently used of more than `LIMIT` is dropped. A container is opened again when its file was replaced: that is looked
-for before each use where a stat costs microseconds, at most every `CHECK_SECONDS` in other stores, and whenever a use
-of it fails.
+recently used of more than `LIMIT` is dropped. A root whose URL has the name of a container in it is opened again when
+the container's file was replaced, or a directory of such a name has become a file, or a file a directory: that is
+looked for before each use where a stat costs microseconds, at most every `CHECK_SECONDS` in other stores, and whenever
+a use of it fails.
 """
 
 from __future__ import annotations
@@ -46,19 +47,18 @@ class _Folder(NamedTuple):
 
 
 class _Root:
-    """An FS of the table, and the state of the container's file that it was opened in."""
+    """An FS of the table, and what `Roots._state` had said of its containers when it was opened."""
 
-    __slots__ = ("checked", "file", "fs", "interval", "state")
+    __slots__ = ("checked", "fs", "interval", "state")
 
-    def __init__(self, fs: FS, file: tuple[str, str] | None = None, state: Any = None, interval: float = 0) -> None:
+    def __init__(self, fs: FS, state: tuple[str, Any] | None, interval: float) -> None:
         self.fs = fs
-        self.file = file  # the store and the path of the outermost container
         self.state = state
         self.interval = interval
         self.checked = time.monotonic()
 
     def is_due(self) -> bool:
-        """Return whether the container's file has to be looked at again."""
+        """Return whether the container has to be looked at again."""
         return time.monotonic() - self.checked >= self.interval
 
 
@@ -89,7 +89,7 @@ class Roots:
         try:
             return function(root.fs, path)
         except (errors.StaleFileError, FileNotFoundError, NotADirectoryError):
-            if root.file is None or not self._replaced(root):
+            if not self._replaced(root, folder):
                 raise
         return function(self._opened(folder).fs, path)
 
@@ -126,29 +126,30 @@ class Roots:
         folder, name = _locate(url, False)
         if self._state(folder) is not None:
             raise opening.written_into_container(shown(url), shown(folder.root))
-        return self._root(folder).fs, keys.join(folder.path, name)
+        root = self._root(folder)
+        if root.state is not None:  # it was a container
+            root = self._opened(folder)
+        return root.fs, keys.join(folder.path, name)
 
     def _root(self, folder: _Folder) -> _Root:
-        """Return the root of a folder, opened if it is not in the table or its file was replaced."""
+        """Return the root of a folder, opened if it is not in the table or a container on the way was replaced."""
         with self._lock:
             found = self._roots.get(folder.root)
             if found is not None:
                 self._roots.move_to_end(folder.root)
-        if found is None or (found.file is not None and found.is_due() and self._replaced(found)):
+        if found is None or (folder.containers and found.is_due() and self._replaced(found, folder)):
             return self._opened(folder)
         return found
 
     def _opened(self, folder: _Folder) -> _Root:
         """Open the root of a folder, and keep it."""
-        found = self._state(folder)
-        if found is not None:
-            path, state = found
-            is_request = self._store(folder.store).capabilities.stat_is_request
-            fs = opening.from_url(folder.root, **self.options)
-            root = _Root(fs, (folder.store, path), state, CHECK_SECONDS if is_request else 0)
-        else:
-            fs = opening.from_url(folder.store, **self.options)
-            root = _Root(fs.subfs(folder.containers[-1]) if folder.containers else fs)
+        state, interval = self._state(folder), 0.0
+        if folder.containers and self._store(folder.store).capabilities.stat_is_request:
+            interval = CHECK_SECONDS
+        fs = opening.from_url(folder.store if state is None else folder.root, **self.options)
+        if state is None and folder.containers:
+            fs = fs.subfs(folder.containers[-1])
+        root = _Root(fs, state, interval)
         with self._lock:
             self._roots[folder.root] = root
             self._roots.move_to_end(folder.root)
@@ -170,16 +171,13 @@ class Roots:
     def _store(self, url: str) -> FS:
         return self._root(_Folder(url, url, (), "")).fs
 
-    def _replaced(self, root: _Root) -> bool:
-        """Return whether the file of the outermost container has been replaced since it was opened."""
-        assert root.file is not None
-        store, path = root.file
-        try:
-            stat = self._store(store).stat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return True
+    def _replaced(self, root: _Root, folder: _Folder) -> bool:
+        """Return whether what the containers of a folder are has changed since its root was opened."""
+        if not folder.containers:
+            return False
+        state = self._state(folder)
         root.checked = time.monotonic()
-        return stat.directory or root.state != (stat.version, stat.size, stat.last_modified)
+        return state != root.state
 
     def __reduce__(self) -> tuple[Any, ...]:
         return with_options, (self.options,)

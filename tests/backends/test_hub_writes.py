@@ -96,6 +96,24 @@ def test_a_block_is_one_commit(fs: Hub, repository: Repository) -> None:
     assert {name: fs.read_bytes(name) for name in expected} == expected
 
 
+@pytest.mark.parametrize("many", [False, True])
+def test_what_a_block_has_changed_is_read_after_it_through_a_cache(
+    repository: Repository, tmp_path: Path, many: bool
+) -> None:
+    cached: Any = fsabs.from_url(f"hf://datasets/{NAME}", token=TOKEN, cache=tmp_path / "cache")
+
+    def read(name: str) -> bytes:
+        return next(cached.read_many([name])) if many else cached.read_bytes(name)
+
+    assert read("a/two.txt") == b"two"
+    with cached.commit("another two"):
+        cached.write_bytes("a/two.txt", b"2")
+        cached.write_bytes("a/none", b"")
+        assert read("a/two.txt") == b"two", "a block is read after it"
+    assert (read("a/two.txt"), read("a/none")) == (b"2", b"")
+    assert stored(repository)["a/two.txt"] == b"2"
+
+
 def test_a_block_that_raises_commits_nothing(fs: Hub, repository: Repository, tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), fs.commit("none"):
         fs.write_bytes("x", b"x")

@@ -8,11 +8,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pytest
 
-from fsabs import trace
+from fsabs import lazify, trace
 from fsabs.backends.local import Local
 from fsabs.backends.memory import Memory
 from fsabs.cache import backoff
@@ -20,6 +20,7 @@ from fsabs.core import identity
 from fsabs.core.blobs import Blob
 from fsabs.core.errors import StaleFileError
 from fsabs.core.fs import FileStat
+from fsabs.core.layers import LayerFS
 from fsabs.trace.results import CacheUse
 from tests.cache.stores import BLOCK, CONTENTS, NAMES, Asked, Store, cached, noise
 
@@ -246,6 +247,47 @@ def test_own_writes_show_at_once_even_where_nothing_is_asked_again(store: Store,
         fs.read_bytes("moved/deep/ünï code %1.txt")
 
 
+class Conditional(Memory):
+    """A store with a method of its own, as object stores have it."""
+
+    capabilities = Memory.capabilities._replace(stat_is_request=True)
+
+    def write_if(self, path: str, data: bytes, version: str) -> None:
+        if self.stat(path).version != version:
+            raise StaleFileError(116, "another version", self.url(path))
+        self.write_bytes(path, data)
+
+
+def test_a_method_of_the_store_counts_from_the_root_of_the_layer_around_it(folder: str) -> None:
+    memory: Any = Conditional()
+    for directory in ("own", "other"):
+        memory.mkdir(directory)
+        memory.write_bytes(f"{directory}/state", b"old")
+    memory.write_bytes("state", b"of all")
+    for layer in (cached(memory, folder), LayerFS(LayerFS(memory)), lazify(lambda: memory)):
+        sub: Any = layer.subfs("own")
+        sub.write_if("state", b"new", memory.stat("own/state").version)
+        with pytest.raises(PermissionError):
+            sub.write_if("../other/state", b"new", memory.stat("other/state").version)
+        layer.cwd = "own"
+        cast(Any, layer).write_if("state", b"old", memory.stat("own/state").version)
+        layer.cwd = "/"
+        assert [memory.read_bytes(f"{name}state") for name in ("", "own/", "other/")] == [b"of all", b"old", b"old"]
+
+
+def test_a_file_that_is_written_on_condition_is_read_anew(folder: str) -> None:
+    memory: Any = Conditional()
+    memory.write_bytes("state", b"old")
+    fs = cached(memory, folder, check_interval=1e9)
+    assert fs.read_bytes("state") == b"old"
+    fs.write_if("state", b"new", memory.stat("state").version)
+    assert fs.read_bytes("state") == b"new"
+    memory.write_bytes("state", b"another's")
+    with pytest.raises(StaleFileError):
+        fs.write_if("state", b"newer", "0")
+    assert fs.read_bytes("state") == b"another's", "who is told of a change sees it"
+
+
 def test_how_often_a_version_is_asked_for(store: Store, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Asked(store.inner)
     always, seldom = cached(store, folder), cached(store, folder, check_interval=60)
@@ -262,6 +304,39 @@ def test_how_often_a_version_is_asked_for(store: Store, folder: str, monkeypatch
     later = time.time() + 61
     monkeypatch.setattr("fsabs.cache.freshness.time.time", lambda: later)
     assert seldom.read_bytes("00.bin") == b"changed"
+
+
+def test_what_was_seen_to_be_newer_is_not_given_as_it_was(store: Store, folder: str) -> None:
+    store = Asked(store.inner)
+    fs = cached(store, folder, check_interval=60)
+    for name in NAMES[:4]:
+        fs.read_bytes(name)
+    for name in NAMES[:3]:
+        store.inner.write_bytes(name, b"newer")
+    store.inner.remove(NAMES[3])
+    assert fs.stat(NAMES[0]).size == 5
+    assert fs.read_bytes(NAMES[0]) == b"newer"
+    [listed] = [stat for stat in fs.list(detail=True) if stat.filename == NAMES[1]]
+    with fs.open_blob(NAMES[1], listed) as blob:
+        assert blob.read_all() == b"newer"
+    assert fs.read_bytes(NAMES[2]) == CONTENTS[2], "it was not looked at"
+    assert not fs.exists(NAMES[3])
+    with pytest.raises(FileNotFoundError):
+        fs.read_bytes(NAMES[3])
+    asked = store.asked
+    assert [fs.read_bytes(name) for name in (*NAMES[:2], *NAMES[:2])] == [b"newer"] * 4
+    assert store.asked == asked
+
+
+def test_an_archive_that_another_has_added_to_is_added_to_through_a_cache(store: Store, folder: str) -> None:
+    store = Asked(store.inner)
+    fs = cached(store, folder, check_interval=60)
+    for number, parent in enumerate((fs, store.inner, fs)):
+        with parent.open_container("a.zip", "a") as archive:
+            archive.write_bytes(f"{number}", b"%d" % number)
+        with fs.open_container("a.zip") as read:
+            assert read.exists("0")
+    assert sorted(fs.open_container("a.zip").list()) == ["0", "1", "2"]
 
 
 class Versionless(Memory):
@@ -313,6 +388,36 @@ def test_what_was_written_just_now_is_given_and_not_kept(
     reads = store.reads
     assert [fs.read_bytes("a") for _ in range(3)] == [data] * 3
     assert store.reads == reads + 1
+
+
+class Ticking(Versionless):
+    """A store whose clock has not ticked since a file was written: all contents of a size have one version."""
+
+    ticked = False
+
+    def _stat(self, key: str) -> FileStat:
+        return super()._stat(key)._replace(version="of the tick")
+
+    def _open_blob(self, key: str) -> Blob:
+        blob = super()._open_blob(key)
+        blob.version = "of the tick"
+        return blob
+
+    def _is_strong(self, version: str) -> bool:
+        return self.ticked
+
+
+@pytest.mark.parametrize("size", [1000, 10_000])
+def test_what_was_written_just_now_is_not_pinned(folder: str, size: int) -> None:
+    """Else the content that is pinned would be given for what is written within the same tick, for good."""
+    store = Ticking()
+    fs = cached(store, folder)
+    for number in range(2):
+        store.write_bytes("a", data := noise(size, number))
+        assert fs.pin(["a"]) == 0
+        assert fs.read_bytes("a") == data
+    store.ticked = True
+    assert fs.pin(["a"]) == size
 
 
 # ---- one fetch for all

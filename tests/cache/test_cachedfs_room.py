@@ -8,16 +8,17 @@ import random
 import time
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from fsabs import TreeCounts
 from fsabs.backends.local import Local
-from fsabs.cache import CachedFS
+from fsabs.cache import CachedFS, eviction
 from fsabs.cache.content import MemoryCache
 from fsabs.cache.disk import DiskCache, open_disk
-from fsabs.cache.eviction import Candidate, DiskLimits, Victims
+from fsabs.cache.eviction import Candidate, Count, DiskLimits, Occupancy, Victims
 from fsabs.cache.policy import Passes, ReadOrder, key_of
 from fsabs.testing.children import forked
 from tests.cache.stores import CONTENTS, NAMES, Store, cached, entry, noise
@@ -385,3 +386,42 @@ def test_a_damaged_count_is_made_anew(tmp_path: Path, damage: bytes | None) -> N
     for number in range(10, 40):
         cache.put(entry(b"%d" % number, f"url {number}"), bytes(5000), ReadOrder())
     assert cache.status()["entries"] == 20
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_a_cache_that_can_free_nothing_refuses_quickly(
+    store: Store, folder: str, monkeypatch: pytest.MonkeyPatch, pinned: bool
+) -> None:
+    """Something else has filled the disk, or more is pinned than the limit: nothing is counted for each file."""
+    if pinned:
+        with cached(store, folder) as earlier:
+            earlier.pin(NAMES[:10])
+    sweeps = 0
+
+    def counted(self: Occupancy, sweep: Callable[[Occupancy], Count] = Occupancy.sweep) -> Count:
+        nonlocal sweeps
+        sweeps += 1
+        return sweep(self)
+
+    monkeypatch.setattr(Occupancy, "sweep", counted)
+    monkeypatch.setattr(eviction, "REST", 1e6), monkeypatch.setattr(eviction, "VAIN_REST", 1e6)
+    fs = cached(store, folder, max_bytes=20_000) if pinned else cached(store, folder, min_free=10**17)
+    for _ in range(5):
+        assert [fs.read_bytes(name) for name in NAMES[10:]] == CONTENTS[10:]
+    assert store.reads == 50 + 10 * pinned
+    assert sweeps <= 6
+
+
+def test_what_shares_a_folder_shares_its_memory_and_its_end(store: Store, folder: str) -> None:
+    """A job opens an FS for each archive: `memory_bytes` are those of its process."""
+    caches = [cached(store, folder, memory_bytes=5000, check_interval=0.0) for _ in range(3)]
+    for number, fs in enumerate(caches):
+        for name in NAMES[4 * number : 4 * number + 4]:
+            fs.read_bytes(name)
+    memories = {id(memory): memory for memory in (fs._files.contents().memory for fs in caches)}
+    assert 4000 <= sum(memory.size for memory in memories.values()) <= 5000
+    assert {fs.status()["memory"]["bytes"] for fs in caches} == {sum(memory.size for memory in memories.values())}
+    caches[0].clear()
+    store.opened.clear()
+    assert caches[2].read_bytes(NAMES[8]) == CONTENTS[8]
+    assert store.reads == 1, "it is emptied for all that share it"

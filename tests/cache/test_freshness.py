@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 import time
@@ -69,12 +70,15 @@ def shuffled() -> list[tuple[str, bytes]]:
     return pairs
 
 
+@pytest.mark.parametrize("interval", [60.0, math.inf])
 @pytest.mark.parametrize("many", [True, False])
-def test_a_second_epoch_asks_for_a_page_of_a_thousand_names(paged: Paged, folder: str, many: bool) -> None:
+def test_a_second_epoch_asks_for_a_page_of_a_thousand_names(
+    paged: Paged, folder: str, many: bool, interval: float
+) -> None:
     assert list(caching(paged, folder).read_many(NAMES)) == CONTENTS
     assert paged.requests <= 1.01 * 3000, "a cold epoch costs what it costs without a cache"
     paged.forget()
-    again, pairs = caching(paged, folder), shuffled()  # as in another process: nothing is remembered
+    again, pairs = caching(paged, folder, check_interval=interval), shuffled()  # as in another process: all is new
     names = [name for name, _ in pairs]
     found = list(again.read_many(names)) if many else [again.read_bytes(name) for name in names]
     assert found == [data for _, data in pairs]
