@@ -20,7 +20,17 @@ from ..core.stats import FileStat, TreeCounts
 from ..core.writing import partial_name
 from .copier import Copier, CopyResult, FileCopy
 from .files import copy_file, refuse_same
-from .walks import Comparison, Existing, entry, existing, is_link, ordered_walk, refuse_special, side_by_side
+from .walks import (
+    Comparison,
+    Existing,
+    entry,
+    existing,
+    is_link,
+    is_special,
+    ordered_walk,
+    refuse_special,
+    side_by_side,
+)
 
 if TYPE_CHECKING:
     from ..core.fs import FS
@@ -93,6 +103,7 @@ class TreeTransfer:
         self._dst = dst
         self._plan = plan
         self._report = report
+        self._count = count
         self._comparison = Comparison(source, target, plan.content or plan.move)
         self._copier = Copier(source, target, self._ended, count, concurrency, move=plan.move)
         self._modes: list[tuple[str, int]] = []  # that keys at the target get in the end
@@ -113,10 +124,24 @@ class TreeTransfer:
         if not self._target.capabilities.implied_directories and not self._plan.dry_run:
             with self._target._naming("copy", self._dst), contextlib.suppress(FileExistsError):
                 self._target._makedirs(keys.parent(self._dst), 0o777)
-        file = FileCopy(self._src, self._dst, stat)
+        file, there = FileCopy(self._src, self._dst, stat), self._written_to(self._dst, found)
+        if there is not None and is_special(there) and not (is_link(stat) or self._plan.move):
+            self._write_special(file)
+            return
         with self._copier as copier:
             copier.run(self._copied(file, None if found is not None and found.directory else found))
         self._restore_modes()
+
+    def _write_special(self, file: FileCopy) -> None:
+        """Write a file to a pipe or a device, where what was written can't be read again."""
+        refuse_special(self._source, file.src, file.stat)
+        if self._plan.existing == "skip":
+            self._report(TreeEvent("skipped", file.dst, file.stat.size))
+            return
+        size = file.stat.size
+        if not self._plan.dry_run:
+            size = copy_file(self._source, file.src, self._target, file.dst, self._count, stat=file.stat, verify=False)
+        self._report(TreeEvent("copied", file.dst, size))
 
     def run(self, delete: bool = False) -> None:
         """Copy the files; a move removes those that have arrived, and `delete` what the source does not have."""
@@ -209,14 +234,15 @@ class TreeTransfer:
         there = Existing(self._target, self._dst, self._target_failed) if self._looks() else None
         for stat in self._files():
             file = FileCopy(keys.join(self._src, stat.filename), keys.join(self._dst, stat.filename), stat)
-            yield from self._copied(file, there.find(stat.filename) if there is not None else None)
+            yield from self._copied(file, there.find(stat.filename) if there is not None else self._special(file.dst))
 
     def _copied(self, file: FileCopy, found: FileStat | None) -> Iterator[FileCopy]:
         """Yield a file if it is to be copied; `found` is what is at its target, a link as itself."""
         try:
             refuse_special(self._source, file.src, file.stat)
-            if found is not None and is_link(found) and not (self._plan.replace_links or self._keeps_links()):
-                found = self._followed(file.dst)
+            found = self._written_to(file.dst, found)
+            if found is not None and self._plan.existing != "skip":
+                refuse_special(self._target, file.dst, found, "replaced")
             if found is not None and self._is_there(file, found):
                 self._skip(file)
             elif self._plan.dry_run:
@@ -228,13 +254,25 @@ class TreeTransfer:
                 self._source._named(exc, "copy", file.src)
             self._fail(file.dst, exc)
 
-    def _followed(self, dst: str) -> FileStat | None:
-        """Return the stat of the file that a link at the target leads to: that is written."""
+    def _written_to(self, dst: str, found: FileStat | None) -> FileStat | None:
+        """Return the stat of what is written to where `found` is at the target: behind a link that is not replaced."""
+        if found is None or not is_link(found) or self._plan.replace_links or self._keeps_links():
+            return found
         try:
             stat = self._target._stat(dst)
         except FileNotFoundError:
             return None
         return None if stat.directory else stat
+
+    def _special(self, dst: str) -> FileStat | None:
+        """Return the stat of a pipe or a device at the target, which is not written to."""
+        if not self._target.capabilities.links:
+            return None
+        try:
+            found = self._target._stat(dst)
+        except OSError:  # nothing is there, or the copy will show what is wrong
+            return None
+        return found if is_special(found) else None
 
     def _looks(self) -> bool:
         """Return whether what is at the target matters."""
@@ -403,7 +441,7 @@ class TreeTransfer:
             what = "a link" if link else "a file"
             raise NotADirectoryError(errno.ENOTDIR, f"{what} is where a directory is to be made")
         if self._plan.backup is not None:
-            self._back_up(key, FileStat(keys.name(key), 0), removed=True)
+            self._back_up(key, self._target._lstat(key), removed=True)
         else:
             self._target._remove(key)
         self._target._makedirs(key, mode)
@@ -423,6 +461,7 @@ class TreeTransfer:
     def _back_up(self, key: str, stat: FileStat, removed: bool) -> None:
         """Copy, or move, what is at the target to the directory of backups."""
         assert self._plan.backup is not None
+        refuse_special(self._target, key, stat)
         fs, top = self._plan.backup
         place = keys.join(top, keys.relative(key, self._dst) if key != self._dst else keys.name(key))
         if not fs.capabilities.implied_directories:

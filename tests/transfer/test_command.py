@@ -9,6 +9,7 @@ import os
 import shutil
 import stat
 import tarfile
+import threading
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -576,3 +577,52 @@ def test_an_archive_is_not_replaced_by_its_member(run: Run, tmp_path: Path) -> N
     for arguments in (("pack", "a.zip/", "l/a.zip"), ("unpack", "a.zip", "l/a.zip/sub")):
         assert run(*arguments)[0] == 1, arguments
         assert (tmp_path / "a.zip").read_bytes() == before
+
+
+def test_pipes_at_the_target_are_neither_written_to_nor_waited_for(run: Run, tmp_path: Path) -> None:
+    make_tree(tmp_path, {"s/x": b"", "s/y": b"y", "t/z": b"z"})
+    os.mkfifo(tmp_path / "t/x")
+    (tmp_path / "t/y").symlink_to("x")
+    assert run("pack", "s", "s.zip")[0] == 0
+    for command in (
+        ("sync", "--checksum", "s", "t"),
+        ("cp", "-r", "s/", "t"),
+        ("cp", "-r", "-f", "--backup-dir", "b", "s/", "t"),
+        ("cp", "-r", "-f", "s.zip/", "t"),
+        ("mv", "--exclude", "y", "s/", "t"),
+        ("unpack", "s.zip", "t"),
+    ):
+        code, _, err = run(*command)
+        assert (code, "a pipe, a socket or a device is not replaced" in err) == (1, True), (command, err)
+    memory = fsabs.Memory()
+    memory.write_bytes("x", b"x")
+    with pytest.raises(OSError, match="a pipe, a socket or a device is not replaced") as caught:
+        memory.copy_tree("", "t", Local(tmp_path))
+    assert (caught.value.errno, caught.value.filename) == (errno.EINVAL, (tmp_path / "t/x").as_uri())
+    assert run("cp", "-r", "-n", "s/", "t")[0] == 0
+    assert stat.S_ISFIFO((tmp_path / "t/x").stat().st_mode)
+    make_tree(tmp_path, {"u/y": b"y", "u/z": b"z"})
+    code, _, err = run("sync", "--delete", "--backup-dir", "b", "u", "t")
+    assert (code, "a pipe, a socket or a device is not copied" in err) == (1, True)
+    assert run("sync", "--delete", "u", "t")[0] == 0
+    assert everything(tmp_path / "t") == {"y": "y", "z": "z"}
+
+
+def test_one_file_is_written_to_a_pipe_or_a_device(run: Run, tmp_path: Path) -> None:
+    make_tree(tmp_path, {"x": b"content", "empty": b""})
+    os.mkfifo(tmp_path / "pipe")
+    received: list[bytes] = []
+    thread = threading.Thread(target=lambda: received.append((tmp_path / "pipe").read_bytes()))
+    thread.start()
+    assert run("cp", "x", "pipe")[0] == 0
+    thread.join()
+    assert received == [b"content"]  # it was not read back
+    (tmp_path / "null").symlink_to("/dev/null")
+    for target in ("/dev/null", "null"):
+        assert run("cp", "x", target)[::2] == (0, "copied 1 (7 B), skipped 0, failed 0, retried 0\n")
+        assert run("cp", "--checksum", "empty", target)[::2] == (0, "copied 1, skipped 0, failed 0, retried 0\n")
+    code, out, err = run("cp", "-v", "--dry-run", "x", "pipe")
+    assert (code, out) == (0, "would copy pipe\n"), err
+    code, _, err = run("cp", "-n", "x", "pipe")
+    assert (code, err) == (0, "copied 0, skipped 1, failed 0, retried 0\n")
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
