@@ -183,27 +183,40 @@ class TreeTransfer:
         )
         theirs = existing(self._target, self._dst, self._target_failed)
         others: list[FileStat] = []
+        on_disk = self._target.capabilities.links
         kept = {self._source._place(self._src)}  # directories of the source, which links and mounts have elsewhere, too
+        renamed = set[identity.Place]()  # what a disk lists by other names than it was given: of another case or form
         for here, there in side_by_side(ours, theirs):
             if here is None and there and self._wants(there):
                 others.append(there)
-            elif here is not None and here.directory and self._source.capabilities.links:
+            if here is not None and there is None and on_disk and self._target._is(self._key_of(here), directory=None):
+                renamed.add(self._place_of(here))
+            if here is not None and here.directory and self._source.capabilities.links:
                 kept.add(self._source._place(keys.join(self._src, here.filename)))
         if self.failed:
             return
+        if renamed:
+            others = [stat for stat in others if is_link(stat) or self._place_of(stat) not in renamed]
         if self._plan.max_delete is not None and len(others) > self._plan.max_delete:
             reason = f"{len(others)} files and directories would be removed, over the limit of {self._plan.max_delete}"
             raise errors.error(errno.EPERM, "sync", self._target._url(self._dst), reason)
         for stat in others:
-            if stat.directory and self._target._place(key := keys.join(self._dst, stat.filename)) in kept:
+            if stat.directory and self._place_of(stat) in kept:
                 reason = "it is a directory of the source, by a link or a mount, and would be removed"
-                raise errors.error(errno.EINVAL, "sync", self._target._url(key), reason)
+                raise errors.error(errno.EINVAL, "sync", self._target._url(self._key_of(stat)), reason)
         for stat in others:
             if not stat.directory:
                 self._remove(stat)
         for stat in reversed(others):
             if stat.directory and not self._plan.dry_run:
-                self._remove_directory(self._target, keys.join(self._dst, stat.filename))
+                self._remove_directory(self._target, self._key_of(stat))
+
+    def _key_of(self, stat: FileStat) -> str:
+        """Return the key that a name of either tree has at the target."""
+        return keys.join(self._dst, stat.filename)
+
+    def _place_of(self, stat: FileStat) -> identity.Place:
+        return self._target._place(self._key_of(stat))
 
     def _check_delete(self) -> None:
         """Refuse to remove where the target can't remove, or the source, in the target, would be removed."""
@@ -477,7 +490,7 @@ class TreeTransfer:
             self._target._remove(key)
 
     def _remove(self, stat: FileStat) -> None:
-        key = keys.join(self._dst, stat.filename)
+        key = self._key_of(stat)
         if self._plan.dry_run:
             removed = True
         elif self._plan.backup is not None:

@@ -20,6 +20,7 @@ import fsabs
 from fsabs import Local
 from fsabs.cli import program
 from fsabs.containers.base import Container
+from fsabs.core import identity
 from fsabs.transfer.trees import TransferTotals, TreePlan, TreeTransfer
 from fsabs.transfer.unpack import unpack
 from tests.cli.commands import make_tree, read_tree
@@ -626,3 +627,32 @@ def test_one_file_is_written_to_a_pipe_or_a_device(run: Run, tmp_path: Path) -> 
     code, _, err = run("cp", "-n", "x", "pipe")
     assert (code, err) == (0, "copied 0, skipped 1, failed 0, retried 0\n")
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+class Folding(Local):
+    """A disk on which names that differ in case alone are one."""
+
+    def _path(self, key: str, last: bool = True) -> str:
+        path = "/" + self._root
+        for part in key[len(self._root) :].split("/")[1:]:
+            there = os.listdir(path) if os.path.isdir(path) else []
+            path += "/" + next((name for name in there if name.lower() == part.lower()), part)
+        return path
+
+    def _place(self, key: str) -> identity.Place:
+        return super()._place(self._path(key)[1:])
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_sync_removes_nothing_that_the_target_lists_by_another_name(tmp_path: Path, dry_run: bool) -> None:
+    make_tree(tmp_path, {"s/A": b"new", "s/Dir/B": b"B", "t/a": b"old!", "t/dir/b": b"b", "t/dir/c": b"", "t/d": b""})
+    totals = TransferTotals(None)
+    plan = TreePlan(replace_links=True, dry_run=dry_run)
+    fs = Folding(tmp_path / "t")
+    transfer = TreeTransfer(Local(tmp_path), str(tmp_path / "s")[1:], fs, fs._root, plan, totals.report, totals.count)
+    transfer.run(delete=True)
+    assert totals.removed == 2
+    expected = {"a": "new", "dir": "d", "dir/b": "B"}
+    assert everything(tmp_path / "t") == (
+        expected | {"a": "old!", "dir/b": "b", "dir/c": "", "d": ""} if dry_run else expected
+    )
