@@ -102,6 +102,17 @@ class FileRecords:
         if self._disk is not None:
             self._disk.remove(self._entry(url, "stat"))
 
+    def compare(self, url: str, stat: FileStat) -> None:
+        """Forget a file of which its store has now said otherwise."""
+        known = self._known.get(url)
+        if known is not None and known.stat.version != stat.version:
+            self.forget(url)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is remembered in memory."""
+        return not self._known
+
     def save_list(self, url: str, kind: str, members: list[FileStat]) -> None:
         """Remember what a directory holds; `kind` distinguishes sorts of listings."""
         self._put(url, kind, members)
@@ -319,6 +330,12 @@ class Freshness:
             return True
 
     # ---- what is remembered
+
+    def seen(self, key: str, stat: FileStat) -> FileStat:
+        """Return a stat that is shown to the user, after which no older content of the file is given."""
+        if self._check_interval and stat.version is not None and not (records := self._records()).empty:
+            records.compare(self._inner._url(key), stat)
+        return stat
 
     def remember_listed(self, key: str, stat: FileStat, asked: float) -> None:
         """Remember a file that a listing has shown, which was asked for at a time."""
