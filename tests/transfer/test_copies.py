@@ -105,6 +105,25 @@ def test_a_file_that_changes_while_it_is_moved_stays(tmp_path: Path) -> None:
     assert source.read_bytes("s/x") == b"new and longer"
 
 
+class Replaced(Local):
+    """A directory in which another program writes a file when it has been opened."""
+
+    def _open_from_start(self, key: str) -> Blob:
+        blob = super()._open_from_start(key)
+        self.write_bytes("a", b"new")
+        return blob
+
+
+def test_a_copy_of_what_is_replaced_meanwhile_is_not_taken_for_the_new_content(tmp_path: Path) -> None:
+    source, target = Replaced(tmp_path / "s", create=True), Local(tmp_path / "t", create=True)
+    source.write_bytes("a", b"old")
+    os.utime(tmp_path / "s/a", (1, 1))
+    source.copy("a", "a", target)
+    assert target.read_bytes("a") == b"old"
+    assert source.sync_tree("", "", target).files == 1
+    assert target.read_bytes("a") == b"new"
+
+
 class Full(Local):
     """A disk that is full after a MiB."""
 
