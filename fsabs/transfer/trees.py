@@ -108,6 +108,7 @@ class TreeTransfer:
         self._copier = Copier(source, target, self._ended, count, concurrency, move=plan.move)
         self._modes: list[tuple[str, int]] = []  # that keys at the target get in the end
         self._moved: list[str] = []  # directories of the source, which go if they are empty then
+        self._replaced = set[str]()  # keys at the target of what a directory would take the place of, in a dry run
         self._unmade = ""  # a directory that could not be made: what is in it is left out
         self.directories: int = 0
         """Those that were made."""
@@ -187,7 +188,7 @@ class TreeTransfer:
         kept = {self._source._place(self._src)}  # directories of the source, which links and mounts have elsewhere, too
         renamed = set[identity.Place]()  # what a disk lists by other names than it was given: of another case or form
         for here, there in side_by_side(ours, theirs):
-            if here is None and there and self._wants(there):
+            if here is None and there and self._wants(there) and self._key_of(there) not in self._replaced:
                 others.append(there)
             if here is not None and there is None and on_disk and self._target._is(self._key_of(here), directory=None):
                 renamed.add(self._place_of(here))
@@ -259,6 +260,9 @@ class TreeTransfer:
             if found is not None and self._is_there(file, found):
                 self._skip(file)
             elif self._plan.dry_run:
+                there = found if found is not None else self._foreseen(file.dst)
+                if there is not None and there.directory:
+                    raise errors.error(errno.EISDIR, "copy", self._target._url(file.dst))
                 self._report(TreeEvent("copied", file.dst, file.stat.size))
             elif self._needs_copy(file, found):
                 yield file
@@ -272,10 +276,9 @@ class TreeTransfer:
         if found is None or not is_link(found) or self._plan.replace_links or self._keeps_links():
             return found
         try:
-            stat = self._target._stat(dst)
+            return self._target._stat(dst)
         except FileNotFoundError:
             return None
-        return None if stat.directory else stat
 
     def _special(self, dst: str) -> FileStat | None:
         """Return the stat of a pipe or a device at the target, which is not written to."""
@@ -319,7 +322,7 @@ class TreeTransfer:
         """Return whether a file's content is to be copied; links and what is moved in one step is done here."""
         source, target, plan = self._source, self._target, self._plan
         if found is not None and plan.backup is not None:
-            self._back_up(file.dst, found, removed=is_link(found))
+            self._back_up(file.dst, found, removed=False)
         if plan.move and self._can_rename():
             try:
                 source._rename(file.src, file.dst)
@@ -423,7 +426,15 @@ class TreeTransfer:
 
     def _make(self, directory: FileStat) -> None:
         key, name = keys.join(self._dst, directory.filename), directory.filename
-        if not self._target.capabilities.mkdir or self._plan.dry_run:
+        if not self._target.capabilities.mkdir:
+            return
+        if self._plan.dry_run:
+            try:
+                if self._foreseen(key) is not None and self._is_replaced(key, is_top=not name):
+                    self._replaced.add(key)
+            except OSError as exc:
+                self._target._named(exc, "copy_tree", key)
+                self._leave_out(name, exc)
             return
         keeps_mode = self._source.capabilities.modes and self._target.capabilities.modes
         mode = stat_bits.S_IMODE(directory.mode) & 0o777 if keeps_mode else 0o777
@@ -447,17 +458,30 @@ class TreeTransfer:
             self._target._makedirs(key, mode)
             return
         except FileExistsError:
-            link = self._target._is_link(key) and not is_top
-            if not link and self._target._is(key, directory=True):
+            if not self._is_replaced(key, is_top):
                 raise
-        if not self._plan.replace_links or self._plan.move:
-            what = "a link" if link else "a file"
-            raise NotADirectoryError(errno.ENOTDIR, f"{what} is where a directory is to be made")
         if self._plan.backup is not None:
             self._back_up(key, self._target._lstat(key), removed=True)
         else:
             self._target._remove(key)
         self._target._makedirs(key, mode)
+
+    def _is_replaced(self, key: str, is_top: bool) -> bool:
+        """Return whether a directory takes the place of what is there: False if that is one; an error if it may not."""
+        link = self._target._is_link(key) and not is_top
+        if not link and self._target._is(key, directory=True):
+            return False
+        if not self._plan.replace_links or self._plan.move:
+            what = "a link" if link else "a file"
+            raise NotADirectoryError(errno.ENOTDIR, f"{what} is where a directory is to be made")
+        return True
+
+    def _foreseen(self, key: str) -> FileStat | None:
+        """Return the stat of what will be at the target, in a dry run, where that takes no request for each file."""
+        can = self._target.capabilities
+        if not can.read or can.stat_is_request or not self._replaced.isdisjoint(keys.ancestors(key)):
+            return None
+        return entry(self._target, key)
 
     def _restore_modes(self) -> None:
         """Give directories that were made, and files that had to be made writable, their permissions."""

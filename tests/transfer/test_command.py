@@ -629,6 +629,34 @@ def test_one_file_is_written_to_a_pipe_or_a_device(run: Run, tmp_path: Path) -> 
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
 
 
+def test_a_link_that_is_replaced_is_backed_up_once(run: Run, tmp_path: Path) -> None:
+    make_tree(tmp_path, {"s/a": b"new", "s/d/b": b"b", "t/kept": b"kept"})
+    (tmp_path / "t/a").symlink_to("kept")
+    (tmp_path / "t/d").symlink_to("nothing")
+    assert run("sync", "--backup-dir", "b", "s", "t")[::2] == (0, "copied 2 (4 B), skipped 0, failed 0, retried 0\n")
+    assert everything(tmp_path / "t") == {"a": "new", "d": "d", "d/b": "b", "kept": "kept"}
+    assert everything(tmp_path / "b") == {"a": "-> kept", "d": "-> nothing"}
+
+
+@pytest.mark.parametrize("command", [("cp", "-r", "s/", "t"), ("sync", "--delete", "s", "t"), ("mv", "-v", "s/", "t")])
+def test_a_dry_run_says_what_can_not_be_done(run: Run, tmp_path: Path, command: tuple[str, ...]) -> None:
+    make_tree(tmp_path, {"s/a": b"a", "s/d/x": b"x", "s/e/x": b"x", "s/l": b"l", "s/new": b"n"})
+    make_tree(tmp_path, {"t/a/b": b"b", "t/d": b"d", "t/e/y": b"y", "t/f/g": b"g", "t/k/x/y": b"y"})
+    (tmp_path / "t/l").symlink_to("f")
+    (tmp_path / "s/k").mkdir()
+    (tmp_path / "s/k/x").write_bytes(b"")
+    before = everything(tmp_path)
+
+    def done(*options: str) -> tuple[int, list[str], int]:
+        code, out, err = run(*command, "--json", *options)
+        return code, sorted(json.loads(line).get("url", "") for line in out.splitlines()), err.count("fsabs: ")
+
+    foreseen = done("--dry-run")
+    assert everything(tmp_path) == before
+    assert foreseen == done()
+    assert foreseen[0] == 1
+
+
 class Folding(Local):
     """A disk on which names that differ in case alone are one."""
 
