@@ -253,23 +253,32 @@ class TreeTransfer:
     def _copied(self, file: FileCopy, found: FileStat | None) -> Iterator[FileCopy]:
         """Yield a file if it is to be copied; `found` is what is at its target, a link as itself."""
         try:
-            refuse_special(self._source, file.src, file.stat)
-            found = self._written_to(file.dst, found)
-            if found is not None and self._plan.existing != "skip":
-                refuse_special(self._target, file.dst, found, "replaced")
-            if found is not None and self._is_there(file, found):
-                self._skip(file)
-            elif self._plan.dry_run:
-                there = found if found is not None else self._foreseen(file.dst)
-                if there is not None and there.directory:
-                    raise errors.error(errno.EISDIR, "copy", self._target._url(file.dst))
-                self._report(TreeEvent("copied", file.dst, file.stat.size))
-            elif self._needs_copy(file, found):
-                yield file
+            event = self._done_at_once(file, found)
         except (OSError, ValueError) as exc:
             if isinstance(exc, OSError):
                 self._source._named(exc, "copy", file.src)
             self._fail(file.dst, exc)
+            return
+        if event is None:
+            yield file
+        else:
+            self._report(event)
+
+    def _done_at_once(self, file: FileCopy, found: FileStat | None) -> TreeEvent | None:
+        """Return what became of a file; None if its content is to be copied."""
+        refuse_special(self._source, file.src, file.stat)
+        found = self._written_to(file.dst, found)
+        if found is not None and self._plan.existing != "skip":
+            refuse_special(self._target, file.dst, found, "replaced")
+        if found is not None and self._is_there(file, found):
+            self._skip(file)
+            return TreeEvent("skipped", file.dst, file.stat.size)
+        if self._plan.dry_run:
+            there = found if found is not None else self._foreseen(file.dst)
+            if there is not None and there.directory:
+                raise errors.error(errno.EISDIR, "copy", self._target._url(file.dst))
+            return TreeEvent("copied", file.dst, file.stat.size)
+        return self._replaced_at_once(file, found)
 
     def _written_to(self, dst: str, found: FileStat | None) -> FileStat | None:
         """Return the stat of what is written to where `found` is at the target: behind a link that is not replaced."""
@@ -318,8 +327,8 @@ class TreeTransfer:
         except OSError:  # the copy will show what is wrong
             return False
 
-    def _needs_copy(self, file: FileCopy, found: FileStat | None) -> bool:
-        """Return whether a file's content is to be copied; links and what is moved in one step is done here."""
+    def _replaced_at_once(self, file: FileCopy, found: FileStat | None) -> TreeEvent | None:
+        """Make a link, or move a file in one step; return None if its content is to be copied, and has its place."""
         source, target, plan = self._source, self._target, self._plan
         if found is not None and plan.backup is not None:
             self._back_up(file.dst, found, removed=False)
@@ -330,21 +339,19 @@ class TreeTransfer:
                 if exc.errno != errno.EXDEV:  # another disk
                     raise
             else:
-                self._report(TreeEvent("copied", file.dst, file.stat.size))
-                return False
+                return TreeEvent("copied", file.dst, file.stat.size)
         if is_link(file.stat) and self._keeps_links():
             _make_link(target, file.dst, source._read_link(file.src) or "")
             if plan.move:
                 source._remove(file.src)
-            self._report(TreeEvent("copied", file.dst, 0))
-            return False
+            return TreeEvent("copied", file.dst, 0)
         if found is not None and is_link(found):
             target._remove(file.dst)
         elif found is not None and plan.replace_links and not found.mode & stat_bits.S_IWUSR:
             target._set_mode(file.dst, found.mode | stat_bits.S_IWUSR)
             if not plan.move:
                 self._modes.append((file.dst, found.mode))
-        return True
+        return None
 
     def _skip(self, file: FileCopy) -> None:
         if self._plan.move and self._plan.existing != "skip" and not self._plan.dry_run:
@@ -352,7 +359,6 @@ class TreeTransfer:
                 self._source._remove(file.src)
             elif (error := self._copier.remove_source(file)) is not None:
                 raise error
-        self._report(TreeEvent("skipped", file.dst, file.stat.size))
 
     def _wants(self, stat: FileStat) -> bool:
         return self._plan.wanted is None or self._plan.wanted(stat)
