@@ -506,7 +506,7 @@ class Transfer:
 
         def count() -> None:
             files = size = 0
-            with contextlib.suppress(OSError):  # the copy reports it
+            with contextlib.suppress(OSError, ValueError):  # the copy reports it, or is over, and the source closed
                 for stat in source.fs.list(source.path, recursive=True, detail=True):
                     if not stat.directory and (plan.wanted is None or plan.wanted(stat)):
                         files += 1

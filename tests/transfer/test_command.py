@@ -657,6 +657,29 @@ def test_a_dry_run_says_what_can_not_be_done(run: Run, tmp_path: Path, command: 
     assert foreseen[0] == 1
 
 
+def test_a_count_that_outlasts_its_copy_says_nothing(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_tree(tmp_path, {"s/a": b"a"})
+    assert run("pack", "s", "s.zip")[0] == 0
+    counting, over = threading.Event(), threading.Event()
+    faults: list[object] = []
+    list_of = fsabs.FS.list
+
+    def late(fs: fsabs.FS, *arguments: object, **options: object) -> object:
+        counting.set()
+        over.wait(30)
+        return list_of(fs, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(fsabs.FS, "list", late)
+    monkeypatch.setattr(threading, "excepthook", faults.append)
+    assert run("cp", "-r", "--progress", "plain", "s.zip/", "t")[0] == 0
+    assert counting.wait(30)
+    over.set()
+    for thread in threading.enumerate():
+        if thread.name == "fsabs-count":
+            thread.join(30)
+    assert faults == []
+
+
 class Folding(Local):
     """A disk on which names that differ in case alone are one."""
 
