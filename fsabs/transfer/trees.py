@@ -10,9 +10,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import operator
 import os
 import stat as stat_bits
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..core import errors, identity, keys
@@ -35,6 +36,8 @@ from .walks import (
 if TYPE_CHECKING:
     from ..core.fs import FS
 
+_FEW = 10
+"""Files that are asked for one by one at a target where that takes requests."""
 _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
 
 
@@ -117,32 +120,52 @@ class TreeTransfer:
 
     def run_file(self) -> None:
         """Copy or move one file: `src` and `dst` name files."""
-        with self._source._naming("copy", self._src):
-            stat = entry(self._source, self._src) if self._keeps_links() else self._source._stat(self._src)
-        if stat is None:
-            raise errors.error(errno.ENOENT, "copy", self._source._url(self._src))
-        found = entry(self._target, self._dst) if self._target.capabilities.read else None
-        if not self._target.capabilities.implied_directories and not self._plan.dry_run:
-            with self._target._naming("copy", self._dst), contextlib.suppress(FileExistsError):
-                self._target._makedirs(keys.parent(self._dst), 0o777)
-        file, there = FileCopy(self._src, self._dst, stat), self._written_to(self._dst, found)
-        if there is not None and is_special(there) and not (is_link(stat) or self._plan.move):
-            self._write_special(file)
-            return
+        self.run_files([(self._src, self._dst)])
+
+    def run_files(self, files: Sequence[tuple[str, str]]) -> None:
+        """Copy or move files, which are given by their keys on the source and at the target."""
+        there: Existing | None = None
+        if len(files) > _FEW and self._target.capabilities.stat_is_request and self._looks():
+            files = sorted(files, key=operator.itemgetter(1))
+            there = Existing(self._target, self._dst, self._target_failed)
         with self._copier as copier:
-            copier.run(self._copied(file, None if found is not None and found.directory else found))
+            copier.run(file for src, dst in files for file in self._single(src, dst, there))
         self._restore_modes()
 
-    def _write_special(self, file: FileCopy) -> None:
+    def _single(self, src: str, dst: str, there: Existing | None) -> Iterator[FileCopy]:
+        """Yield a file if it is to be copied; `there` is what is at the target, where that was listed."""
+        try:
+            with self._source._naming("copy", src):
+                stat = entry(self._source, src) if self._keeps_links() else self._source._stat(src)
+            if stat is None:
+                raise errors.error(errno.ENOENT, "copy", self._source._url(src))
+            if there is not None:
+                found = there.find(keys.relative(dst, self._dst))
+            else:
+                found = entry(self._target, dst) if self._target.capabilities.read else None
+            if not self._target.capabilities.implied_directories and not self._plan.dry_run:
+                with self._target._naming("copy", dst), contextlib.suppress(FileExistsError):
+                    self._target._makedirs(keys.parent(dst), 0o777)
+            file, written = FileCopy(src, dst, stat), self._written_to(dst, found)
+            is_written = written is not None and is_special(written) and not (is_link(stat) or self._plan.move)
+            event = self._write_special(file) if is_written else None
+        except (OSError, ValueError) as exc:
+            self._fail(dst, exc)
+            return
+        if event is not None:
+            self._report(event)
+        else:
+            yield from self._copied(file, None if found is not None and found.directory else found)
+
+    def _write_special(self, file: FileCopy) -> TreeEvent:
         """Write a file to a pipe or a device, where what was written can't be read again."""
         refuse_special(self._source, file.src, file.stat)
-        if self._plan.existing == "skip":
-            self._report(TreeEvent("skipped", file.dst, file.stat.size))
-            return
         size = file.stat.size
+        if self._plan.existing == "skip":
+            return TreeEvent("skipped", file.dst, size)
         if not self._plan.dry_run:
             size = copy_file(self._source, file.src, self._target, file.dst, self._count, stat=file.stat, verify=False)
-        self._report(TreeEvent("copied", file.dst, size))
+        return TreeEvent("copied", file.dst, size)
 
     def run(self, delete: bool = False) -> None:
         """Copy the files; a move removes those that have arrived, and `delete` what the source does not have."""

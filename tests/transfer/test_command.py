@@ -17,10 +17,11 @@ from pathlib import Path
 import pytest
 
 import fsabs
-from fsabs import Local
+from fsabs import FileStat, Local, Memory
 from fsabs.cli import program
 from fsabs.containers.base import Container
 from fsabs.core import identity
+from fsabs.transfer.copier import Copier, FileCopy
 from fsabs.transfer.trees import TransferTotals, TreePlan, TreeTransfer
 from fsabs.transfer.unpack import unpack
 from tests.cli.commands import make_tree, read_tree
@@ -662,12 +663,12 @@ def test_a_count_that_outlasts_its_copy_says_nothing(run: Run, tmp_path: Path, m
     assert run("pack", "s", "s.zip")[0] == 0
     counting, over = threading.Event(), threading.Event()
     faults: list[object] = []
-    list_of = fsabs.FS.list
+    list_of: Callable[..., object] = fsabs.FS.list
 
     def late(fs: fsabs.FS, *arguments: object, **options: object) -> object:
         counting.set()
         over.wait(30)
-        return list_of(fs, *arguments, **options)  # type: ignore[arg-type]
+        return list_of(fs, *arguments, **options)
 
     monkeypatch.setattr(fsabs.FS, "list", late)
     monkeypatch.setattr(threading, "excepthook", faults.append)
@@ -678,6 +679,45 @@ def test_a_count_that_outlasts_its_copy_says_nothing(run: Run, tmp_path: Path, m
         if thread.name == "fsabs-count":
             thread.join(30)
     assert faults == []
+
+
+def test_files_of_a_pattern_are_copied_together(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_tree(tmp_path, {f"s/{number:02}": b"%d" % number for number in range(50)} | {"s/d/x": b"x", "o/51": b"51"})
+    batches: list[int] = []
+    copy_batch = Copier._copy_batch
+
+    def counted(copier: Copier, batch: list[FileCopy]) -> None:
+        batches.append(len(batch))
+        copy_batch(copier, batch)
+
+    monkeypatch.setattr(Copier, "_copy_batch", counted)
+    code, out, err = run("cp", "-r", "-v", "s/*", "missing", "o/51", "t/")
+    assert (code, err.splitlines()[1:]) == (1, ["copied 52 (93 B), skipped 0, failed 1, retried 0"])
+    assert batches == [50, 1, 1]
+    assert sorted(out.splitlines()) == sorted(f"copied t/{name}" for name in (*read_tree(tmp_path / "t"),))
+
+
+class Asked(Memory):
+    """A store of which a stat is a request."""
+
+    capabilities = Memory.capabilities._replace(stat_is_request=True)
+    asked = 0
+
+    def _stat(self, key: str) -> FileStat:
+        self.asked += 1
+        return super()._stat(key)
+
+
+def test_many_files_are_listed_at_their_target_and_not_asked_for_one_by_one(tmp_path: Path) -> None:
+    make_tree(tmp_path, {f"s/{number:02}": b"%d" % number for number in range(50)})
+    source, target = Local(tmp_path), Asked()
+    for _ in range(2):
+        totals = TransferTotals(None)
+        transfer = TreeTransfer(source, "", target, "t", TreePlan(), totals.report, totals.count)
+        transfer.run_files([(source._key(f"s/{number:02}", ""), f"t/{number:02}") for number in reversed(range(50))])
+        assert target.asked <= 3
+    assert (totals.skipped, totals.files) == (50, 0)
+    assert len(list(target.list("t"))) == 50
 
 
 class Folding(Local):
