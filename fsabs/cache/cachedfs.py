@@ -62,7 +62,7 @@ class CachedFS(LayerFS):
         whole_file_size: the largest file that is fetched and kept as a whole.
         check_interval: seconds for which a file is taken to be unchanged after its store was asked for it, or for a
             page of a listing that it is in, where that takes a request: so long an object that was overwritten may be
-            given as it was. 0 asks at each open, `math.inf` never again.
+            given as it was, unless a stat or a listing has shown it since. 0 asks at each open, `math.inf` never again.
         max_age: seconds for which a file of a store that has no versions is taken to be unchanged, as long as its size
             and time stay the same; None caches no such file.
         offline: when the store can't be reached, give what is here of it, as it was when it could. Files and listings
@@ -142,7 +142,9 @@ class CachedFS(LayerFS):
         return self._listed(key, "walk", self.inner._walk)
 
     def _listed(self, key: str, kind: str, ask: Callable[[str], Iterator[FileStat]]) -> Iterator[FileStat]:
-        return self._stats.listing(self._url(key), kind, lambda: ask(key)) if self._stats.offline else ask(key)
+        if self._stats.offline:
+            return self._stats.listing(self._url(key), kind, lambda: ask(key))
+        return self._stats.shown(key, ask(key))
 
     # ---- writing: what changes is asked for anew, and what may have changed where there was an error
 

@@ -102,6 +102,14 @@ class FileRecords:
         if self._disk is not None:
             self._disk.remove(self._entry(url, "stat"))
 
+    def __len__(self) -> int:
+        """The number of files that are remembered in memory."""
+        return len(self._known)
+
+    def __contains__(self, url: str) -> bool:
+        """Whether a file is remembered in memory."""
+        return url in self._known
+
     def save_list(self, url: str, kind: str, members: list[FileStat]) -> None:
         """Remember what a directory holds; `kind` distinguishes sorts of listings."""
         self._put(url, kind, members)
@@ -333,6 +341,16 @@ class Freshness:
             return
         if stat is None or _is_other(record.stat, stat):
             self.invalidate(url)
+
+    def shown(self, key: str, members: Iterator[FileStat]) -> Iterator[FileStat]:
+        """Yield the members of the directory `key`; what is remembered of a file that is another one now is forgotten."""
+        records = self._records()
+        for stat in members:
+            if self._check_interval and len(records):
+                url = self._inner._url(keys.join(key, stat.filename))
+                if url in records:
+                    self.seen(url, stat)
+            yield stat
 
     def aged_version(self, url: str, stat: FileStat) -> str:
         """Return a version for a file that has none: since when it is as it is; a new one if that is too long ago."""

@@ -9,7 +9,7 @@ import re
 import sys
 import threading
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core import identity, keys
@@ -95,8 +95,7 @@ def copy_all(copies: Transfer, given: Namespace, content: bool = False, into_dir
         several = len(given.sources) > 1 or len(pairs) > 1
         if into_directory and several and not (target.contents or target.is_directory()):
             raise NotADirectoryError(f"{target.shown} is no directory: several sources need one")
-        for source, place in pairs:
-            transfer.copy(source, place, plan, given.recursive)
+        transfer.copy(pairs, plan, given.recursive)
         return transfer.finish(paths)
 
 
@@ -132,6 +131,7 @@ def mv(invocation: Invocation, given: Namespace) -> int:
     """
     with Paths() as paths, Transfer(invocation, given, "moved") as transfer:
         plan = transfer.plan(paths, move=True, replace_links=True)
+        pairs = []
         for source, place in transfer.places(paths, given.sources, paths.resolve(given.target, "a"), plan):
             try:
                 if not given.force:
@@ -142,7 +142,8 @@ def mv(invocation: Invocation, given: Namespace) -> int:
             except (OSError, ValueError) as exc:
                 transfer.error(exc)
                 continue
-            transfer.copy(source, place, plan)
+            pairs.append((source, place))
+        transfer.copy(pairs, plan)
         return transfer.finish(paths)
 
 
@@ -428,17 +429,30 @@ class Transfer:
             self.error(exc)
         return FAILED if self.failed else 0
 
-    def copy(self, source: ResolvedPath, target: ResolvedPath, plan: TreePlan, recursive: bool = True) -> None:
-        """Copy or move a file or, if `recursive`, a directory; report what goes wrong."""
-        try:
-            if self._is_tree(source, plan):
-                if not recursive:
+    def copy(self, pairs: Sequence[_Pair], plan: TreePlan, recursive: bool = True) -> None:
+        """Copy or move files, those that go to one directory together, and if `recursive` directories.
+
+        What goes wrong is reported.
+        """
+        together: list[_Pair] = []
+        for source, target in pairs:
+            try:
+                is_tree = self._is_tree(source, plan)
+                if is_tree and not recursive:
                     raise IsADirectoryError(f"{source.shown} is a directory; -r copies it")
-                self.tree(source, target, plan)
-            else:
-                self._new(source, target, plan, target.fs._file_key(target.path, "copy")).run_file()
-        except (OSError, ValueError) as exc:
-            self.error(exc)
+                if not is_tree:
+                    target.fs._file_key(target.path, "copy")
+                if together and (is_tree or _group(together[0]) != _group((source, target))):
+                    self._copy_files(together, plan)
+                    together = []
+                if is_tree:
+                    self.tree(source, target, plan)
+                else:
+                    together.append((source, target))
+            except (OSError, ValueError) as exc:
+                self.error(exc)
+        if together:
+            self._copy_files(together, plan)
 
     @staticmethod
     def _is_tree(source: ResolvedPath, plan: TreePlan) -> bool:
@@ -454,23 +468,41 @@ class Transfer:
         """Copy what is in a directory, and with `delete` remove what is not in it."""
         if self._progress.shown and self._totals == (None, None):
             self._count_in_background(source, plan)
-        done, size = self.summary.counts[self._verb], self.summary.bytes
-        try:
-            self._new(source, target, plan, target.key).run(delete)
-        except (OSError, ValueError):
-            if target.fs.capabilities.commits and not plan.move:  # all of it or nothing
-                self.summary.counts[self._verb], self.summary.bytes = done, size
-            raise
-
-    def _new(self, source: ResolvedPath, target: ResolvedPath, plan: TreePlan, dst: str) -> TreeTransfer:
-        target.fs._require("write", "copy", dst)
-        if plan.move:
-            source.fs._require("remove", "move", source.key)
+        dst = target.key
 
         def report(event: TreeEvent) -> None:
             name = keys.relative(event.key, dst) if event.key != dst else ""
             self._report(event, source.member(name) if name else source, target.member(name) if name else target)
 
+        done, size = self.summary.counts[self._verb], self.summary.bytes
+        try:
+            self._new(source, target, plan, dst, report).run(delete)
+        except (OSError, ValueError):
+            if target.fs.capabilities.commits and not plan.move:  # all of it or nothing
+                self.summary.counts[self._verb], self.summary.bytes = done, size
+            raise
+
+    def _copy_files(self, pairs: Sequence[_Pair], plan: TreePlan) -> None:
+        """Copy or move files of one FS to one directory."""
+        by_key = {target.key: (source, target) for source, target in pairs}
+        folder = keys.parent(pairs[0][1].key)
+        try:
+            found = self._new(*pairs[0], plan, folder, lambda event: self._report(event, *by_key[event.key]))
+            found.run_files([(source.key, key) for key, (source, _) in by_key.items()])
+        except (OSError, ValueError) as exc:
+            self.error(exc)
+
+    def _new(
+        self,
+        source: ResolvedPath,
+        target: ResolvedPath,
+        plan: TreePlan,
+        dst: str,
+        report: Callable[[TreeEvent], None],
+    ) -> TreeTransfer:
+        target.fs._require("write", "copy", dst)
+        if plan.move:
+            source.fs._require("remove", "move", source.key)
         found = TreeTransfer(source.fs, source.key, target.fs, dst, plan, report, self._count, self._given.jobs)
         if plan.move and not (plan.dry_run or target.fs.capabilities.read):
             self._into_archives.append(found)
@@ -518,7 +550,7 @@ class Transfer:
 
         def count() -> None:
             files = size = 0
-            with contextlib.suppress(OSError):  # the copy reports it
+            with contextlib.suppress(OSError, ValueError):  # the copy reports it, or is over, and the source closed
                 for stat in source.fs.list(source.path, recursive=True, detail=True):
                     if not stat.directory and (plan.wanted is None or plan.wanted(stat)):
                         files += 1
@@ -541,6 +573,12 @@ class Transfer:
         if kind is None or issubclass(kind, OSError | ValueError):
             self.summary.add("retried", self._requests.retries)
             self.summary.write(self._output, "dry run: " if self._given.dry_run else "")
+
+
+def _group(pair: _Pair) -> tuple[int, int, str]:
+    """Return what files have in common that are copied together."""
+    source, target = pair
+    return id(source.fs), id(target.fs), keys.parent(target.key)
 
 
 def _member_at(spread: list[tuple[ResolvedPath, str]], key: str) -> ResolvedPath | None:

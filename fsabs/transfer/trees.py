@@ -10,9 +10,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import operator
 import os
 import stat as stat_bits
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..core import errors, identity, keys
@@ -20,11 +21,23 @@ from ..core.stats import FileStat, TreeCounts
 from ..core.writing import partial_name
 from .copier import Copier, CopyResult, FileCopy
 from .files import copy_file, refuse_same
-from .walks import Comparison, Existing, entry, existing, is_link, ordered_walk, refuse_special, side_by_side
+from .walks import (
+    Comparison,
+    Existing,
+    entry,
+    existing,
+    is_link,
+    is_special,
+    ordered_walk,
+    refuse_special,
+    side_by_side,
+)
 
 if TYPE_CHECKING:
     from ..core.fs import FS
 
+_FEW = 10
+"""Files that are asked for one by one at a target where that takes requests."""
 _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
 
 
@@ -93,10 +106,12 @@ class TreeTransfer:
         self._dst = dst
         self._plan = plan
         self._report = report
+        self._count = count
         self._comparison = Comparison(source, target, plan.content or plan.move)
         self._copier = Copier(source, target, self._ended, count, concurrency, move=plan.move)
         self._modes: list[tuple[str, int]] = []  # that keys at the target get in the end
         self._moved: list[str] = []  # directories of the source, which go if they are empty then
+        self._replaced = set[str]()  # keys at the target of what a directory would take the place of, in a dry run
         self._unmade = ""  # a directory that could not be made: what is in it is left out
         self.directories: int = 0
         """Those that were made."""
@@ -105,18 +120,52 @@ class TreeTransfer:
 
     def run_file(self) -> None:
         """Copy or move one file: `src` and `dst` name files."""
-        with self._source._naming("copy", self._src):
-            stat = entry(self._source, self._src) if self._keeps_links() else self._source._stat(self._src)
-        if stat is None:
-            raise errors.error(errno.ENOENT, "copy", self._source._url(self._src))
-        found = entry(self._target, self._dst) if self._target.capabilities.read else None
-        if not self._target.capabilities.implied_directories and not self._plan.dry_run:
-            with self._target._naming("copy", self._dst), contextlib.suppress(FileExistsError):
-                self._target._makedirs(keys.parent(self._dst), 0o777)
-        file = FileCopy(self._src, self._dst, stat)
+        self.run_files([(self._src, self._dst)])
+
+    def run_files(self, files: Sequence[tuple[str, str]]) -> None:
+        """Copy or move files, which are given by their keys on the source and at the target."""
+        there: Existing | None = None
+        if len(files) > _FEW and self._target.capabilities.stat_is_request and self._looks():
+            files = sorted(files, key=operator.itemgetter(1))
+            there = Existing(self._target, self._dst, self._target_failed)
         with self._copier as copier:
-            copier.run(self._copied(file, None if found is not None and found.directory else found))
+            copier.run(file for src, dst in files for file in self._single(src, dst, there))
         self._restore_modes()
+
+    def _single(self, src: str, dst: str, there: Existing | None) -> Iterator[FileCopy]:
+        """Yield a file if it is to be copied; `there` is what is at the target, where that was listed."""
+        try:
+            with self._source._naming("copy", src):
+                stat = entry(self._source, src) if self._keeps_links() else self._source._stat(src)
+            if stat is None:
+                raise errors.error(errno.ENOENT, "copy", self._source._url(src))
+            if there is not None:
+                found = there.find(keys.relative(dst, self._dst))
+            else:
+                found = entry(self._target, dst) if self._target.capabilities.read else None
+            if not self._target.capabilities.implied_directories and not self._plan.dry_run:
+                with self._target._naming("copy", dst), contextlib.suppress(FileExistsError):
+                    self._target._makedirs(keys.parent(dst), 0o777)
+            file, written = FileCopy(src, dst, stat), self._written_to(dst, found)
+            is_written = written is not None and is_special(written) and not (is_link(stat) or self._plan.move)
+            event = self._write_special(file) if is_written else None
+        except (OSError, ValueError) as exc:
+            self._fail(dst, exc)
+            return
+        if event is not None:
+            self._report(event)
+        else:
+            yield from self._copied(file, None if found is not None and found.directory else found)
+
+    def _write_special(self, file: FileCopy) -> TreeEvent:
+        """Write a file to a pipe or a device, where what was written can't be read again."""
+        refuse_special(self._source, file.src, file.stat)
+        size = file.stat.size
+        if self._plan.existing == "skip":
+            return TreeEvent("skipped", file.dst, size)
+        if not self._plan.dry_run:
+            size = copy_file(self._source, file.src, self._target, file.dst, self._count, stat=file.stat, verify=False)
+        return TreeEvent("copied", file.dst, size)
 
     def run(self, delete: bool = False) -> None:
         """Copy the files; a move removes those that have arrived, and `delete` what the source does not have."""
@@ -158,27 +207,40 @@ class TreeTransfer:
         )
         theirs = existing(self._target, self._dst, self._target_failed)
         others: list[FileStat] = []
+        on_disk = self._target.capabilities.links
         kept = {self._source._place(self._src)}  # directories of the source, which links and mounts have elsewhere, too
+        renamed = set[identity.Place]()  # what a disk lists by other names than it was given: of another case or form
         for here, there in side_by_side(ours, theirs):
-            if here is None and there and self._wants(there):
+            if here is None and there and self._wants(there) and self._key_of(there) not in self._replaced:
                 others.append(there)
-            elif here is not None and here.directory and self._source.capabilities.links:
+            if here is not None and there is None and on_disk and self._target._is(self._key_of(here), directory=None):
+                renamed.add(self._place_of(here))
+            if here is not None and here.directory and self._source.capabilities.links:
                 kept.add(self._source._place(keys.join(self._src, here.filename)))
         if self.failed:
             return
+        if renamed:
+            others = [stat for stat in others if is_link(stat) or self._place_of(stat) not in renamed]
         if self._plan.max_delete is not None and len(others) > self._plan.max_delete:
             reason = f"{len(others)} files and directories would be removed, over the limit of {self._plan.max_delete}"
             raise errors.error(errno.EPERM, "sync", self._target._url(self._dst), reason)
         for stat in others:
-            if stat.directory and self._target._place(key := keys.join(self._dst, stat.filename)) in kept:
+            if stat.directory and self._place_of(stat) in kept:
                 reason = "it is a directory of the source, by a link or a mount, and would be removed"
-                raise errors.error(errno.EINVAL, "sync", self._target._url(key), reason)
+                raise errors.error(errno.EINVAL, "sync", self._target._url(self._key_of(stat)), reason)
         for stat in others:
             if not stat.directory:
                 self._remove(stat)
         for stat in reversed(others):
             if stat.directory and not self._plan.dry_run:
-                self._remove_directory(self._target, keys.join(self._dst, stat.filename))
+                self._remove_directory(self._target, self._key_of(stat))
+
+    def _key_of(self, stat: FileStat) -> str:
+        """Return the key that a name of either tree has at the target."""
+        return keys.join(self._dst, stat.filename)
+
+    def _place_of(self, stat: FileStat) -> identity.Place:
+        return self._target._place(self._key_of(stat))
 
     def _check_delete(self) -> None:
         """Refuse to remove where the target can't remove, or the source, in the target, would be removed."""
@@ -209,32 +271,56 @@ class TreeTransfer:
         there = Existing(self._target, self._dst, self._target_failed) if self._looks() else None
         for stat in self._files():
             file = FileCopy(keys.join(self._src, stat.filename), keys.join(self._dst, stat.filename), stat)
-            yield from self._copied(file, there.find(stat.filename) if there is not None else None)
+            yield from self._copied(file, there.find(stat.filename) if there is not None else self._special(file.dst))
 
     def _copied(self, file: FileCopy, found: FileStat | None) -> Iterator[FileCopy]:
         """Yield a file if it is to be copied; `found` is what is at its target, a link as itself."""
         try:
-            refuse_special(self._source, file.src, file.stat)
-            if found is not None and is_link(found) and not (self._plan.replace_links or self._keeps_links()):
-                found = self._followed(file.dst)
-            if found is not None and self._is_there(file, found):
-                self._skip(file)
-            elif self._plan.dry_run:
-                self._report(TreeEvent("copied", file.dst, file.stat.size))
-            elif self._needs_copy(file, found):
-                yield file
+            event = self._done_at_once(file, found)
         except (OSError, ValueError) as exc:
             if isinstance(exc, OSError):
                 self._source._named(exc, "copy", file.src)
             self._fail(file.dst, exc)
+            return
+        if event is None:
+            yield file
+        else:
+            self._report(event)
 
-    def _followed(self, dst: str) -> FileStat | None:
-        """Return the stat of the file that a link at the target leads to: that is written."""
+    def _done_at_once(self, file: FileCopy, found: FileStat | None) -> TreeEvent | None:
+        """Return what became of a file; None if its content is to be copied."""
+        refuse_special(self._source, file.src, file.stat)
+        found = self._written_to(file.dst, found)
+        if found is not None and self._plan.existing != "skip":
+            refuse_special(self._target, file.dst, found, "replaced")
+        if found is not None and self._is_there(file, found):
+            self._skip(file)
+            return TreeEvent("skipped", file.dst, file.stat.size)
+        if self._plan.dry_run:
+            there = found if found is not None else self._foreseen(file.dst)
+            if there is not None and there.directory:
+                raise errors.error(errno.EISDIR, "copy", self._target._url(file.dst))
+            return TreeEvent("copied", file.dst, file.stat.size)
+        return self._replaced_at_once(file, found)
+
+    def _written_to(self, dst: str, found: FileStat | None) -> FileStat | None:
+        """Return the stat of what is written to where `found` is at the target: behind a link that is not replaced."""
+        if found is None or not is_link(found) or self._plan.replace_links or self._keeps_links():
+            return found
         try:
-            stat = self._target._stat(dst)
+            return self._target._stat(dst)
         except FileNotFoundError:
             return None
-        return None if stat.directory else stat
+
+    def _special(self, dst: str) -> FileStat | None:
+        """Return the stat of a pipe or a device at the target, which is not written to."""
+        if not self._target.capabilities.links:
+            return None
+        try:
+            found = self._target._stat(dst)
+        except OSError:  # nothing is there, or the copy will show what is wrong
+            return None
+        return found if is_special(found) else None
 
     def _looks(self) -> bool:
         """Return whether what is at the target matters."""
@@ -264,11 +350,11 @@ class TreeTransfer:
         except OSError:  # the copy will show what is wrong
             return False
 
-    def _needs_copy(self, file: FileCopy, found: FileStat | None) -> bool:
-        """Return whether a file's content is to be copied; links and what is moved in one step is done here."""
+    def _replaced_at_once(self, file: FileCopy, found: FileStat | None) -> TreeEvent | None:
+        """Make a link, or move a file in one step; return None if its content is to be copied, and has its place."""
         source, target, plan = self._source, self._target, self._plan
         if found is not None and plan.backup is not None:
-            self._back_up(file.dst, found, removed=is_link(found))
+            self._back_up(file.dst, found, removed=False)
         if plan.move and self._can_rename():
             try:
                 source._rename(file.src, file.dst)
@@ -276,21 +362,19 @@ class TreeTransfer:
                 if exc.errno != errno.EXDEV:  # another disk
                     raise
             else:
-                self._report(TreeEvent("copied", file.dst, file.stat.size))
-                return False
+                return TreeEvent("copied", file.dst, file.stat.size)
         if is_link(file.stat) and self._keeps_links():
             _make_link(target, file.dst, source._read_link(file.src) or "")
             if plan.move:
                 source._remove(file.src)
-            self._report(TreeEvent("copied", file.dst, 0))
-            return False
+            return TreeEvent("copied", file.dst, 0)
         if found is not None and is_link(found):
             target._remove(file.dst)
         elif found is not None and plan.replace_links and not found.mode & stat_bits.S_IWUSR:
             target._set_mode(file.dst, found.mode | stat_bits.S_IWUSR)
             if not plan.move:
                 self._modes.append((file.dst, found.mode))
-        return True
+        return None
 
     def _skip(self, file: FileCopy) -> None:
         if self._plan.move and self._plan.existing != "skip" and not self._plan.dry_run:
@@ -298,7 +382,6 @@ class TreeTransfer:
                 self._source._remove(file.src)
             elif (error := self._copier.remove_source(file)) is not None:
                 raise error
-        self._report(TreeEvent("skipped", file.dst, file.stat.size))
 
     def _wants(self, stat: FileStat) -> bool:
         return self._plan.wanted is None or self._plan.wanted(stat)
@@ -372,7 +455,15 @@ class TreeTransfer:
 
     def _make(self, directory: FileStat) -> None:
         key, name = keys.join(self._dst, directory.filename), directory.filename
-        if not self._target.capabilities.mkdir or self._plan.dry_run:
+        if not self._target.capabilities.mkdir:
+            return
+        if self._plan.dry_run:
+            try:
+                if self._foreseen(key) is not None and self._is_replaced(key, is_top=not name):
+                    self._replaced.add(key)
+            except OSError as exc:
+                self._target._named(exc, "copy_tree", key)
+                self._leave_out(name, exc)
             return
         keeps_mode = self._source.capabilities.modes and self._target.capabilities.modes
         mode = stat_bits.S_IMODE(directory.mode) & 0o777 if keeps_mode else 0o777
@@ -396,17 +487,30 @@ class TreeTransfer:
             self._target._makedirs(key, mode)
             return
         except FileExistsError:
-            link = self._target._is_link(key) and not is_top
-            if not link and self._target._is(key, directory=True):
+            if not self._is_replaced(key, is_top):
                 raise
-        if not self._plan.replace_links or self._plan.move:
-            what = "a link" if link else "a file"
-            raise NotADirectoryError(errno.ENOTDIR, f"{what} is where a directory is to be made")
         if self._plan.backup is not None:
-            self._back_up(key, FileStat(keys.name(key), 0), removed=True)
+            self._back_up(key, self._target._lstat(key), removed=True)
         else:
             self._target._remove(key)
         self._target._makedirs(key, mode)
+
+    def _is_replaced(self, key: str, is_top: bool) -> bool:
+        """Return whether a directory takes the place of what is there: False if that is one; an error if it may not."""
+        link = self._target._is_link(key) and not is_top
+        if not link and self._target._is(key, directory=True):
+            return False
+        if not self._plan.replace_links or self._plan.move:
+            what = "a link" if link else "a file"
+            raise NotADirectoryError(errno.ENOTDIR, f"{what} is where a directory is to be made")
+        return True
+
+    def _foreseen(self, key: str) -> FileStat | None:
+        """Return the stat of what will be at the target, in a dry run, where that takes no request for each file."""
+        can = self._target.capabilities
+        if not can.read or can.stat_is_request or not self._replaced.isdisjoint(keys.ancestors(key)):
+            return None
+        return entry(self._target, key)
 
     def _restore_modes(self) -> None:
         """Give directories that were made, and files that had to be made writable, their permissions."""
@@ -423,6 +527,7 @@ class TreeTransfer:
     def _back_up(self, key: str, stat: FileStat, removed: bool) -> None:
         """Copy, or move, what is at the target to the directory of backups."""
         assert self._plan.backup is not None
+        refuse_special(self._target, key, stat)
         fs, top = self._plan.backup
         place = keys.join(top, keys.relative(key, self._dst) if key != self._dst else keys.name(key))
         if not fs.capabilities.implied_directories:
@@ -438,7 +543,7 @@ class TreeTransfer:
             self._target._remove(key)
 
     def _remove(self, stat: FileStat) -> None:
-        key = keys.join(self._dst, stat.filename)
+        key = self._key_of(stat)
         if self._plan.dry_run:
             removed = True
         elif self._plan.backup is not None:

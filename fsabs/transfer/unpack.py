@@ -21,7 +21,7 @@ from typing import NamedTuple
 from ..core import errors, identity, keys, process
 from ..core.fs import FS, FileStat, StrPath, TreeCounts, checked_fs
 from .copier import Copier, CopyResult, FileCopy, batches
-from .walks import is_link
+from .walks import entry, is_link, refuse_special
 
 _PERMISSIONS = stat_bits.S_IRWXU | stat_bits.S_IRWXG | stat_bits.S_IRWXO
 _FEW = 1000  # members that no process is worth being started for
@@ -248,8 +248,11 @@ class _Unpacking:
         folder, _, name = stat.filename.rpartition("/")
         if self.folder is not None and folder not in self._new:
             self._check_inside(folder)
-            if os.path.islink("/" + dst):
+            there = entry(self._target, dst)
+            if there is not None and is_link(there):
                 raise PermissionError(errno.EACCES, "there is a link of that name")
+            if there is not None:
+                refuse_special(self._target, dst, there, "replaced")
         if name == self._archive:
             if identity.inside(self._source, self._source._cwd, self._target, dst):
                 raise OSError(errno.EINVAL, "the member would replace its archive")

@@ -33,10 +33,15 @@ def is_link(stat: FileStat) -> bool:
 _ORDINARY = (0, stat_bits.S_IFREG, stat_bits.S_IFLNK, stat_bits.S_IFDIR)
 
 
-def refuse_special(fs: FS, key: str, stat: FileStat) -> None:
-    """Raise `OSError` (EINVAL) for a pipe, a socket or a device: to read one may never end."""
-    if stat_bits.S_IFMT(stat.mode) not in _ORDINARY:
-        raise errors.error(errno.EINVAL, "copy", fs._url(key), "a pipe, a socket or a device is not copied")
+def is_special(stat: FileStat) -> bool:
+    """Return whether a stat is that of a pipe, a socket or a device: to open one may take for ever."""
+    return stat_bits.S_IFMT(stat.mode) not in _ORDINARY
+
+
+def refuse_special(fs: FS, key: str, stat: FileStat, done: str = "copied") -> None:
+    """Raise `OSError` (EINVAL) for a pipe, a socket or a device."""
+    if is_special(stat):
+        raise errors.error(errno.EINVAL, "copy", fs._url(key), f"a pipe, a socket or a device is not {done}")
 
 
 def ordered_walk(

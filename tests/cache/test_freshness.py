@@ -7,11 +7,12 @@ import random
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fsabs import Memory, from_url
+from fsabs import Local, Memory, from_url
 from fsabs.cache import CachedFS
 from fsabs.core import hooks
 from fsabs.core.fs import LAST_NAME, FileStat, ListPage
@@ -279,3 +280,24 @@ def test_a_store_that_cant_list_is_asked_for_each_file(paged: Paged, folder: str
     fs = caching(store, folder)
     assert [fs.read_bytes(name) for name in NAMES[:100]] == CONTENTS[:100]
     assert fs.status()["hits"] == 100
+
+
+@pytest.mark.parametrize("looked", ["list", "walk", "stat", "sync"])
+def test_what_was_looked_at_is_read_as_it_was_then(paged: Paged, folder: str, tmp_path: Path, looked: str) -> None:
+    fs = caching(paged, folder)
+    assert fs.read_bytes(NAMES[0]) == b"0"
+    paged.inner.write_bytes(NAMES[0], b"1")
+    assert fs.read_bytes(NAMES[0]) == b"0", "what was asked for holds for a minute"
+    if looked == "list":
+        list(fs.list("train", detail=True))
+    elif looked == "walk":
+        list(fs.list("", recursive=True, detail=True))
+    elif looked == "stat":
+        fs.stat(NAMES[0])
+    else:  # a copy of what was cached would have the time of what was listed, and be taken for that ever after
+        fs.sync_tree("train", "copy", Local(tmp_path))
+        assert (tmp_path / "copy" / NAMES[0].removeprefix("train/")).read_bytes() == b"1"
+    assert fs.read_bytes(NAMES[0]) == b"1"
+    paged.forget()
+    assert [fs.read_bytes(NAMES[0]) for _ in range(3)] == [b"1"] * 3
+    assert paged.requests == 0

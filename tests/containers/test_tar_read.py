@@ -192,6 +192,14 @@ def test_an_empty_pax_value_takes_the_record_back() -> None:
     assert tar.stat("short").last_modified == 5
 
 
+def test_a_time_that_no_file_can_be_given_is_none() -> None:
+    for time in ("1e30", "-1e30", "inf"):
+        tar = opened(tarball([(entry("late", pax_headers={"mtime": time}, mtime=5), b"1")]))
+        assert tar.stat("late").last_modified == 5
+    tar = opened(tarball([(entry("late", mtime=2**65), b"1")], tarfile.GNU_FORMAT))
+    assert tar.stat("late").last_modified is None
+
+
 @pytest.mark.parametrize("record", [b"9 path=x", b"99 path=x\n", b"path=x\n", b"7 path\n", b"0 a=b\n", b"-5 a=b\n"])
 def test_a_bad_pax_record_is_an_error(record: bytes) -> None:
     with pytest.raises(CorruptFileError, match="pax record.*offset 0"):

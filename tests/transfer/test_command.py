@@ -10,6 +10,7 @@ import os
 import shutil
 import stat
 import tarfile
+import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,9 +18,11 @@ from pathlib import Path
 import pytest
 
 import fsabs
-from fsabs import Local
+from fsabs import FileStat, Local, Memory
 from fsabs.cli import program
 from fsabs.containers.base import Container
+from fsabs.core import identity
+from fsabs.transfer.copier import Copier, FileCopy
 from fsabs.transfer.trees import TransferTotals, TreePlan, TreeTransfer
 from fsabs.transfer.unpack import unpack
 from tests.cli.commands import make_tree, read_tree
@@ -612,3 +615,171 @@ def test_an_archive_is_not_replaced_by_its_member(run: Run, tmp_path: Path) -> N
     for arguments in (("pack", "a.zip/", "l/a.zip"), ("unpack", "a.zip", "l/a.zip/sub")):
         assert run(*arguments)[0] == 1, arguments
         assert (tmp_path / "a.zip").read_bytes() == before
+
+
+def test_pipes_at_the_target_are_neither_written_to_nor_waited_for(run: Run, tmp_path: Path) -> None:
+    make_tree(tmp_path, {"s/x": b"", "s/y": b"y", "t/z": b"z"})
+    os.mkfifo(tmp_path / "t/x")
+    (tmp_path / "t/y").symlink_to("x")
+    assert run("pack", "s", "s.zip")[0] == 0
+    for command in (
+        ("sync", "--checksum", "s", "t"),
+        ("cp", "-r", "s/", "t"),
+        ("cp", "-r", "-f", "--backup-dir", "b", "s/", "t"),
+        ("cp", "-r", "-f", "s.zip/", "t"),
+        ("mv", "--exclude", "y", "s/", "t"),
+        ("unpack", "s.zip", "t"),
+    ):
+        code, _, err = run(*command)
+        assert (code, "a pipe, a socket or a device is not replaced" in err) == (1, True), (command, err)
+    memory = fsabs.Memory()
+    memory.write_bytes("x", b"x")
+    with pytest.raises(OSError, match="a pipe, a socket or a device is not replaced") as caught:
+        memory.copy_tree("", "t", Local(tmp_path))
+    assert (caught.value.errno, caught.value.filename) == (errno.EINVAL, (tmp_path / "t/x").as_uri())
+    assert run("cp", "-r", "-n", "s/", "t")[0] == 0
+    assert stat.S_ISFIFO((tmp_path / "t/x").stat().st_mode)
+    make_tree(tmp_path, {"u/y": b"y", "u/z": b"z"})
+    code, _, err = run("sync", "--delete", "--backup-dir", "b", "u", "t")
+    assert (code, "a pipe, a socket or a device is not copied" in err) == (1, True)
+    assert run("sync", "--delete", "u", "t")[0] == 0
+    assert everything(tmp_path / "t") == {"y": "y", "z": "z"}
+
+
+def test_one_file_is_written_to_a_pipe_or_a_device(run: Run, tmp_path: Path) -> None:
+    make_tree(tmp_path, {"x": b"content", "empty": b""})
+    os.mkfifo(tmp_path / "pipe")
+    received: list[bytes] = []
+    thread = threading.Thread(target=lambda: received.append((tmp_path / "pipe").read_bytes()))
+    thread.start()
+    assert run("cp", "x", "pipe")[0] == 0
+    thread.join()
+    assert received == [b"content"]  # it was not read back
+    (tmp_path / "null").symlink_to("/dev/null")
+    for target in ("/dev/null", "null"):
+        assert run("cp", "x", target)[::2] == (0, "copied 1 (7 B), skipped 0, failed 0, retried 0\n")
+        assert run("cp", "--checksum", "empty", target)[::2] == (0, "copied 1, skipped 0, failed 0, retried 0\n")
+    code, out, err = run("cp", "-v", "--dry-run", "x", "pipe")
+    assert (code, out) == (0, "would copy pipe\n"), err
+    code, _, err = run("cp", "-n", "x", "pipe")
+    assert (code, err) == (0, "copied 0, skipped 1, failed 0, retried 0\n")
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+def test_a_link_that_is_replaced_is_backed_up_once(run: Run, tmp_path: Path) -> None:
+    make_tree(tmp_path, {"s/a": b"new", "s/d/b": b"b", "t/kept": b"kept"})
+    (tmp_path / "t/a").symlink_to("kept")
+    (tmp_path / "t/d").symlink_to("nothing")
+    assert run("sync", "--backup-dir", "b", "s", "t")[::2] == (0, "copied 2 (4 B), skipped 0, failed 0, retried 0\n")
+    assert everything(tmp_path / "t") == {"a": "new", "d": "d", "d/b": "b", "kept": "kept"}
+    assert everything(tmp_path / "b") == {"a": "-> kept", "d": "-> nothing"}
+
+
+@pytest.mark.parametrize("command", [("cp", "-r", "s/", "t"), ("sync", "--delete", "s", "t"), ("mv", "-v", "s/", "t")])
+def test_a_dry_run_says_what_can_not_be_done(run: Run, tmp_path: Path, command: tuple[str, ...]) -> None:
+    make_tree(tmp_path, {"s/a": b"a", "s/d/x": b"x", "s/e/x": b"x", "s/l": b"l", "s/new": b"n"})
+    make_tree(tmp_path, {"t/a/b": b"b", "t/d": b"d", "t/e/y": b"y", "t/f/g": b"g", "t/k/x/y": b"y"})
+    (tmp_path / "t/l").symlink_to("f")
+    (tmp_path / "s/k").mkdir()
+    (tmp_path / "s/k/x").write_bytes(b"")
+    before = everything(tmp_path)
+
+    def done(*options: str) -> tuple[int, list[str], int]:
+        code, out, err = run(*command, "--json", *options)
+        return code, sorted(json.loads(line).get("url", "") for line in out.splitlines()), err.count("fsabs: ")
+
+    foreseen = done("--dry-run")
+    assert everything(tmp_path) == before
+    assert foreseen == done()
+    assert foreseen[0] == 1
+
+
+def test_a_count_that_outlasts_its_copy_says_nothing(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_tree(tmp_path, {"s/a": b"a"})
+    assert run("pack", "s", "s.zip")[0] == 0
+    counting, over = threading.Event(), threading.Event()
+    faults: list[object] = []
+    list_of: Callable[..., object] = fsabs.FS.list
+
+    def late(fs: fsabs.FS, *arguments: object, **options: object) -> object:
+        counting.set()
+        over.wait(30)
+        return list_of(fs, *arguments, **options)
+
+    monkeypatch.setattr(fsabs.FS, "list", late)
+    monkeypatch.setattr(threading, "excepthook", faults.append)
+    assert run("cp", "-r", "--progress", "plain", "s.zip/", "t")[0] == 0
+    assert counting.wait(30)
+    over.set()
+    for thread in threading.enumerate():
+        if thread.name == "fsabs-count":
+            thread.join(30)
+    assert faults == []
+
+
+def test_files_of_a_pattern_are_copied_together(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_tree(tmp_path, {f"s/{number:02}": b"%d" % number for number in range(50)} | {"s/d/x": b"x", "o/51": b"51"})
+    batches: list[int] = []
+    copy_batch = Copier._copy_batch
+
+    def counted(copier: Copier, batch: list[FileCopy]) -> None:
+        batches.append(len(batch))
+        copy_batch(copier, batch)
+
+    monkeypatch.setattr(Copier, "_copy_batch", counted)
+    code, out, err = run("cp", "-r", "-v", "s/*", "missing", "o/51", "t/")
+    assert (code, err.splitlines()[1:]) == (1, ["copied 52 (93 B), skipped 0, failed 1, retried 0"])
+    assert batches == [50, 1, 1]
+    assert sorted(out.splitlines()) == sorted(f"copied t/{name}" for name in (*read_tree(tmp_path / "t"),))
+
+
+class Asked(Memory):
+    """A store of which a stat is a request."""
+
+    capabilities = Memory.capabilities._replace(stat_is_request=True)
+    asked = 0
+
+    def _stat(self, key: str) -> FileStat:
+        self.asked += 1
+        return super()._stat(key)
+
+
+def test_many_files_are_listed_at_their_target_and_not_asked_for_one_by_one(tmp_path: Path) -> None:
+    make_tree(tmp_path, {f"s/{number:02}": b"%d" % number for number in range(50)})
+    source, target = Local(tmp_path), Asked()
+    for _ in range(2):
+        totals = TransferTotals(None)
+        transfer = TreeTransfer(source, "", target, "t", TreePlan(), totals.report, totals.count)
+        transfer.run_files([(source._key(f"s/{number:02}", ""), f"t/{number:02}") for number in reversed(range(50))])
+        assert target.asked <= 3
+    assert (totals.skipped, totals.files) == (50, 0)
+    assert len(list(target.list("t"))) == 50
+
+
+class Folding(Local):
+    """A disk on which names that differ in case alone are one."""
+
+    def _path(self, key: str, last: bool = True) -> str:
+        path = "/" + self._root
+        for part in key[len(self._root) :].split("/")[1:]:
+            there = os.listdir(path) if os.path.isdir(path) else []
+            path += "/" + next((name for name in there if name.lower() == part.lower()), part)
+        return path
+
+    def _place(self, key: str) -> identity.Place:
+        return super()._place(self._path(key)[1:])
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_sync_removes_nothing_that_the_target_lists_by_another_name(tmp_path: Path, dry_run: bool) -> None:
+    make_tree(tmp_path, {"s/A": b"new", "s/Dir/B": b"B", "t/a": b"old!", "t/dir/b": b"b", "t/dir/c": b"", "t/d": b""})
+    totals = TransferTotals(None)
+    plan = TreePlan(replace_links=True, dry_run=dry_run)
+    fs = Folding(tmp_path / "t")
+    transfer = TreeTransfer(Local(tmp_path), str(tmp_path / "s")[1:], fs, fs._root, plan, totals.report, totals.count)
+    transfer.run(delete=True)
+    assert totals.removed == 2
+    expected = {"a": "new", "dir": "d", "dir/b": "B"}
+    assert everything(tmp_path / "t") == (
+        expected | {"a": "old!", "dir/b": "b", "dir/c": "", "d": ""} if dry_run else expected
+    )

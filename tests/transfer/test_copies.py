@@ -18,7 +18,7 @@ from fsabs.core.fs import keys_of
 from fsabs.spi import Blob
 from fsabs.transfer import files
 from fsabs.transfer.copier import Copier, CopyResult, FileCopy, batches
-from fsabs.transfer.trees import TreePlan, TreeTransfer
+from fsabs.transfer.trees import TreeEvent, TreePlan, TreeTransfer
 from tests.servers.moto import MotoServer
 
 _numbers = itertools.count(1)
@@ -103,6 +103,25 @@ def test_a_file_that_changes_while_it_is_moved_stays(tmp_path: Path) -> None:
     (error,) = moved(source, Local(tmp_path))
     assert isinstance(error, StaleFileError)
     assert source.read_bytes("s/x") == b"new and longer"
+
+
+class Replaced(Local):
+    """A directory in which another program writes a file when it has been opened."""
+
+    def _open_from_start(self, key: str) -> Blob:
+        blob = super()._open_from_start(key)
+        self.write_bytes("a", b"new")
+        return blob
+
+
+def test_a_copy_of_what_is_replaced_meanwhile_is_not_taken_for_the_new_content(tmp_path: Path) -> None:
+    source, target = Replaced(tmp_path / "s", create=True), Local(tmp_path / "t", create=True)
+    source.write_bytes("a", b"old")
+    os.utime(tmp_path / "s/a", (1, 1))
+    source.copy("a", "a", target)
+    assert target.read_bytes("a") == b"old"
+    assert source.sync_tree("", "", target).files == 1
+    assert target.read_bytes("a") == b"new"
 
 
 class Full(Local):
@@ -196,6 +215,29 @@ def test_a_file_is_not_copied_onto_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.quick
+@pytest.mark.parametrize(
+    "plan", [TreePlan(dry_run=True), TreePlan(move=True), TreePlan("skip"), TreePlan(keep_links=True)]
+)
+def test_an_error_of_who_is_told_is_none_of_the_file(tmp_path: Path, plan: TreePlan) -> None:
+    fs = Local(tmp_path)
+    for name in "abc":
+        fs.write_bytes(f"{name}", b"")
+        (tmp_path / "s").mkdir(exist_ok=True)
+        (tmp_path / "s" / name).symlink_to(f"../{name}")
+    if plan.existing == "skip":
+        fs.copy_tree("s", "t")
+
+    def report(event: TreeEvent) -> None:
+        told.append(event.key)
+        raise BrokenPipeError(errno.EPIPE, "nobody reads this")
+
+    told: list[str] = []
+    transfer = TreeTransfer(fs, fs._key("s", ""), fs, fs._key("t", ""), plan, report, lambda size: None)
+    with pytest.raises(BrokenPipeError) as caught:
+        transfer.run()
+    assert (caught.value.filename, len(told), transfer.failed) == (None, 1, 0)
+
+
 def test_batches() -> None:
     sizes = [1, 2, 2_000_000, 3, 1_500_000, 4]
     assert list(batches(sizes, int)) == [[1, 2], [2_000_000], [3], [1_500_000], [4]]

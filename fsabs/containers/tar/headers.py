@@ -7,7 +7,6 @@ reader adds the URL and the offset.
 
 from __future__ import annotations
 
-import math
 import struct
 from typing import NamedTuple
 
@@ -23,6 +22,7 @@ GNU_LONG_NAME, GNU_LONG_LINK, GNU_SPARSE, GNU_DUMP_DIRECTORY = ord("L"), ord("K"
 GNU_VOLUME, GNU_CONTINUED = ord("V"), ord("M")
 
 _MAX_SIZE = 2**63 - 1  # of a file, as the systems have it
+_MAX_TIME = 2**62  # seconds: no system has times that far from 1970
 _HEADER = struct.Struct("100s8s8s8s12s12s8sc100s8s32s32s8s8s155s12x")
 _SPARSE_IN_HEADER = (386, 4)  # offset and number of the entries of a GNU sparse header
 _SPARSE_IN_EXTENSION = (0, 21)
@@ -56,12 +56,11 @@ def parse(block: bytes) -> Header:
     if magic.startswith(b"ustar") and magic != b"ustar  \0" and (before := _text(prefix)):
         name = before + b"/" + name
     bits = _lenient(mode)
-    time = _lenient(mtime)
     return Header(
         name,
         0o644 if bits is None else bits & 0o7777,
         _size(size),
-        None if time is None else float(time),
+        _time(_lenient(mtime)),
         kind[0],
         _text(link),
     )
@@ -153,10 +152,15 @@ def pax_number(records: dict[str, bytes], keyword: str) -> int | None:
 def pax_time(records: dict[str, bytes], default: float | None) -> float | None:
     """The modification time among pax records."""
     try:
-        time = float(records["mtime"])
+        time = _time(float(records["mtime"]))
     except (KeyError, ValueError):
         return default
-    return time if math.isfinite(time) else default
+    return default if time is None else time
+
+
+def _time(seconds: float | None) -> float | None:
+    """A time that a file can have; None if it is none, as NaN is."""
+    return float(seconds) if seconds is not None and abs(seconds) < _MAX_TIME else None
 
 
 def _whole(digits: bytes) -> int | None:
