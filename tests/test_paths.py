@@ -420,7 +420,8 @@ def test_what_becomes_a_directory_on_s3_is_written_to_at_once(moto: MotoServer, 
     fsabs.from_url("s3://turned/").write_bytes("a.zip/x", b"plain")
     (path / "y").write_bytes(b"written")
     assert (path / "x").read_bytes() == b"plain"
-    (path / "x").unlink(), (path / "y").unlink()
+    (path / "x").unlink()
+    (path / "y").unlink()
     with fsabs.from_url(str(path), mode="w") as fs:
         fs.write_bytes("x", b"packed again")
     assert (path / "x").read_bytes() == b"packed again"

@@ -343,7 +343,7 @@ class Freshness:
             self.invalidate(url)
 
     def shown(self, key: str, members: Iterator[FileStat]) -> Iterator[FileStat]:
-        """Yield the members of the directory `key`; what is remembered of a file that is another one now is forgotten."""
+        """Yield the members of the directory `key`; forget what is remembered of a file that is another one by now."""
         records = self._records()
         for stat in members:
             if self._check_interval and len(records):

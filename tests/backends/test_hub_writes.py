@@ -103,7 +103,8 @@ def test_what_a_block_has_changed_is_read_after_it_through_a_cache(
     cached: Any = fsabs.from_url(f"hf://datasets/{NAME}", token=TOKEN, cache=tmp_path / "cache")
 
     def read(name: str) -> bytes:
-        return next(cached.read_many([name])) if many else cached.read_bytes(name)
+        content: bytes = next(cached.read_many([name])) if many else cached.read_bytes(name)
+        return content
 
     assert read("a/two.txt") == b"two"
     with cached.commit("another two"):

@@ -100,7 +100,8 @@ class _SharedNumbers:
         """
         if self._made_in != os.getpid():
             _SharedNumbers.__init__(self, len(self._numbers))
-        return self._numbers
+        numbers: torch.Tensor = self._numbers
+        return numbers
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
