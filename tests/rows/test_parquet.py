@@ -106,7 +106,8 @@ def test_a_batch_that_arrow_cannot_hold_is_an_error() -> None:
             return self
 
         def to_batches(self) -> list[Any]:
-            return table(0, 3).to_batches(2)
+            found: list[Any] = table(0, 3).to_batches(2)
+            return found
 
     with pytest.raises(ValueError, match="smaller batch_size"):
         next(batches_of(iter([(Large(), np.arange(3))]), 3))

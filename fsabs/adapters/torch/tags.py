@@ -91,7 +91,8 @@ class _SharedNumbers:
 
     def __init__(self, count: int) -> None:
         self._made_in = os.getpid()
-        self._numbers = torch.zeros(count, dtype=torch.int64, device="cpu").share_memory_()  # type: ignore[no-untyped-call]
+        numbers = torch.zeros(count, dtype=torch.int64, device="cpu")
+        self._numbers: torch.Tensor = numbers.share_memory_()  # type: ignore[no-untyped-call]
 
     def _own(self) -> torch.Tensor:
         """Return the numbers of this main process, for it to set them.
