@@ -105,7 +105,8 @@ class _SharedNumbers:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._numbers.share_memory_()  # a copy has memory of its own, which is shared anew
+        # A copy has memory of its own, which is shared anew.
+        self._numbers.share_memory_()  # type: ignore[no-untyped-call]
 
 
 class EpochNotice(_SharedNumbers):
