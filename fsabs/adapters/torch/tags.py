@@ -91,7 +91,8 @@ class _SharedNumbers:
 
     def __init__(self, count: int) -> None:
         self._made_in = os.getpid()
-        self._numbers = torch.zeros(count, dtype=torch.int64, device="cpu").share_memory_()  # type: ignore[no-untyped-call]
+        numbers = torch.zeros(count, dtype=torch.int64, device="cpu")
+        self._numbers: torch.Tensor = numbers.share_memory_()  # type: ignore[no-untyped-call]
 
     def _own(self) -> torch.Tensor:
         """Return the numbers of this main process, for it to set them.
@@ -100,12 +101,12 @@ class _SharedNumbers:
         """
         if self._made_in != os.getpid():
             _SharedNumbers.__init__(self, len(self._numbers))
-        numbers: torch.Tensor = self._numbers
-        return numbers
+        return self._numbers
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._numbers.share_memory_()  # a copy has memory of its own, which is shared anew
+        # A copy has memory of its own, which is shared anew.
+        self._numbers.share_memory_()  # type: ignore[no-untyped-call]
 
 
 class EpochNotice(_SharedNumbers):
