@@ -470,6 +470,35 @@ class SparseWriter(FileWriter):
         """It is not."""
 
 
+class InterruptedWriter(SparseWriter):
+    """One whose third write is interrupted; it notes what becomes visible."""
+
+    writes, committed = 0, False
+
+    def write(self, data: bytes) -> None:
+        """Count."""
+        self.writes += 1
+        if self.writes == 3:
+            raise KeyboardInterrupt
+
+    def commit(self) -> None:
+        """It is there."""
+        type(self).committed = True
+
+
+@pytest.mark.parametrize("compressor", ["none", "gzip"])
+def test_an_interrupted_record_is_the_end_of_its_file(monkeypatch: pytest.MonkeyPatch, compressor: str) -> None:
+    fs = Sparse()
+    monkeypatch.setattr(fs, "_create", lambda key, exclusive: InterruptedWriter(fs))
+    with RecordWriter(fs, "f", compressor=compressor, max_chunk_bytes=10) as writing:
+        with pytest.raises(KeyboardInterrupt):
+            for _ in range(9):
+                writing.write(random.Random(0).randbytes(9_000_000))
+        with pytest.raises(ValueError, match="closed"):
+            writing.write(b"one more")
+    assert not InterruptedWriter.committed
+
+
 def test_a_record_of_2_gib_less_a_byte() -> None:
     fs = Sparse()
     huge = 2**31 - 1

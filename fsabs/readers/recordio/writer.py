@@ -59,7 +59,10 @@ class RecordWriter(AbortsOnError):
         return self._records
 
     def write(self, record: Buffer) -> None:
-        """Add a record, of any size up to 2 GiB - 1; an empty one is a record, too."""
+        """Add a record, of any size up to 2 GiB - 1; an empty one is a record, too.
+
+        An exception in the middle of it, as Ctrl-C raises one, aborts the file: it would end in a part of a chunk.
+        """
         if not isinstance(record, bytes) or len(record) > self._limit:
             with memoryview(record) as view:
                 if self._compressor == NONE and view.nbytes > self._limit:
@@ -71,12 +74,16 @@ class RecordWriter(AbortsOnError):
         _check(size)
         with self._lock:
             self._check_open()
-            if self._count and not self._has_room(size):
-                self._flush()
-            self._payload += LENGTH.pack(size)
-            self._payload += record
-            self._count += 1
-            self._records += 1
+            try:
+                if self._count and not self._has_room(size):
+                    self._flush()
+                self._payload += LENGTH.pack(size)
+                self._payload += record
+                self._count += 1
+                self._records += 1
+            except BaseException:  # a part of a chunk or of a record may be written, and nothing may follow it
+                self.abort()
+                raise
 
     def _has_room(self, size: int) -> bool:
         total = len(self._payload) + LENGTH.size + size
@@ -96,13 +103,17 @@ class RecordWriter(AbortsOnError):
         length = LENGTH.pack(record.nbytes)
         with self._lock:
             self._check_open()
-            if self._count:
-                self._flush()
-            header = HEADER.pack(MAGIC, crc32(record, crc32(length)), NONE, len(length) + record.nbytes, 1)
-            self._file.write(header + length)
-            for at in range(0, record.nbytes, _PIECE):
-                self._file.write(record[at : at + _PIECE])
-            self._records += 1
+            try:
+                if self._count:
+                    self._flush()
+                header = HEADER.pack(MAGIC, crc32(record, crc32(length)), NONE, len(length) + record.nbytes, 1)
+                self._file.write(header + length)
+                for at in range(0, record.nbytes, _PIECE):
+                    self._file.write(record[at : at + _PIECE])
+                self._records += 1
+            except BaseException:
+                self.abort()
+                raise
 
     def _check_open(self) -> None:
         if self._file.closed:
