@@ -74,17 +74,18 @@ def copy_file(
         moved: a file that is replaced gets the permissions of the source, too.
         verify: read the file again where nothing else compares what was written.
     """
-    with source._naming("copy", src), source._open_from_start(src) as blob:
-        if stat is None:
+    with source._naming("copy", src):
+        if stat is None:  # before it is opened: what is written in between is copied again by the next sync
             stat = source._stat(src)
             if not source.capabilities.modes:
                 stat = stat._replace(mode=0)
-        check_size(source, src, stat, blob.size)
-        if moved:
-            check_version(source, src, stat, blob.version)
-        with target._naming("copy", dst):
-            _copy_blob(blob, target, dst, count, stat, moved, verify)
-        return blob.size
+        with source._open_from_start(src) as blob:
+            check_size(source, src, stat, blob.size)
+            if moved:
+                check_version(source, src, stat, blob.version)
+            with target._naming("copy", dst):
+                _copy_blob(blob, target, dst, count, stat, moved, verify)
+            return blob.size
 
 
 def check_size(source: FS, src: str, stat: FileStat, size: int) -> None:

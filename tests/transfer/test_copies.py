@@ -67,8 +67,11 @@ def test_a_source_that_was_written_again_within_a_second_stays() -> None:
 
 
 @pytest.mark.quick
+@pytest.mark.parametrize("alone", [False, True])
 @pytest.mark.parametrize("size", [10, 3_000_000])
-def test_what_a_cache_has_of_an_earlier_version_is_not_moved_in_place_of_the_file(size: int, tmp_path: Path) -> None:
+def test_what_a_cache_has_of_an_earlier_version_is_not_moved_in_place_of_the_file(
+    size: int, alone: bool, tmp_path: Path
+) -> None:
     """Another program has overwritten it within the check interval: its new content would be in neither place."""
 
     class Far(Memory):
@@ -81,6 +84,9 @@ def test_what_a_cache_has_of_an_earlier_version_is_not_moved_in_place_of_the_fil
     source = fsabs.CachedFS(store, tmp_path / "cache", min_free=0)
     assert source.read_bytes("s/x") == b"1" * size
     store.write_bytes("s/x", b"2" * size)
+    if alone:
+        source.copy("s/x", "t/copied", target)
+        assert target.read_bytes("t/copied") == b"2" * size, "it has the time of that content"
     moved(source, target)
     [left] = [fs.read_bytes(name) for fs, name in ((store, "s/x"), (target, "t/x")) if fs.exists(name)]
     assert left == b"2" * size
