@@ -443,6 +443,22 @@ def test_a_container_replaced_on_s3_is_noticed(moto: MotoServer, monkeypatch: An
     roots.clear()
 
 
+@pytest.mark.parametrize("offline", [False, True])
+def test_a_container_replaced_on_s3_is_noticed_through_a_cache(
+    moto: MotoServer, monkeypatch: Any, tmp_path: pathlib.Path, offline: bool
+) -> None:
+    for name, value in server_environment(moto).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(roots, "CHECK_SECONDS", 0.0)
+    moto.create_bucket(f"cached{offline:d}")
+    url = f"s3://cached{offline:d}/a.zip"
+    table = roots.Roots({"cache": {"dir": str(tmp_path / "cache"), "offline": offline}})
+    for content in (b"first content", b"second", b"third"):
+        with fsabs.from_url(url, mode="w") as fs:
+            fs.write_bytes("x", content)
+        assert table.call(f"{url}/x", lambda fs, path: fs.read_bytes(path)) == content
+
+
 def test_a_container_in_memory_that_is_replaced_is_noticed_in_time(moto: MotoServer, monkeypatch: Any) -> None:
     """At the next look at its file: what is read from memory sends no request."""
     for name, value in server_environment(moto).items():

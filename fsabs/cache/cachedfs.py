@@ -126,13 +126,13 @@ class CachedFS(LayerFS):
     # ---- looking
 
     def _stat(self, key: str) -> FileStat:
-        url = self._url(key)
+        url, asked = self._url(key), time.time()
         try:
             stat = self._stats.stat(key, url)
         except (FileNotFoundError, NotADirectoryError):
             self._stats.seen(url, None)
             raise
-        self._stats.seen(url, stat)
+        self._stats.seen(url, stat, asked)
         return stat
 
     def _list(self, key: str) -> Iterator[FileStat]:

@@ -145,12 +145,23 @@ class DiskCache:
         except FAILURES:
             return False
 
-    def put(self, entry: EntryKey, content: bytes, order: ReadOrder, *, pinned: bool = False) -> bool:
-        """Admit an entry, others being evicted as need be; return if it is there now."""
-        return self.put_many([(entry, content)], order, pinned=pinned)[0]
+    def put(
+        self, entry: EntryKey, content: bytes, order: ReadOrder, *, pinned: bool = False, replace: bool = False
+    ) -> bool:
+        """Admit an entry, others being evicted as need be; return if it is there now.
+
+        One that is there stays as it is, for a name has one content; with `replace`, of a name that has several, the
+        content is replaced.
+        """
+        return self.put_many([(entry, content)], order, pinned=pinned, replace=replace)[0]
 
     def put_many(
-        self, contents: Sequence[tuple[EntryKey, bytes]], order: ReadOrder, *, pinned: bool = False
+        self,
+        contents: Sequence[tuple[EntryKey, bytes]],
+        order: ReadOrder,
+        *,
+        pinned: bool = False,
+        replace: bool = False,
     ) -> list[bool]:
         """As `put`, for several, which are admitted together if there is room for all.
 
@@ -166,10 +177,12 @@ class DiskCache:
                 self.passes.read(hash(entry.name))
                 need = policy.NOW if pinned else order.need(policy.key_of(entry.url))
                 storable = len(entry.name) <= frames.LONGEST_NAME and len(content) <= _MOST
-                if not pinned and _is_there(root.folder, entry):
+                there = not pinned and _is_there(root.folder, entry)
+                if there and not replace:
                     stored[at] = True
-                elif storable and (together or root.evictor.make_room(rooms[at], need, order)):
+                elif storable and (there or together or root.evictor.make_room(rooms[at], need, order)):
                     self._write(root, entry, content, rooms[at], pinned)
+                    root.evictor.occupancy.change(-rooms[at] if there else 0)  # it has taken that of the one before it
                     stored[at] = True
             if not all(stored):
                 self._refused(root)

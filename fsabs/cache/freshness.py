@@ -140,7 +140,7 @@ class FileRecords:
 
     def _put(self, url: str, kind: str, value: object) -> None:
         if self._disk is not None:
-            self._disk.put(self._entry(url, kind), json.dumps(value).encode(), self._contents.order)
+            self._disk.put(self._entry(url, kind), json.dumps(value).encode(), self._contents.order, replace=True)
 
     def _entry(self, url: str, kind: str) -> EntryKey:
         return EntryKey.of(self._store + identity.encode(url, kind), url)
@@ -335,12 +335,18 @@ class Freshness:
         if self._check_interval and not stat.directory and stat.version is not None and key not in self._updated:
             self._records().remember(self._inner._url(key), stat._replace(filename=keys.name(key)), asked)
 
-    def seen(self, url: str, stat: FileStat | None) -> None:
-        """Forget what is remembered of a file that the caller has seen as another one, or that is gone."""
-        if self.offline or not self.remembers or (record := self._records().recall(url)) is None:
+    def seen(self, url: str, stat: FileStat | None, asked: float | None = None) -> None:
+        """Note the stat that the caller has been given of a file, None if that is gone: what is remembered otherwise is
+        not given any more. Offline it takes the place of that, if it is known when the store was `asked` for it.
+        """
+        records = self._records()
+        record = records.recall(url) if self.remembers else None
+        if record is None or (stat is not None and not _is_other(record.stat, stat)):
             return
-        if stat is None or _is_other(record.stat, stat):
+        if not self.offline or stat is None:
             self.invalidate(url)
+        elif asked is not None:
+            records.save(url, records.remember(url, stat, asked))
 
     def shown(self, key: str, members: Iterator[FileStat]) -> Iterator[FileStat]:
         """Yield the members of the directory `key`; forget what is remembered of a file that is another one by now."""

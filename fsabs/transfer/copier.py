@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..core import errors, writemany
 from ..core.threads import TaskOutcome, Threads
-from .files import check_size, copy_file, refuse_same
+from .files import check_size, check_version, copy_file, refuse_same
 
 if TYPE_CHECKING:
     from ..core.fs import FS
@@ -291,7 +291,7 @@ class Copier:
     ) -> Iterator[tuple[FileCopy, bytes]]:
         """Yield files of `waiting` and contents, which are kept in `read`; add results of those that can't be read."""
         while waiting:
-            contents = self._source._read_many([file.src for file in waiting], self._concurrency)
+            contents = self._read(list(waiting))
             try:
                 for content in contents:
                     self._check_wanted()
@@ -308,6 +308,22 @@ class Copier:
             finally:
                 if hasattr(contents, "close"):
                     contents.close()
+
+    def _read(self, files: list[FileCopy]) -> Iterator[bytes]:
+        """Return the contents of files; what is moved is compared with what was listed."""
+        wanted = [file.src for file in files]
+        if self._move and self._source.capabilities.content_versions:
+            return self._checked(files, self._source._read_many_versioned(wanted, self._concurrency))
+        return self._source._read_many(wanted, self._concurrency)
+
+    def _checked(self, files: list[FileCopy], found: Iterator[tuple[bytes, str | None]]) -> Iterator[bytes]:
+        try:
+            for file, (content, version) in zip(files, found, strict=True):
+                check_version(self._source, file.src, file.stat, version)
+                yield content
+        finally:
+            if hasattr(found, "close"):
+                found.close()
 
     def _written(self, file: FileCopy, content: bytes) -> CopyResult:
         """Finish a small file that was written: compare it, give it its time, and return the result."""

@@ -75,12 +75,14 @@ def copy_file(
         verify: read the file again where nothing else compares what was written.
     """
     with source._naming("copy", src):
-        if stat is None:  # before it is opened: an older time than its content's has it copied once more, if at all
+        if stat is None:  # before it is opened: what is written in between is copied again by the next sync
             stat = source._stat(src)
             if not source.capabilities.modes:
                 stat = stat._replace(mode=0)
         with source._open_from_start(src) as blob:
             check_size(source, src, stat, blob.size)
+            if moved:
+                check_version(source, src, stat, blob.version)
             with target._naming("copy", dst):
                 _copy_blob(blob, target, dst, count, stat, moved, verify)
             return blob.size
@@ -90,6 +92,14 @@ def check_size(source: FS, src: str, stat: FileStat, size: int) -> None:
     """Raise `CorruptFileError` if fewer bytes than the store says that the file has can be read."""
     if size < stat.size and size < (now := source._stat(src)).size:
         raise errors.corrupt(source._url(src), f"{size} bytes can be read of {now.size}", "copy")
+
+
+def check_version(source: FS, src: str, stat: FileStat, version: str | None) -> None:
+    """Raise `StaleFileError` if a file that is moved was read in another version than it was listed in, as a cache may
+    have it: the listed one would be removed, and its content be in neither place.
+    """
+    if source.capabilities.content_versions and None not in (stat.version, version) and stat.version != version:
+        raise errors.stale(source._url(src), "the file changed while it was moved: it stays", "move")
 
 
 def _copy_blob(

@@ -511,3 +511,20 @@ def test_offline_gives_what_is_here_when_the_store_is_down(
     store.inner.remove("00.bin")
     with pytest.raises(FileNotFoundError):
         fs.read_bytes("00.bin")
+
+
+@pytest.mark.parametrize("kind", [Store, Asked])
+def test_offline_gives_what_another_process_has_seen_last(store: Store, folder: str, kind: type[Store]) -> None:
+    store = kind(store.inner)
+    options: dict[str, Any] = {"offline": True, "check_interval": 0.0}
+    for content in (b"first", b"second"):
+        store.inner.write_bytes("00.bin", content)
+        store.inner.write_bytes(f"dir/{content.decode()}", b"")
+        fs = cached(store, folder, **options)
+        assert fs.read_bytes("00.bin") == content
+        assert content.decode() in fs.list("dir")
+    store.down = True
+    fs = cached(store, folder, **options)
+    with pytest.warns(RuntimeWarning, match="can't be reached"):
+        assert fs.read_bytes("00.bin") == b"second"
+    assert {"first", "second"} <= set(fs.list("dir"))

@@ -388,6 +388,18 @@ def test_a_damaged_count_is_made_anew(tmp_path: Path, damage: bytes | None) -> N
     assert cache.status()["entries"] == 20
 
 
+def test_what_is_replaced_needs_no_room(tmp_path: Path) -> None:
+    """The stat of a file, as it was last, is kept for `offline` in a full cache, too."""
+    cache = DiskCache(str(tmp_path), DiskLimits(10 * 4096, 0))
+    for number in range(10):
+        assert cache.put(entry(b"%d" % number, f"url {number}"), bytes(100), ReadOrder())
+    assert not cache.put(entry(b"new", "new"), bytes(100), ReadOrder(), replace=True)
+    assert cache.put(entry(b"3", "url 3"), b"replaced", ReadOrder(), replace=True)
+    assert cache.put(entry(b"4", "url 4"), b"another", ReadOrder())
+    assert [cache.get(entry(b"%d" % number, f"url {number}")) for number in (3, 4)] == [b"replaced", bytes(100)]
+    assert cache.status()["bytes"] == 10 * 4096
+
+
 @pytest.mark.parametrize("pinned", [False, True])
 def test_a_cache_that_can_free_nothing_refuses_quickly(
     store: Store, folder: str, monkeypatch: pytest.MonkeyPatch, pinned: bool

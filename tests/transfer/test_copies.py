@@ -67,6 +67,32 @@ def test_a_source_that_was_written_again_within_a_second_stays() -> None:
 
 
 @pytest.mark.quick
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("size", [10, 3_000_000])
+def test_what_a_cache_has_of_an_earlier_version_is_not_moved_in_place_of_the_file(
+    size: int, alone: bool, tmp_path: Path
+) -> None:
+    """Another program has overwritten it within the check interval: its new content would be in neither place."""
+
+    class Far(Memory):
+        capabilities = Memory.capabilities._replace(stat_is_request=True)
+
+    store, target = Far(), Local(tmp_path / "target", create=True)
+    target.makedirs("t")
+    store.makedirs("s")
+    store.write_bytes("s/x", b"1" * size)
+    source = fsabs.CachedFS(store, tmp_path / "cache", min_free=0)
+    assert source.read_bytes("s/x") == b"1" * size
+    store.write_bytes("s/x", b"2" * size)
+    if alone:
+        source.copy("s/x", "t/copied", target)
+        assert target.read_bytes("t/copied") == b"2" * size, "it has the time of that content"
+    moved(source, target)
+    [left] = [fs.read_bytes(name) for fs, name in ((store, "s/x"), (target, "t/x")) if fs.exists(name)]
+    assert left == b"2" * size
+
+
+@pytest.mark.quick
 @pytest.mark.parametrize("size", [0, 10, 3_000_000])
 def test_fewer_bytes_than_the_store_says_are_an_error_and_a_move_keeps_the_source(size: int, tmp_path: Path) -> None:
     source, target = Cut(), Local(tmp_path)
@@ -89,10 +115,12 @@ def test_fewer_bytes_than_the_store_says_are_an_error_and_a_move_keeps_the_sourc
 class Growing(Memory):
     """A store whose file is written to after it was read."""
 
-    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
-        for content in list(super()._read_many(wanted, concurrency)):
+    def _read_many_versioned(
+        self, wanted: Sequence[str], concurrency: int | None
+    ) -> Iterator[tuple[bytes, str | None]]:
+        for found in list(super()._read_many_versioned(wanted, concurrency)):
             self.write_bytes("s/x", b"new and longer")
-            yield content
+            yield found
 
 
 @pytest.mark.quick
