@@ -186,13 +186,8 @@ def test_states_of_other_kinds_are_refused_in_words() -> None:
     mixed = Mixture({"a": [1, 2], "b": ShardedDataset(reader)}, seed=1)
     task = {"format": 1, "job": "x", "content": [1, 7, 3, 1, 3], "epoch": 0, "laid_out": 3, "open": [], "others": []}
     states = [sharded.state_dict(), sampler.state_dict(), mixed.state_dict(), task, {"format": 1}, {"format": 2}]
-<<<<<<< HEAD
     resumable: tuple[Any, ...] = (sharded, sampler, mixed)
     for own, one in enumerate(resumable):
-=======
-    kinds: list[Any] = [sharded, sampler, mixed]
-    for own, one in enumerate(kinds):
->>>>>>> lens-state
         for number, state in enumerate(states):
             if number != own:
                 with pytest.raises(ValueError, match="the state is|not a state|not that of"):
@@ -345,15 +340,9 @@ def test_a_copy_tells_its_own_workers() -> None:
 def test_ranks_that_got_one_data_set_tell_their_own_workers() -> None:
     dataset = ShardedDataset(Numbers([10]), seed=1, buffer_size=10)
     expected = list(dataset.read(0, None, [(0, 10)]))
-<<<<<<< HEAD
     for context in ("fork", "spawn"):
         started: Any = torch.multiprocessing.get_context(context)
         rank = started.Process(target=dataset.set_epoch, args=(3,))
-=======
-    for method in ("fork", "spawn"):
-        context: Any = torch.multiprocessing.get_context(method)
-        rank = context.Process(target=dataset.set_epoch, args=(3,))
->>>>>>> lens-state
         rank.start()
         rank.join(50)
         assert rank.exitcode == 0
