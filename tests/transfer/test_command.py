@@ -610,6 +610,13 @@ def test_pipes_at_the_target_are_neither_written_to_nor_waited_for(run: Run, tmp
     assert everything(tmp_path / "t") == {"y": "y", "z": "z"}
 
 
+def test_pipes_are_compared_by_their_kind(run: Run, tmp_path: Path) -> None:
+    make_tree(tmp_path, {"s/x": b"x", "t/x": b"x", "t/q": b""})
+    for name in ("s/p", "t/p", "s/q"):
+        os.mkfifo(tmp_path / name)
+    assert run("diff", "s", "t") == (1, "! q\n", "")
+
+
 def test_one_file_is_written_to_a_pipe_or_a_device(run: Run, tmp_path: Path) -> None:
     make_tree(tmp_path, {"x": b"content", "empty": b""})
     os.mkfifo(tmp_path / "pipe")
