@@ -716,15 +716,15 @@ class Asked(Memory):
 
 
 def test_many_files_are_listed_at_their_target_and_not_asked_for_one_by_one(tmp_path: Path) -> None:
-    make_tree(tmp_path, {f"s/{number:02}": b"%d" % number for number in range(50)})
+    make_tree(tmp_path, {f"s/{number:03}": b"%d" % number for number in range(150)})
     source, target = Local(tmp_path), Asked()
     for _ in range(2):
         totals = TransferTotals(None)
         transfer = TreeTransfer(source, "", target, "t", TreePlan(), totals.report, totals.count)
-        transfer.run_files([(source._key(f"s/{number:02}", ""), f"t/{number:02}") for number in reversed(range(50))])
+        transfer.run_files([(source._key(f"s/{number:03}", ""), f"t/{number:03}") for number in reversed(range(150))])
         assert target.asked <= 3
-    assert (totals.skipped, totals.files) == (50, 0)
-    assert len(list(target.list("t"))) == 50
+    assert (totals.skipped, totals.files) == (150, 0)
+    assert len(list(target.list("t"))) == 150
 
 
 class Folding(Local):
