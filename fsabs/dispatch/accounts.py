@@ -165,7 +165,7 @@ _CHUNK = 500
 def state_of(connection: sa.Connection, job: DispatchJob) -> dict[str, Any]:
     """Return the state of a job."""
     # The job's row first: while it is locked, no tasks are laid out.
-    row = connection.execute(sa.select(jobs).where(jobs.c.id == job.id).with_for_update()).one()
+    row = connection.execute(sa.select(jobs).where(jobs.c.id == job.id).with_for_update(key_share=True)).one()
     left = sa.select(tasks).where(tasks.c.job == job.id, tasks.c.state != DONE).order_by(tasks.c.id)
     done = tasks.c.type != int(job.type)  # evaluations and the callback are listed, done or not
     others = sa.select(tasks.c.type, tasks.c.epoch, tasks.c.number).where(tasks.c.job == job.id, done)
@@ -203,7 +203,7 @@ def restore(connection: sa.Connection, job: DispatchJob, state: Mapping[str, Any
             f"the state is of job {state['job']!r} with (type, records_per_task, seed, shards, records) "
             f"{state['content']}, not of {job.name!r} with {_content(job)}"
         )
-    row = connection.execute(sa.select(jobs).where(jobs.c.id == job.id).with_for_update()).one()
+    row = connection.execute(sa.select(jobs).where(jobs.c.id == job.id).with_for_update(key_share=True)).one()
     epoch, laid_out = state["epoch"], state["laid_out"]
     if (row.epoch, row.laid_out) < (epoch, laid_out):
         raise ValueError(f"job {job.name!r} is not as far as the state says: was it reset?")

@@ -156,6 +156,7 @@ class TaskDispatcher(ClosesOnExit):
                 attempts.append(1)  # the lease may have been taken
             if found is None:
                 found = self._database.run("get", claim)
+                self._registered(worker)
         if isinstance(found, Dispatch):
             return found
         if found == ABANDONED:
@@ -358,11 +359,15 @@ class TaskDispatcher(ClosesOnExit):
 
     def _register(self, connection: sa.Connection, worker: str) -> None:
         generation, known = self._known
+        if worker not in known or generation != process.generation():
+            jobs.insert_missing(connection, workers, {"job": self._job.id, "name": worker, "joined": now()})
+
+    def _registered(self, worker: str) -> None:
+        """Remember a worker whose registration was committed."""
+        generation, known = self._known
         if generation != process.generation():
             known = frozenset()
         if worker not in known:
-            values = {"job": self._job.id, "name": worker, "joined": now()}
-            jobs.insert_missing(connection, workers, values)
             self._known = (process.generation(), known | {worker})
 
     def _candidate(self, worker: str, lease: int, type: TaskType) -> dict[str, Any]:

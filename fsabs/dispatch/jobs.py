@@ -359,7 +359,7 @@ def evaluate(connection: sa.Connection, job: DispatchJob, model_version: int) ->
     """Lay out the evaluation shards for a version of the model; return how many tasks are new."""
     if job.evaluation is None or job.type == TaskType.EVALUATION:
         raise ValueError(f"job {job.name!r} has no evaluation shards beside those of its epochs")
-    row = connection.execute(sa.select(jobs.c.state).where(jobs.c.id == job.id).with_for_update()).one()
+    row = connection.execute(sa.select(jobs.c.state).where(jobs.c.id == job.id).with_for_update(key_share=True)).one()
     if row.state != RUNNING:
         raise ValueError(f"job {job.name!r} is {row.state}: there is nothing more to evaluate")
     laid_out = sa.select(tasks.c.id).where(

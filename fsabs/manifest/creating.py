@@ -16,6 +16,7 @@ from ..core import identity, keys
 from ..core.blobs import Blob
 from ..core.fs import FS, FileStat, StrPath
 from ..core.readahead import pieces
+from ..transfer.walks import refuse_special
 from ..urls import opening
 from . import formats
 from .entries import DIGESTS, NAME, ManifestEntry, ascending, digest_of, distinct, in_order, without_full_directories
@@ -134,6 +135,9 @@ class _Digests:
         batch: list[ManifestEntry] = []
         size = 0
         for entry in entries:
+            if self._fs.capabilities.modes and not (entry.size or entry.directory):  # a pipe has no size either
+                key = _key(self._fs, entry)
+                refuse_special(self._fs, key, self._fs.stat("/" + key), "read", "manifest")
             if entry.size > _SMALL or len(batch) >= _BATCH_FILES or size + entry.size > _BATCH_BYTES:
                 yield from self._batch(batch)
                 batch, size = [], 0

@@ -36,8 +36,8 @@ from .walks import (
 if TYPE_CHECKING:
     from ..core.fs import FS
 
-_FEW = 10
-"""Files that are asked for one by one at a target where that takes requests."""
+_FEW = 100
+"""Files that are asked for one by one at a target where that takes requests: its listing may have thousands besides."""
 _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
 
 

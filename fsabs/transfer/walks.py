@@ -38,10 +38,10 @@ def is_special(stat: FileStat) -> bool:
     return stat_bits.S_IFMT(stat.mode) not in _ORDINARY
 
 
-def refuse_special(fs: FS, key: str, stat: FileStat, done: str = "copied") -> None:
+def refuse_special(fs: FS, key: str, stat: FileStat, done: str = "copied", operation: str = "copy") -> None:
     """Raise `OSError` (EINVAL) for a pipe, a socket or a device."""
     if is_special(stat):
-        raise errors.error(errno.EINVAL, "copy", fs._url(key), f"a pipe, a socket or a device is not {done}")
+        raise errors.error(errno.EINVAL, operation, fs._url(key), f"a pipe, a socket or a device is not {done}")
 
 
 def ordered_walk(
@@ -256,6 +256,8 @@ class Comparison:
         """Return whether the file `dst` need not be copied."""
         if there.directory or stat.size != there.size:
             return False
+        if is_special(stat) or is_special(there):  # to read one may never end: they are equal if they are of one kind
+            return stat_bits.S_IFMT(stat.mode) == stat_bits.S_IFMT(there.mode)
         if self._content:
             return self._by_content(src, stat, dst, there)
         written, time = there.last_modified, stat.last_modified

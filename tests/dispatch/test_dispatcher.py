@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from fsabs.dispatch import Dispatch, JobFailedError, Task, TaskDispatcher, TaskType, jobs
 from fsabs.dispatch.database import Database
+from tests.servers.postgresql import PostgreSQL
 
 SHARDS = [("a", 0, 10), ("b", 5, 7)]
 
@@ -295,6 +297,31 @@ def test_jobs_share_a_database(url: str) -> None:
         assert pieces(drain(one)) == WHOLE
     with pytest.raises(FileNotFoundError, match="no job is called 'three'; there are 'one', 'two'"):
         TaskDispatcher(url, "three")
+
+
+def test_workers_that_begin_at_once_do_not_block_one_another(postgresql: PostgreSQL) -> None:
+    """Each deadlock costs a second, until PostgreSQL looks for it."""
+    count = 8
+    with create(postgresql.database_url(), training=[("a", 0, 400)], records_per_task=1) as dispatcher:
+        statement = sa.text("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
+        together = threading.Barrier(count)
+
+        def deadlocks() -> int:
+            time.sleep(1.2)  # until a connection has told its figures
+            return int(dispatcher._database.run("look", lambda connection: connection.execute(statement).scalar_one()))
+
+        def begin(number: int) -> None:
+            together.wait(60)
+            assert dispatcher.get(number).task.type == TaskType.TRAINING
+
+        before = deadlocks()
+        threads = [threading.Thread(target=begin, args=(number,)) for number in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert dispatcher.status().tasks.doing == count
+        assert deadlocks() == before
 
 
 def test_threads_share_a_dispatcher(url: str) -> None:

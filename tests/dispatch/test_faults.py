@@ -75,6 +75,27 @@ def test_a_database_that_goes_away_is_waited_for(postgresql: PostgreSQL, how: st
     dispatcher.close()
 
 
+def test_a_worker_is_registered_by_the_attempt_that_is_committed(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path}/tasks.db"
+    claim, attempts = TaskDispatcher._claim, []
+
+    def lost(*arguments: Any, **options: Any) -> Any:
+        found = claim(*arguments, **options)
+        attempts.append(found)
+        if len(attempts) == 1:
+            raise sa.exc.OperationalError("", {}, Exception("the connection was lost"))
+        return found
+
+    with TaskDispatcher.create(url, training=[("a", 0, 1)], records_per_task=1) as dispatcher:
+        assert dispatcher.get("one").task.type == TaskType.TRAINING
+        monkeypatch.setattr(TaskDispatcher, "_claim", lost)
+        assert dispatcher.get("two").task.type == TaskType.WAIT
+        assert len(attempts) == 2
+        assert dispatcher.recover("two") == 0
+
+
 def test_a_clock_that_jumps_costs_repetition_and_no_record(tmp_path: Any) -> None:
     url = f"sqlite:///{tmp_path}/tasks.db"
     shift = [0.0]

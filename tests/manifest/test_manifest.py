@@ -114,6 +114,16 @@ def test_a_manifest_in_the_data_set_is_not_part_of_it(data: fsabs.FS) -> None:
         assert list(manifest.check(data, found, digests=True)) == []
 
 
+def test_a_pipe_is_no_part_of_a_data_set_that_is_read(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/empty").touch()
+    os.mkfifo(tmp_path / "data/pipe")
+    with pytest.raises(OSError, match="a pipe, a socket or a device is not read") as caught:
+        manifest.create(Local(tmp_path / "data"), tmp_path / "m.jsonl")
+    assert caught.value.filename == (tmp_path / "data/pipe").as_uri()
+    assert manifest.create(Local(tmp_path / "data"), tmp_path / "m.jsonl", digest=None).entries == 2
+
+
 def test_empty_directories_are_entries(data: fsabs.FS, tmp_path: Path) -> None:
     data.makedirs("nothing/here")
     manifest.create(data, tmp_path / "m.jsonl")

@@ -646,6 +646,13 @@ def test_pipes_at_the_target_are_neither_written_to_nor_waited_for(run: Run, tmp
     assert everything(tmp_path / "t") == {"y": "y", "z": "z"}
 
 
+def test_pipes_are_compared_by_their_kind(run: Run, tmp_path: Path) -> None:
+    make_tree(tmp_path, {"s/x": b"x", "t/x": b"x", "t/q": b""})
+    for name in ("s/p", "t/p", "s/q"):
+        os.mkfifo(tmp_path / name)
+    assert run("diff", "s", "t") == (1, "! q\n", "")
+
+
 def test_one_file_is_written_to_a_pipe_or_a_device(run: Run, tmp_path: Path) -> None:
     make_tree(tmp_path, {"x": b"content", "empty": b""})
     os.mkfifo(tmp_path / "pipe")
@@ -745,15 +752,15 @@ class Asked(Memory):
 
 
 def test_many_files_are_listed_at_their_target_and_not_asked_for_one_by_one(tmp_path: Path) -> None:
-    make_tree(tmp_path, {f"s/{number:02}": b"%d" % number for number in range(50)})
+    make_tree(tmp_path, {f"s/{number:03}": b"%d" % number for number in range(150)})
     source, target = Local(tmp_path), Asked()
     for _ in range(2):
         totals = TransferTotals(None)
         transfer = TreeTransfer(source, "", target, "t", TreePlan(), totals.report, totals.count)
-        transfer.run_files([(source._key(f"s/{number:02}", ""), f"t/{number:02}") for number in reversed(range(50))])
+        transfer.run_files([(source._key(f"s/{number:03}", ""), f"t/{number:03}") for number in reversed(range(150))])
         assert target.asked <= 3
-    assert (totals.skipped, totals.files) == (50, 0)
-    assert len(list(target.list("t"))) == 50
+    assert (totals.skipped, totals.files) == (150, 0)
+    assert len(list(target.list("t"))) == 150
 
 
 class Folding(Local):
