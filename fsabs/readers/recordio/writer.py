@@ -74,16 +74,13 @@ class RecordWriter(AbortsOnError):
         _check(size)
         with self._lock:
             self._check_open()
-            try:
-                if self._count and not self._has_room(size):
-                    self._flush()
+            if self._count and not self._has_room(size):
+                self._flush()
+            with _Whole(self):
                 self._payload += LENGTH.pack(size)
                 self._payload += record
                 self._count += 1
                 self._records += 1
-            except BaseException:  # a part of a chunk or of a record may be written, and nothing may follow it
-                self.abort()
-                raise
 
     def _has_room(self, size: int) -> bool:
         total = len(self._payload) + LENGTH.size + size
@@ -93,9 +90,10 @@ class RecordWriter(AbortsOnError):
         """Write the chunk that is being filled."""
         stored = compress(self._compressor, bytes(self._payload))
         header = HEADER.pack(MAGIC, crc32(stored), self._compressor, len(stored), self._count)
-        self._payload, self._count = bytearray(), 0
-        self._file.write(header)
-        self._file.write(stored)
+        with _Whole(self):
+            self._file.write(header)
+            self._file.write(stored)
+            self._payload, self._count = bytearray(), 0
 
     def _write_alone(self, record: memoryview) -> None:
         """Write an uncompressed chunk of one large record, with no copy of the whole of it."""
@@ -103,17 +101,14 @@ class RecordWriter(AbortsOnError):
         length = LENGTH.pack(record.nbytes)
         with self._lock:
             self._check_open()
-            try:
-                if self._count:
-                    self._flush()
-                header = HEADER.pack(MAGIC, crc32(record, crc32(length)), NONE, len(length) + record.nbytes, 1)
+            if self._count:
+                self._flush()
+            header = HEADER.pack(MAGIC, crc32(record, crc32(length)), NONE, len(length) + record.nbytes, 1)
+            with _Whole(self):
                 self._file.write(header + length)
                 for at in range(0, record.nbytes, _PIECE):
                     self._file.write(record[at : at + _PIECE])
                 self._records += 1
-            except BaseException:
-                self.abort()
-                raise
 
     def _check_open(self) -> None:
         if self._file.closed:
@@ -147,6 +142,22 @@ class RecordWriter(AbortsOnError):
 
     def __repr__(self) -> str:
         return f"RecordWriter({self.url!r}, records={self._records})"
+
+
+class _Whole:
+    """A block that aborts the file of a writer unless all of it is done: nothing may follow a part of a chunk."""
+
+    __slots__ = ("_writer",)
+
+    def __init__(self, writer: RecordWriter) -> None:
+        self._writer = writer
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, exc: object, trace: object) -> None:
+        if kind is not None:
+            self._writer.abort()
 
 
 def _check(size: int) -> None:
