@@ -316,10 +316,11 @@ def test_what_was_seen_to_be_newer_is_not_given_as_it_was(store: Store, folder: 
     store.inner.remove(NAMES[3])
     assert fs.stat(NAMES[0]).size == 5
     assert fs.read_bytes(NAMES[0]) == b"newer"
+    assert fs.read_bytes(NAMES[2]) == CONTENTS[2], "it was not looked at"
     [listed] = [stat for stat in fs.list(detail=True) if stat.filename == NAMES[1]]
     with fs.open_blob(NAMES[1], listed) as blob:
         assert blob.read_all() == b"newer"
-    assert fs.read_bytes(NAMES[2]) == CONTENTS[2], "it was not looked at"
+    assert fs.read_bytes(NAMES[2]) == b"newer", "it was listed"
     assert not fs.exists(NAMES[3])
     with pytest.raises(FileNotFoundError):
         fs.read_bytes(NAMES[3])
