@@ -117,10 +117,16 @@ def problems() -> list[str]:
     return list(_file().problems.values())
 
 
+_warned_of: set[str] = set()
+
+
 def warn_of_problems() -> None:
-    """Warn of sections that can't be used, once for each state of the file; a file that can't be read is no error."""
-    with contextlib.suppress(OSError, ValueError):
-        _file()
+    """Warn of sections that can't be used, the first time in a process; a file that can't be read is no error."""
+    path = config_path()
+    if path not in _warned_of:
+        _warned_of.add(path)
+        with contextlib.suppress(OSError, ValueError):
+            _file()
 
 
 def is_strict(strict: bool | None = None) -> bool:
