@@ -138,7 +138,7 @@ def test_a_store_of_a_third_party_is_shared_by_copies_of_one_object() -> None:
     assert store_of(one) != store_of(two)
 
 
-def test_a_file_is_settled_when_a_clock_has_ticked(tmp_path: Path) -> None:
+def test_the_version_of_a_file_is_strong_when_a_clock_has_ticked(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"1")
     os.utime(tmp_path / "a", (WHEN, WHEN))  # as `cp -p` does
     with fsabs.open_url(str(tmp_path / "a"), "rb") as file:

@@ -547,7 +547,7 @@ class UpdateFile(io.BufferedRandom):
 
     def abort(self) -> None:
         """Close the file; what was written stays."""
-        with contextlib.suppress(ValueError):  # detached: whoever has the raw file closes it
+        with contextlib.suppress(ValueError):  # detached: the holder of the raw file closes it
             self.close()
 
     def flush(self) -> None:

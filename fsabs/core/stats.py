@@ -21,7 +21,7 @@ class FileStat(NamedTuple):
     mode: int = stat_bits.S_IFREG | 0o644
     """Type and permission bits as in `os.stat_result.st_mode`; typical ones where the store has none."""
     version: str | None = None
-    """What distinguishes this content of the path from another (etag; inode, times and size), or None."""
+    """Distinguishes this content of the path from another (etag; inode, times and size), or None."""
 
     def isdir(self) -> bool:
         """Return whether it is a directory."""

@@ -164,8 +164,8 @@ waits_for_others = sa.select(jobs.c.id).where(
 )
 """The job, if all tasks of its epoch are done or leased, and nothing follows before the leased ones are done."""
 locked_job = sa.select(jobs).where(jobs.c.id == _value("job_id")).with_for_update(key_share=True)
-"""The job's row, for who changes its state. A full lock would wait for all that refer to the row by a foreign key, as
-workers do that register, each of which waits for the row in the same transaction: a deadlock."""
+"""The job's row, locked for a change of its state. A full lock would wait for every transaction that refers to the row
+by a foreign key. Those of workers that register do, and then wait for the row themselves: a deadlock."""
 mark_laid_out = (
     jobs.update().where(jobs.c.id == _value("job_id")).values(epoch=_value("of_epoch"), laid_out=_value("count"))
 )

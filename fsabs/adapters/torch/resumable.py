@@ -523,7 +523,7 @@ class _Position:
 
 
 class _Taken(_Position):
-    """What was taken of a worker's share of a pass: all that a data set keeps of an iteration, which may be dropped."""
+    """A worker's progress through its share of a pass, which is all that a data set keeps of an iteration."""
 
     def __init__(self, plan: EpochPlan, place: WorkerPlace, intervals: list[Interval]) -> None:
         self.begin(plan, place, intervals)
