@@ -14,12 +14,12 @@ import fcntl
 import io
 import os
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from ..core import errors, keys
 from ..core.blobs import Blob
-from ..core.fs import FS, Capabilities, StrPath
+from ..core.fs import FS, Capabilities, FileStat, StrPath
 from ..core.identity import Place
 from ..core.layers import LayerFS
 from ..core.limits import Limits
@@ -452,3 +452,110 @@ class NameTree(Generic[E]):
             if "/".join(parts[:at]) in self.entries:
                 return NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+
+class WrittenTree:
+    """The files and directories of an archive that is written, in memory, with those of the one that is added to.
+
+    The changes are for one thread at a time; what asks may come from any.
+    """
+
+    def __init__(self, time: float | None, old: Iterable[FileStat] | None = None) -> None:
+        """`time` is that of what is written; `old` are the stats, by path, of an archive that is added to."""
+        self._time = time
+        self._replaces = old is not None
+        # The members by directory: the size of a file that was written, the stat of a directory and of what is old, and
+        # None for a directory that only the names of files tell of.
+        self._folders: dict[str, dict[str, FileStat | int | None]] = {"": {}}
+        for stat in old or ():
+            self.add(stat.filename, stat)
+
+    def __contains__(self, key: str) -> bool:
+        folder, _, name = key.rpartition("/")
+        return not key or name in self._folders.get(folder, ())
+
+    def stat(self, key: str) -> FileStat:
+        """Return the stat of a file or directory; `FileNotFoundError`, `NotADirectoryError`."""
+        if key not in self:
+            raise self.missing(key)
+        folder, _, name = key.rpartition("/")
+        return self._stat(name, self._folders[folder][name] if key else None)
+
+    def list(self, key: str) -> Iterator[FileStat]:
+        """Return the members of a directory, with bare names; `FileNotFoundError`, `NotADirectoryError`."""
+        members = self._folders.get(key)
+        if members is None:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) if key in self else self.missing(key)
+        return iter(sorted((self._stat(name, found) for name, found in list(members.items())), key=FileStat.listed))
+
+    def _stat(self, name: str, found: FileStat | int | None) -> FileStat:
+        if found is None:
+            return FileStat.of_directory(name)
+        return FileStat(name, found, False, self._time) if isinstance(found, int) else found._replace(filename=name)
+
+    def is_written(self, key: str) -> bool:
+        """Return whether `key` is a file that was written, and not an old one."""
+        folder, _, name = key.rpartition("/")
+        return isinstance(self._folders.get(folder, {}).get(name), int)
+
+    def missing(self, key: str) -> OSError:
+        """Return the error for a key that is not there: `NotADirectoryError` below a file, else `FileNotFoundError`."""
+        code = errno.ENOTDIR if self._is_below_file(key) else errno.ENOENT
+        return OSError(code, os.strerror(code))
+
+    def _is_below_file(self, key: str) -> bool:
+        return any(above in self and above not in self._folders for above in keys.ancestors(key))
+
+    def new_name(self, key: str) -> tuple[dict[str, FileStat | int | None], str] | None:
+        """Return the members of the directory above `key`, and the name in it; None unless that name is a new one."""
+        folder, _, name = key.rpartition("/")
+        members = self._folders.get(folder)
+        return None if members is None or not name or name in members else (members, name)
+
+    def check_file(self, key: str, exclusive: bool) -> None:
+        """Raise an error unless a file may be written: `IsADirectoryError`, `NotADirectoryError`, `FileExistsError`."""
+        if self.new_name(key) is not None:
+            return
+        if self._is_below_file(key):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if key in self._folders:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if key in self and not self._replaces:
+            reason = "the archive has a member of this name already, and what is written of it stays"
+            raise FileExistsError(errno.EEXIST, reason)
+        if key in self and exclusive:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+
+    def check_directory(self, key: str) -> None:
+        """Raise an error unless a directory may be made: `FileExistsError`, `NotADirectoryError`."""
+        if key in self:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        if self._is_below_file(key):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+
+    def add(self, key: str, found: FileStat | int) -> None:
+        """Add a file, by its size, or anything by its stat, with the directories above it."""
+        if not isinstance(found, int) and found.directory:
+            self._folders.setdefault(key, {})
+        folder, _, name = key.rpartition("/")
+        if folder not in self._folders:
+            for above in keys.ancestors(key):
+                outer, _, inner = above.rpartition("/")
+                self._folders[outer].setdefault(inner, None)
+                self._folders.setdefault(above, {})
+        self._folders[folder][name] = found
+
+    def remove(self, key: str) -> None:
+        """Take out a file, or a directory without members (ENOTEMPTY otherwise), with what it alone has implied."""
+        if key not in self:
+            raise self.missing(key)
+        if self._folders.get(key):
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+        while True:
+            self._folders.pop(key, None)
+            folder, _, name = key.rpartition("/")
+            members = self._folders[folder]
+            del members[name]
+            if members or not folder or self._folders[keys.parent(folder)][keys.name(folder)] is not None:
+                return
+            key = folder

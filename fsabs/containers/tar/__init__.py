@@ -144,12 +144,12 @@ class Tar(Container):
 
     def _stat(self, key: str) -> FileStat:
         if self._sink is not None:
-            return self._sink.stat(key)
+            return self._sink.names.stat(key)
         return self._to_stat(keys.name(key), links.find(self._reading(), key, self.limits))
 
     def _list(self, key: str) -> Iterator[FileStat]:
         if self._sink is not None:
-            return self._sink.list(key)
+            return self._sink.names.list(key)
         index = self._reading()
         found = links.find(index, key, self.limits)
         return (self._to_stat(name, child) for name, child in links.children(index, found.key, self.limits))
