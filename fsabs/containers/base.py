@@ -329,6 +329,10 @@ class SpooledWriter(Writer):
             raise ValueError("the member is committed or aborted already")
         return self._file
 
+    def __del__(self) -> None:
+        if self._file is not None:  # a forked child's copy, which is neither committed nor aborted
+            self._file.close()
+
 
 @contextlib.contextmanager
 def locked(blob: Blob, operation: str) -> Iterator[None]:

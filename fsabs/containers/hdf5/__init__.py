@@ -111,11 +111,8 @@ class Hdf5(Container):
     def dataset(self, path: StrPath) -> h5py.Dataset:
         """The `h5py.Dataset` at `path`, this process's own."""
         key = self._key(path, "dataset")
-        try:
+        with self._naming("dataset", key):
             return self._dataset(key)
-        except OSError as exc:
-            self._named(exc, "dataset", key)
-            raise
 
     def _open_h5py(self) -> h5py.File:
         import h5py
@@ -263,11 +260,8 @@ class Hdf5(Container):
     def add_blob(self, path: StrPath, blob: Blob) -> None:
         """Add the file `path` with the content of `blob`, without a copy on its way; what was there is replaced."""
         key = self._key(path, "add_blob")
-        try:
+        with self._naming("add_blob", key):
             self._add(key, False, cast(IO[bytes], buffered(blob)), blob.size)
-        except OSError as exc:
-            self._named(exc, "add_blob", key)
-            raise
 
     def _mkdir(self, key: str, mode: int) -> None:
         draft = self._check_ours("mkdir", key)

@@ -12,22 +12,22 @@ from __future__ import annotations
 import builtins
 import bz2
 import errno
+import functools
 import lzma
 import os
 import re
 import stat as stat_bits
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import IO, Any, NamedTuple, Protocol, cast
 
 from ...core import errors, process
 from ...core.blobs import Blob
 from ...core.fs import FileStat
 from ...core.threads import in_threads
 from ...core.writing import WriteFile, Writer
-from ...disk.temporary import Spool
-from ..base import MAX_IN_MEMORY, WrittenTree
+from ..base import SpooledWriter, WrittenTree
 from ..decoding import crc32, fastest_zlib
 from . import records
 from .index import ZipIndex
@@ -103,7 +103,7 @@ class Archive:
         header = MemberHeader(_name(key), self._compression.method, self._dos, 0, 0, 0, stat_bits.S_IFREG | 0o644)
         with self._lock:
             self.names.check_file(key, exclusive)
-        return MemberWriter(self, key, exclusive, header, self._compression.start())
+        return MemberWriter(functools.partial(self.add, key, exclusive), header, self._compression.start())
 
     def mkdir(self, key: str, mode: int) -> None:
         """Add an entry for a directory."""
@@ -114,13 +114,12 @@ class Archive:
             kind = stat_bits.S_IFDIR | permissions
             self._add(key, MemberHeader(_name(key) + b"/", records.STORED, self._dos, 0, 0, 0, kind), None)
 
-    def add(self, key: str, exclusive: bool, header: MemberHeader, content: Any) -> None:
-        """Add a finished member: `content` is a file that holds what goes behind the header."""
+    def add(self, key: str, exclusive: bool, header: MemberHeader, content: IO[bytes], size: int) -> None:
+        """Add a finished member: `content` is a file that holds the `size` bytes behind the header."""
         self._check_alive()
         with self._lock:
             self.names.check_file(key, exclusive)
-            content.seek(0)
-            self._add(key, header, iter(lambda: content.read(_PIECE), b""))
+            self._add(key, header._replace(compressed=size), iter(lambda: content.read(_PIECE), b""))
 
     def write_bytes(self, key: str, data: bytes) -> None:
         """Add a member whose content is there as a whole."""
@@ -286,18 +285,14 @@ def _stats_of(old: ZipIndex, version: str | None) -> Iterator[FileStat]:
             yield stat
 
 
-class MemberWriter(Writer):
-    """Compresses one member into memory or a temporary file, and has it added at its commit."""
-
-    takes_views = True
+class MemberWriter(SpooledWriter):
+    """Compresses one member into memory or a temporary file; `add` is called with its header and that at the commit."""
 
     def __init__(
-        self, archive: Archive, key: str, exclusive: bool, header: MemberHeader, compressor: Compressor
+        self, add: Callable[[MemberHeader, IO[bytes], int], None], header: MemberHeader, compressor: Compressor
     ) -> None:
-        self._spool = Spool(MAX_IN_MEMORY)
-        self._archive = archive
-        self._key = key
-        self._exclusive = exclusive
+        super().__init__(functools.partial(add, header))
+        self._add = add
         self._header = header
         self._compressor = compressor
 
@@ -305,21 +300,13 @@ class MemberWriter(Writer):
         """Compress `data`."""
         header = self._header
         self._header = header._replace(crc=zlib.crc32(data, header.crc), size=header.size + len(data))
-        self._spool.write(self._compressor.compress(data))
+        super().write(self._compressor.compress(data))
 
     def commit(self) -> None:
         """Add the member to the archive."""
-        self._spool.write(self._compressor.flush())
-        header = self._header._replace(compressed=self._spool.tell())
-        self._archive.add(self._key, self._exclusive, header, self._spool)
-        self.abort()
-
-    def __del__(self) -> None:
-        self._spool.close()  # a forked child's copy, which is neither committed nor aborted
-
-    def abort(self) -> None:
-        """Forget the member."""
-        self._spool.close()
+        super().write(self._compressor.flush())
+        self._on_commit = functools.partial(self._add, self._header)
+        super().commit()
 
 
 def _name(key: str) -> bytes:
