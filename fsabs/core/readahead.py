@@ -23,14 +23,16 @@ STREAM_AFTER = 2 * 1024 * 1024
 class ReadAhead(process.HoldsIterator[memoryview]):
     """Positioned reads of `blob`, by a stream where they follow one another; for one thread at a time.
 
-    A stream belongs to the process that began it: a forked child leaves its parent's alone, and begins its own.
+    A stream belongs to the process that began it: a forked child leaves its parent's alone, and begins its own. It goes
+    on behind a gap of up to `max_gap` bytes, which are read over.
     """
 
-    __slots__ = ("_blob", "_next", "_rest", "_run")
+    __slots__ = ("_blob", "_max_gap", "_next", "_rest", "_run")
 
-    def __init__(self, blob: Blob) -> None:
+    def __init__(self, blob: Blob, max_gap: int = 0) -> None:
         super().__init__()
         self._blob = blob
+        self._max_gap = max_gap
         self._rest = memoryview(b"")  # of the stream's last piece
         self._next = 0  # the offset that would go on with what was read last
         self._run = 0  # bytes read in order
@@ -83,7 +85,11 @@ class ReadAhead(process.HoldsIterator[memoryview]):
         if self._generation != process.generation():
             self.close()
         if offset != self._next:
-            self.close()
+            if self._items is not None and 0 < offset - self._next <= self._max_gap:
+                for _ in self._take(offset - self._next, self._next):
+                    pass
+            else:
+                self.close()
         size = self._blob._clip(size, offset)
         if self._items is None and self._run >= STREAM_AFTER and self._blob.size - offset >= STREAM_AFTER:
             if (pieces := self._blob._stream(offset)) is not None:
