@@ -858,7 +858,7 @@ class FS(abc.ABC):
         raise self._unsupported("make links", key)
 
     def _write_blob(self, key: str, blob: Blob) -> None:
-        """Make the content of `blob` that of the file `key`; errors of writing name it."""
+        """Make the content of `blob` that of the file `key`; errors of writing name it. The blob may be closed then."""
         with self._naming("copy", key), committing(self._create(key, False)) as writer:
             for piece in pieces(blob):
                 writer.write(piece)

@@ -13,19 +13,9 @@ import errno
 import itertools
 import os
 import weakref
+from _thread import RLock
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
-
-if TYPE_CHECKING:  # which takes it for final, and doesn't know what Condition and logging use of it
-
-    class _RLock:
-        def __enter__(self) -> bool: ...
-        def __exit__(self, *exc: object) -> None: ...
-        def _is_owned(self) -> bool: ...
-        def _at_fork_reinit(self) -> None: ...
-
-else:
-    from _thread import RLock as _RLock
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -101,7 +91,7 @@ def abandon(resource: object) -> None:
 _locks: set[weakref.ref[Lock]] = set()
 
 
-class Lock(_RLock):
+class Lock(RLock):  # type: ignore[misc]  # typeshed has it as final
     """A reentrant lock that is open in a forked child, even if a thread of the parent held it.
 
     Its methods for `with` are C functions: an exception of a signal handler can't come between taking it and the block
@@ -122,8 +112,8 @@ def _renew_locks() -> None:
     """Open the locks that threads of the parent held."""
     for reference in list(_locks):
         lock = reference()
-        if lock is not None and not lock._is_owned():
-            lock._at_fork_reinit()
+        if lock is not None and not lock._is_owned():  # type: ignore[attr-defined]  # as threading.Condition
+            lock._at_fork_reinit()  # type: ignore[attr-defined]
 
 
 class PerProcess(Generic[T]):

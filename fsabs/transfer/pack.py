@@ -17,7 +17,6 @@ from .walks import refuse_special
 _BATCH_FILES = 4096
 BATCH_BYTES = 256 * 1024 * 1024
 """The most files, and bytes of them, in one `read_many`, which holds 64 MiB at a time; the store is idle at its end."""
-_PIECE = 8 * 1024 * 1024
 
 
 @runtime_checkable
@@ -26,14 +25,6 @@ class TakesMembers(Protocol):
 
     def add_members(self, members: Iterable[tuple[str, bytes | None]]) -> Iterator[int]:
         """Add files by paths and contents, directories by None, in order; yield the size of each that is added."""
-
-
-@runtime_checkable
-class TakesBlobs(Protocol):
-    """A container that can be given a large file as it is, and needs no copy of it on the way."""
-
-    def add_blob(self, path: StrPath, blob: Blob) -> None:
-        """Add the file `path` with the content of `blob`."""
 
 
 def pack(
@@ -164,12 +155,8 @@ class _Packing:
         path = stat.filename
         with self._source.open_blob(path) as blob:
             check_size(self._source, self._source._key(path, "pack"), stat, blob.size)
-            if isinstance(self._container, TakesBlobs):
-                self._container.add_blob(path, _Watched(blob, self._totals.count))
-            else:
-                with self._container.open(path, "wb") as file:
-                    for offset in range(0, blob.size, _PIECE):
-                        self._totals.count(file.write(blob.pread(_PIECE, offset)))
+            container = self._container
+            container._write_blob(container._file_key(path, "pack"), _Watched(blob, self._totals.count))
         self._totals.count(0, files=1)
 
 

@@ -216,7 +216,7 @@ class Tar(Container):
     def _storage_order(self) -> StorageOrder | None:
         if self._stream is not None or self._sink is not None:
             return None
-        return StorageOrder(self._reader().max_gap_bytes, self._following)
+        return StorageOrder(self._reader().max_gap_bytes, self._stored_from)
 
     def _read_at_once(self, wanted: Sequence[str], batch: list[Member]) -> Iterator[bytes]:
         """The contents of members of a plain archive."""
@@ -344,7 +344,7 @@ class Tar(Container):
         except OSError:  # leads nowhere: listed as the link that it is
             return LinkTarget(key, member, directory=False)
 
-    def _following(self, key: str) -> Iterator[tuple[int, int, str]]:
+    def _stored_from(self, key: str) -> Iterator[tuple[int, int, str]]:
         """As `StorageOrder.following`, as far as members are in the order of their names, as of a sorted tree."""
         try:
             first = self._find(key).member
@@ -417,23 +417,10 @@ class Tar(Container):
     def _add(self, key: str, file: IO[bytes], size: int) -> None:
         self._adding("close", key).add(key, file, size)
 
-    def add_members(self, members: Iterable[tuple[str, bytes | None]]) -> Iterator[int]:
-        """Add files by paths and contents, directories by None, in order; yield the size of each that is added."""
-        for path, data in members:
-            if data is None:
-                self.makedirs(path, exist_ok=True)
-                yield 0
-                continue
-            key = self._file_key(path, "add_members")
-            with self._naming("add_members", key):
-                self._write_bytes(key, data)
-            yield len(data)
-
-    def add_blob(self, path: StrPath, blob: Blob) -> None:
-        """Add the member `path` with the content of `blob`, without a copy on its way."""
-        key = self._key(path, "add_blob")
-        sink = self._adding("add_blob", key)
-        with self._naming("add_blob", key):
+    def _write_blob(self, key: str, blob: Blob) -> None:
+        """As derived, without a copy of the content on its way."""
+        sink = self._adding("copy", key)
+        with self._naming("copy", key):
             sink.reserve(key, False)
             try:
                 sink.add(key, cast(IO[bytes], buffered(blob)), blob.size)

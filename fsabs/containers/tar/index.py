@@ -24,7 +24,7 @@ import struct
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from ...core import errors, keys
@@ -543,15 +543,7 @@ class Names(Sequence[str]):
     def __len__(self) -> int:
         return self._count
 
-    @overload
-    def __getitem__(self, at: int) -> str: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> list[str]: ...
-
-    def __getitem__(self, at: int | slice) -> str | list[str]:
-        if isinstance(at, slice):
-            return [self[one] for one in range(*at.indices(self._count))]
+    def __getitem__(self, at: Any) -> Any:
         if not 0 <= at < self._count:
             raise IndexError(at)
         start = self._end(at - 1) if at else 0

@@ -177,18 +177,7 @@ class ZipIndex:
 
     def walk_names(self, key: str) -> Iterator[str]:
         """Yield the names of what `walk` yields, a directory's with its `/`."""
-        names, prefix = self._directory(key), _prefix(key)
-        start, inside = len(prefix), ""
-        for raw in names.table.names(names.order[slice(*names.range(prefix))]):
-            name = raw[start:].decode()
-            cut = name.rfind("/", 0, -1) + 1
-            if name[:cut] != inside:
-                yield from _directories(name[:cut], inside)
-                inside = name[:cut]
-            if name:
-                yield name
-                if name[-1] == "/":
-                    inside = name
+        return (name for name, _ in _below(self._directory(key), _prefix(key)))
 
     def _directory(self, key: str) -> _Names:
         """The names, if `key` is a directory."""
@@ -294,17 +283,18 @@ def _children(names: _Names, prefix: bytes) -> Iterator[tuple[str, int]]:
 
 def _below(names: _Names, prefix: bytes) -> Iterator[tuple[str, int]]:
     """The same of all levels, a directory before its members."""
-    inside = ""  # the directory that was yielded last
-    for row in names.order[slice(*names.range(prefix))]:
-        name = names.table.name(row)[len(prefix) :].decode()
+    inside, start = "", len(prefix)  # the directory that was yielded last
+    rows = names.order[slice(*names.range(prefix))]
+    for row, raw in zip(rows, names.table.names(rows), strict=True):
+        name = raw[start:].decode()
         cut = name.rfind("/", 0, -1) + 1
         if name[:cut] != inside:
             yield from ((implied, IMPLIED) for implied in _directories(name[:cut], inside))
             inside = name[:cut]
         if name:
             yield name, row
-        if name.endswith("/"):
-            inside = name
+            if name[-1] == "/":
+                inside = name
 
 
 def _directories(path: str, previous: str) -> Iterator[str]:

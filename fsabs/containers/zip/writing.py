@@ -138,9 +138,7 @@ class Archive:
         header = MemberHeader(_name(key), self._compression.method, self._dos, crc, len(content), size, _FILE)
         with self._lock:
             self.names.check_file(key, False)
-            offset = self._out.tell()
-            self._out.write(header.local() + content)
-            self._record(key, header, offset, size)
+            self._add(key, header, (content,))
 
     def add_group(self, found: Sequence[str], members: Sequence[CompressedMember]) -> int:
         """Add the first of some files as `Compression` has prepared them; return how many were added, at least one.
