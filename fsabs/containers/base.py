@@ -450,12 +450,14 @@ class NameTree(Generic[E]):
         return self.missing(key)
 
     def missing(self, key: str) -> OSError:
-        """The error for a key that is not there: `NotADirectoryError` below a file, else `FileNotFoundError`."""
-        parts = key.split("/")
-        for at in range(1, len(parts)):
-            if "/".join(parts[:at]) in self.entries:
-                return NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        """Return the error for a key that is not there."""
+        return missing(key, self.entries.__contains__)
+
+
+def missing(key: str, is_file: Callable[[str], bool]) -> OSError:
+    """Return the error for a key that is not there: `NotADirectoryError` below a file, else `FileNotFoundError`."""
+    code = errno.ENOTDIR if any(map(is_file, keys.ancestors(key))) else errno.ENOENT
+    return OSError(code, os.strerror(code))
 
 
 class WrittenTree:
@@ -467,7 +469,8 @@ class WrittenTree:
     def __init__(self, time: float | None, old: Iterable[FileStat] | None = None) -> None:
         """`time` is that of what is written; `old` are the stats, by path, of an archive that is added to."""
         self._time = time
-        self._replaces = old is not None
+        self.replaces: bool = old is not None
+        """Whether a file takes the place of an earlier one of its name."""
         # The members by directory: the size of a file that was written, the stat of a directory and of what is old, and
         # None for a directory that only the names of files tell of.
         self._folders: dict[str, dict[str, FileStat | int | None]] = {"": {}}
@@ -503,12 +506,11 @@ class WrittenTree:
         return isinstance(self._folders.get(folder, {}).get(name), int)
 
     def missing(self, key: str) -> OSError:
-        """Return the error for a key that is not there: `NotADirectoryError` below a file, else `FileNotFoundError`."""
-        code = errno.ENOTDIR if self._is_below_file(key) else errno.ENOENT
-        return OSError(code, os.strerror(code))
+        """Return the error for a key that is not there."""
+        return missing(key, self._is_file)
 
-    def _is_below_file(self, key: str) -> bool:
-        return any(above in self and above not in self._folders for above in keys.ancestors(key))
+    def _is_file(self, key: str) -> bool:
+        return key in self and key not in self._folders
 
     def new_name(self, key: str) -> tuple[dict[str, FileStat | int | None], str] | None:
         """Return the members of the directory above `key`, and the name in it; None unless that name is a new one."""
@@ -520,11 +522,11 @@ class WrittenTree:
         """Raise an error unless a file may be written: `IsADirectoryError`, `NotADirectoryError`, `FileExistsError`."""
         if self.new_name(key) is not None:
             return
-        if self._is_below_file(key):
+        if any(map(self._is_file, keys.ancestors(key))):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         if key in self._folders:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if key in self and not self._replaces:
+        if key in self and not self.replaces:
             reason = "the archive has a member of this name already, and what is written of it stays"
             raise FileExistsError(errno.EEXIST, reason)
         if key in self and exclusive:
@@ -534,7 +536,7 @@ class WrittenTree:
         """Raise an error unless a directory may be made: `FileExistsError`, `NotADirectoryError`."""
         if key in self:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-        if self._is_below_file(key):
+        if any(map(self._is_file, keys.ancestors(key))):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
     def add(self, key: str, found: FileStat | int) -> None:

@@ -787,10 +787,7 @@ class FS(abc.ABC):
         return self._read_each(self._read_versioned, wanted, concurrency)
 
     def _read_each(self, read: Callable[[str], T], wanted: Sequence[str], concurrency: int | None) -> Iterator[T]:
-        workers = min(concurrency or self.default_concurrency, len(wanted))
-        if workers <= 1:
-            return map(read, wanted)
-        return in_threads(read, wanted, workers)
+        return in_threads(read, wanted, min(concurrency or self.default_concurrency, len(wanted)))
 
     def _read_versioned(self, key: str) -> tuple[bytes, str | None]:
         with self._open_from_start(key) as blob:

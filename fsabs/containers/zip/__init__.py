@@ -125,8 +125,8 @@ class Zip(Container):
 
     def _start(self, out: WriteFile, method: writing.Compression, dos: int) -> writing.Archive:
         """The archive that is written, with what is in the old one."""
-        old = None if self._mode != "a" else index.empty() if self._blob is None else self._index()
-        return writing.Archive(out, self.file_url, method, dos, old, self._blob)
+        old = None if self._blob is None else self._index()
+        return writing.Archive(out, self.file_url, method, dos, old, self._blob, replaces=self._mode == "a")
 
     # ---- reading
 

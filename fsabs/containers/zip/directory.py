@@ -90,36 +90,22 @@ def find(blob: Blob, url: str) -> Tail:
     exact, others = _candidates(tail)
     failure: OSError | None = None
     found: list[ArchiveLayout] = []
-    for at in exact:
+    for at in exact + others:
+        if found and at in others:
+            break
         try:
             layout = _layout(tail, at)
-            if len(exact) > 1 or layout.start >= tail.start:  # if there is but one, reading the directory will tell
+            if at in others or len(exact) > 1 or layout.start >= tail.start:  # else reading the directory will tell
                 _check_start(tail, layout)
             found.append(layout)
         except _UnfitError as exc:
             failure = failure or exc.args[0]
     if len(found) > 1 or len(exact) > _MOST_CANDIDATES:
-        raise errors.corrupt(
-            url, "not one end of the archive but several, one in the comment of another", "open_container"
-        )
-    for at in [] if found else others:
-        try:
-            layout = _layout(tail, at)
-            _check_start(tail, layout)
-            found.append(layout)
-            break
-        except _UnfitError as exc:
-            failure = failure or exc.args[0]
+        reason = "not one end of the archive but several, one in the comment of another"
+        raise errors.corrupt(url, reason, "open_container")
     if not found:
         raise failure or errors.corrupt(url, _no_end(blob), "open_container")
     tail.layout = found[0]
-    return tail
-
-
-def nothing() -> Tail:
-    """The end of an archive with nothing in it, and no file."""
-    tail = object.__new__(Tail)
-    tail.url, tail.start, tail.data, tail.layout = "", 0, b"", ArchiveLayout(0, 0, 0, False, 0, b"", 0)
     return tail
 
 

@@ -57,8 +57,13 @@ class Archive:
         dos: int,
         old: ZipIndex | None = None,
         blob: Blob | None = None,
+        *,
+        replaces: bool = False,
     ) -> None:
-        """`old` is the index of the archive that is added to, and `blob` its bytes, if it is there already."""
+        """`old` is the index of the archive that is added to, and `blob` its bytes.
+
+        Where it `replaces`, a member takes the place of an earlier one of its name.
+        """
         self._out = out
         self._url = url
         self._compression = compression
@@ -76,7 +81,7 @@ class Archive:
         self._comment = b""
         self._old = old
         version = blob.version if blob is not None else None
-        self.names: WrittenTree = WrittenTree(self._modified, None if old is None else _stats_of(old, version))
+        self.names: WrittenTree = WrittenTree(self._modified, _stats_of(old, version) if replaces else None)
         """What has been written, with what was there before."""
         if old is not None and blob is not None:
             self._copy(blob, old.layout)
@@ -147,7 +152,7 @@ class Archive:
         """
         self._check_alive()
         with self._lock:
-            if self._old is None and (added := self._add_plain(found, members)):
+            if not self.names.replaces and (added := self._add_plain(found, members)):
                 return added
         self.add_compressed(found[0], members[0])
         return 1
@@ -210,7 +215,7 @@ class Archive:
     def _record(self, key: str, header: MemberHeader, offset: int, found: FileStat | int) -> None:
         """Put a member that has been written at `offset` into the directory."""
         record = header.central(offset - self._shift)
-        if self._old is not None:
+        if self.names.replaces:
             self._note_place(key)
         self._directory += record
         self._entries += 1
@@ -218,9 +223,8 @@ class Archive:
 
     def _note_place(self, key: str) -> None:
         """Drop the record of what is being replaced."""
-        assert self._old is not None
         before = self._places.get(key)
-        if before is None and (entry := self._old.entry(key)) is not None:
+        if before is None and self._old is not None and (entry := self._old.entry(key)) is not None:
             before = entry.record
         if before is not None:
             self._dropped.add(before)
@@ -242,9 +246,8 @@ class Archive:
 
     def _places_of(self, removed: set[str]) -> Iterator[int]:
         """Yield the places of the old records of some keys: of all entries of a name, of which the last one counted."""
-        assert self._old is not None or not removed
-        for key in removed:
-            if (entry := self._old.entry(key)) is not None:  # type: ignore[union-attr]
+        for key in removed if self._old is not None else ():
+            if (entry := self._old.entry(key)) is not None:
                 yield entry.record
         at = 0
         while removed and at < self._old_size:
@@ -276,10 +279,10 @@ class Archive:
             raise errors.unsupported("write", self._url, "the archive was opened for writing in another process")
 
 
-def _stats_of(old: ZipIndex, version: str | None) -> Iterator[FileStat]:
+def _stats_of(old: ZipIndex | None, version: str | None) -> Iterator[FileStat]:
     """Yield the stats of the entries of an archive, by path."""
-    for stat in old.walk("", version):
-        if not stat.directory or old.entry(stat.filename + "/") is not None:
+    for stat in old.walk("", version) if old is not None else ():
+        if not stat.directory or (old is not None and old.entry(stat.filename + "/") is not None):
             yield stat
 
 
