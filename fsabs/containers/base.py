@@ -23,7 +23,7 @@ from ..core.fs import FS, Capabilities, FileStat, StrPath
 from ..core.identity import Place
 from ..core.layers import LayerFS
 from ..core.limits import Limits
-from ..core.writing import LayerWriter, WriteFile, Writer
+from ..core.writing import WriteFile, Writer
 from ..disk.temporary import Spool
 from .in_memory import in_memory_if_small
 
@@ -156,9 +156,19 @@ class Container(FS):
         )
         return errors.unsupported("open for reading", self._url(key), reason)
 
-    def _member(self, key: str, writer: Writer) -> Writer:
-        """Return `writer`, watched: unless it is committed or aborted, the container can't be closed."""
-        return _MemberWriter(writer, self._unfinished, key)
+    def _at_end(self, key: str, then: Callable[[], None] = lambda: None) -> Callable[[], None]:
+        """Return what the writer of a member calls at its end; until then the container can't be closed.
+
+        It takes no lock, as the garbage collector may be what ends the writer.
+        """
+        unfinished, token = self._unfinished, object()
+        unfinished[token] = key
+
+        def ended() -> None:
+            then()
+            unfinished.pop(token, None)
+
+        return ended
 
     def _check_members(self) -> None:
         if found := sorted(self._unfinished.values()):
@@ -261,45 +271,21 @@ class Container(FS):
         return f"{type(self).__name__}({self._parent!r}, {self._file!r}{inside})"
 
 
-class _MemberWriter(LayerWriter):
-    """A member of a container on its way in; it takes no lock, as the garbage collector may be what ends it."""
-
-    def __init__(self, inner: Writer, unfinished: dict[object, str], key: str) -> None:
-        super().__init__(inner)
-        self._unfinished, self._token = unfinished, object()
-        unfinished[self._token] = key
-
-    def commit(self) -> None:
-        super().commit()
-        self._unfinished.pop(self._token, None)
-
-    def abort(self) -> None:
-        super().abort()
-        self._unfinished.pop(self._token, None)
-
-    leave = abort  # no member is continued
-
-
 class SpooledWriter(Writer):
     """A member on its way into a format that takes one at a time, and can't take one back: several may be open at once.
 
     It keeps what is written, and at `commit()` calls `on_commit(file, size)` with a file of it, positioned at 0.
 
-    The file is closed after the call. `on_abort()`, if given, is called when the member is thrown away, also when
-    `on_commit` raised; it is called once, and never after an `on_commit` that returned.
+    The file is closed after the call. `on_end()` is called once: when `on_commit` has returned, or when the member is
+    thrown away, also after an `on_commit` that raised.
     """
 
     takes_views = True
 
-    def __init__(
-        self,
-        on_commit: Callable[[IO[bytes], int], None],
-        on_abort: Callable[[], None] | None = None,
-        max_in_memory: int = MAX_IN_MEMORY,
-    ) -> None:
+    def __init__(self, on_commit: Callable[[IO[bytes], int], None], on_end: Callable[[], None]) -> None:
         self._on_commit = on_commit
-        self._on_abort = on_abort
-        self._file: Spool | None = Spool(max_in_memory)
+        self._on_end = on_end
+        self._file: Spool | None = Spool(MAX_IN_MEMORY)
         self._size = 0
 
     def write(self, data: bytes) -> None:
@@ -312,17 +298,19 @@ class SpooledWriter(Writer):
         file = self._spool()
         file.seek(0)
         self._on_commit(cast(IO[bytes], file), self._size)
-        self._file = None
-        file.close()
+        self.abort()
 
     def abort(self) -> None:
         """Forget the member; after a commit there is nothing to forget."""
+        if self._file is not None:
+            self.drop()
+            self._on_end()
+
+    def drop(self) -> None:
+        """Forget the member of a file that was never closed: its container can't be closed, either."""
         file, self._file = self._file, None
-        if file is None:
-            return
-        file.close()
-        if self._on_abort is not None:
-            self._on_abort()
+        if file is not None:
+            file.close()
 
     def _spool(self) -> Spool:
         if self._file is None:
@@ -330,8 +318,7 @@ class SpooledWriter(Writer):
         return self._file
 
     def __del__(self) -> None:
-        if self._file is not None:  # a forked child's copy, which is neither committed nor aborted
-            self._file.close()
+        self.drop()  # a forked child's copy, which is neither committed nor aborted
 
 
 @contextlib.contextmanager
@@ -466,16 +453,24 @@ class WrittenTree:
     The changes are for one thread at a time; what asks may come from any.
     """
 
-    def __init__(self, time: float | None, old: Iterable[FileStat] | None = None) -> None:
-        """`time` is that of what is written; `old` are the stats, by path, of an archive that is added to."""
+    def __init__(
+        self,
+        time: float | None,
+        old: Iterable[str] | None = None,
+        stat_of_old: Callable[[str], FileStat] | None = None,
+    ) -> None:
+        """`time` is that of what is written; `old` are the names in an archive that is added to, a directory's with a
+        `/`, which `stat_of_old` gives the stats of.
+        """
         self._time = time
+        self._stat_of_old = stat_of_old
         self.replaces: bool = old is not None
         """Whether a file takes the place of an earlier one of its name."""
-        # The members by directory: the size of a file that was written, the stat of a directory and of what is old, and
-        # None for a directory that only the names of files tell of.
-        self._folders: dict[str, dict[str, FileStat | int | None]] = {"": {}}
-        for stat in old or ():
-            self.add(stat.filename, stat)
+        # The members by directory: the size of a file that was written, the stat of a directory that was, the name of
+        # what is old, and None for a directory that only the names of files tell of.
+        self._folders: dict[str, dict[str, FileStat | int | str | None]] = {"": {}}
+        for path in old or ():
+            self.add(path.rstrip("/"), path)
 
     def __contains__(self, key: str) -> bool:
         folder, _, name = key.rpartition("/")
@@ -495,10 +490,14 @@ class WrittenTree:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) if key in self else self.missing(key)
         return iter(sorted((self._stat(name, found) for name, found in list(members.items())), key=FileStat.listed))
 
-    def _stat(self, name: str, found: FileStat | int | None) -> FileStat:
+    def _stat(self, name: str, found: FileStat | int | str | None) -> FileStat:
         if found is None:
             return FileStat.of_directory(name)
-        return FileStat(name, found, False, self._time) if isinstance(found, int) else found._replace(filename=name)
+        if isinstance(found, int):
+            return FileStat(name, found, False, self._time)
+        if isinstance(found, str) and self._stat_of_old is not None:
+            found = self._stat_of_old(found)
+        return cast(FileStat, found)._replace(filename=name)
 
     def is_written(self, key: str) -> bool:
         """Return whether `key` is a file that was written, and not an old one."""
@@ -512,7 +511,7 @@ class WrittenTree:
     def _is_file(self, key: str) -> bool:
         return key in self and key not in self._folders
 
-    def new_name(self, key: str) -> tuple[dict[str, FileStat | int | None], str] | None:
+    def new_name(self, key: str) -> tuple[dict[str, FileStat | int | str | None], str] | None:
         """Return the members of the directory above `key`, and the name in it; None unless that name is a new one."""
         folder, _, name = key.rpartition("/")
         members = self._folders.get(folder)
@@ -539,9 +538,9 @@ class WrittenTree:
         if any(map(self._is_file, keys.ancestors(key))):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
-    def add(self, key: str, found: FileStat | int) -> None:
-        """Add a file, by its size, or anything by its stat, with the directories above it."""
-        if not isinstance(found, int) and found.directory:
+    def add(self, key: str, found: FileStat | int | str) -> None:
+        """Add a file by its size, a directory by its stat, what is old by its name; and the directories above it."""
+        if isinstance(found, FileStat) or (isinstance(found, str) and found.endswith("/")):
             self._folders.setdefault(key, {})
         folder, _, name = key.rpartition("/")
         if folder not in self._folders:

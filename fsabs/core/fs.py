@@ -21,7 +21,7 @@ from . import errors, identity, keys, modes, process, redaction, registry, write
 from .blobs import Blob
 from .files import BlobFile, LimitedReader, LimitedTextReader, ReadFile, TextReader, buffered
 from .globbing import glob
-from .limits import DEFAULT, Limits, LinkedEntries
+from .limits import DEFAULT, Limits
 from .listing import Listing, Names, Walk
 from .modes import OpenMode, ReadBinaryMode, TextMode, UpdateBinaryMode, WriteBinaryMode
 from .ranges import StorageOrder
@@ -713,30 +713,18 @@ class FS(abc.ABC):
     # ---- fast paths: right as they stand, overridden where a store can do better
 
     def _walk(self, key: str) -> Iterator[FileStat]:
-        """Yield all files and directories below `key`, a directory before its members, names relative to `key`.
-
-        A link to a directory that it is in is listed and not entered.
-        """
-        entries, above = LinkedEntries(self.limits), [self._directory_identity(key)]
-        if above[0] is not None:
-            entries.enter(above[0])
-        stack = [("", False, self._list(key))]  # and whether another link has led there before
+        """Yield all files and directories below `key`, a directory before its members, names relative to `key`."""
+        stack = [("", self._list(key))]
         while stack:
-            base, repeated, members = stack[-1]
+            base, members = stack[-1]
             member = next(members, None)
             if member is None:
                 stack.pop()
-                above.pop()
                 continue
-            entries.count(repeated)
             name = base + member.filename
             yield member._replace(filename=name)
-            if not member.directory or self._leads_back(path := keys.join(key, name)):
-                continue
-            directory = self._directory_identity(path)
-            if directory is None or directory not in above:
-                above.append(directory)
-                stack.append((name + "/", directory is not None and entries.enter(directory), self._list(path)))
+            if member.directory and not self._leads_back(path := keys.join(key, name)):
+                stack.append((name + "/", self._list(path)))
 
     def _list_page(self, key: str, after: str) -> ListPage | None:
         """Return the files in and below the directory `key` whose paths in it follow `after`, as many as one request

@@ -19,7 +19,7 @@ from ...core.fs import (
     FileStat,
     StrPath,
 )
-from ...core.limits import Limits
+from ...core.limits import Limits, LinkedEntries
 from ...core.ranges import StorageOrder
 from ...core.writing import Writer
 from ..base import ADDING, READING, WRITING, Container, Problem, SpooledWriter
@@ -161,6 +161,30 @@ class Tar(Container):
         if self._sink is not None:
             return self._sink.names.list(key)
         return (self._to_stat(name, child) for name, child in self._children(self._find(key).key))
+
+    def _walk(self, key: str) -> Iterator[FileStat]:
+        """As derived, but a link to a directory above itself is listed and not entered."""
+        if self._sink is not None or not self._reading().links:
+            return super()._walk(key)
+        return self._walk_links(self._find(key).key)
+
+    def _walk_links(self, top: str) -> Iterator[FileStat]:
+        """Yield what is below a directory, by the members' own keys: no link is followed from the root again."""
+        entries = LinkedEntries(self.limits)
+        above = {top: None}  # the directories on the way, by their own keys
+        levels = [("", entries.enter(top), self._children(top))]
+        while levels:
+            base, repeated, members = levels[-1]
+            name, child = next(members, ("", None))
+            if child is None:
+                levels.pop()
+                above.popitem()
+                continue
+            entries.count(repeated)
+            yield self._to_stat(base + name, child)
+            if child.directory and child.key not in above:
+                above[child.key] = None
+                levels.append((f"{base}{name}/", entries.enter(child.key), self._children(child.key)))
 
     def _directory_identity(self, key: str) -> str | None:
         index = None if self._sink is not None else self._reading()
@@ -404,7 +428,8 @@ class Tar(Container):
     def _create(self, key: str, exclusive: bool) -> Writer:
         sink = self._adding("open for writing", key)
         sink.reserve(key, exclusive)
-        return self._member(key, SpooledWriter(functools.partial(self._add, key), functools.partial(sink.release, key)))
+        on_end = self._at_end(key, functools.partial(sink.release, key))
+        return SpooledWriter(functools.partial(self._add, key), on_end)
 
     def _write_bytes(self, key: str, data: bytes) -> None:
         sink = self._adding("open for writing", key)

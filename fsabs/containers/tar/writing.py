@@ -20,7 +20,7 @@ from ...core.fs import FileStat
 from ...core.writing import WriteFile
 from ..base import WrittenTree
 from .compression import TarCodec
-from .index import TarIndex
+from .index import Member, TarIndex
 
 FILE_MODE = 0o644
 DIRECTORY_MODE = 0o755
@@ -104,7 +104,10 @@ class TarSink:
         self._reserved: set[str] = set()
         self._failure: BaseException | None = None
         self._lock = process.Lock()
-        self.names: WrittenTree = WrittenTree(timestamp, None if not replace else _stats_of(old))
+        entries = old.tree.entries if old is not None else {}
+        self.names: WrittenTree = WrittenTree(
+            timestamp, entries if replace else None, lambda name: _stat_of(name, entries[name])
+        )
         """What has been added, with what is in the archive that is added to."""
 
     # ---- names
@@ -141,7 +144,6 @@ class TarSink:
         """Write the member `key`, `size` bytes of `file` from its position on."""
         with self._lock:
             self._add(self._header(key, tarfile.REGTYPE, FILE_MODE, size), file)
-            self._reserved.discard(key)
             self.names.add(key, size)
 
     def write_bytes(self, key: str, data: bytes) -> None:
@@ -204,13 +206,10 @@ class TarSink:
             raise
 
 
-def _stats_of(old: TarIndex | None) -> Iterator[FileStat]:
-    """Yield the stats of the members of an archive, by path."""
-    for key, member in old.tree.entries.items() if old is not None else ():
-        if key.endswith("/"):
-            yield FileStat.of_directory(key[:-1], member.mtime, member.mode)
-        else:
-            yield FileStat(key, member.size, False, member.mtime, member.mode)
+def _stat_of(name: str, member: Member) -> FileStat:
+    if name.endswith("/"):
+        return FileStat.of_directory(name, member.mtime, member.mode)
+    return FileStat(name, member.size, False, member.mtime, member.mode)
 
 
 def _spans(blob: Blob, removed: Container[str]) -> Iterator[tuple[int, int]]:

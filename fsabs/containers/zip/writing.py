@@ -81,7 +81,11 @@ class Archive:
         self._comment = b""
         self._old = old
         version = blob.version if blob is not None else None
-        self.names: WrittenTree = WrittenTree(self._modified, _stats_of(old, version) if replaces else None)
+        self.names: WrittenTree = WrittenTree(
+            self._modified,
+            _names_of(old) if replaces else None,
+            None if old is None else lambda name: old.stat(name.rstrip("/"), version),
+        )
         """What has been written, with what was there before."""
         if old is not None and blob is not None:
             self._copy(blob, old.layout)
@@ -102,13 +106,17 @@ class Archive:
 
     # ---- writing
 
-    def create(self, key: str, exclusive: bool) -> Writer:
-        """A writer of a new member; of one that is there already only in an archive that is added to."""
+    def create(self, key: str, exclusive: bool, at_end: Callable[[str], Callable[[], None]]) -> Writer:
+        """A writer of a new member; of one that is there already only in an archive that is added to.
+
+        `at_end` returns what the writer of a member calls at its end.
+        """
         self._check_alive()
         header = MemberHeader(_name(key), self._compression.method, self._dos, 0, 0, 0, stat_bits.S_IFREG | 0o644)
         with self._lock:
             self.names.check_file(key, exclusive)
-        return MemberWriter(functools.partial(self.add, key, exclusive), header, self._compression.start())
+        add = functools.partial(self.add, key, exclusive)
+        return MemberWriter(add, at_end(key), header, self._compression.start())
 
     def mkdir(self, key: str, mode: int) -> None:
         """Add an entry for a directory."""
@@ -161,7 +169,7 @@ class Archive:
         """Add the first files that `add_group` can add together; return how many there are."""
         pieces: list[bytes] = []
         records_of: list[bytes] = []
-        added: dict[str, tuple[dict[str, FileStat | int | None], str, int]] = {}
+        added: dict[str, tuple[dict[str, FileStat | int | str | None], str, int]] = {}
         offset = self._out.tell()
         for key, (_, content, crc, size) in zip(found, members, strict=True):
             place = None if key in added else self.names.new_name(key)
@@ -246,9 +254,8 @@ class Archive:
 
     def _places_of(self, removed: set[str]) -> Iterator[int]:
         """Yield the places of the old records of some keys: of all entries of a name, of which the last one counted."""
-        for key in removed if self._old is not None else ():
-            if (entry := self._old.entry(key)) is not None:
-                yield entry.record
+        if (old := self._old) is not None:
+            yield from (entry.record for key in removed if (entry := old.entry(key)) is not None)
         at = 0
         while removed and at < self._old_size:
             length, extra, comment = struct.unpack_from("<3H", self._directory, at + 28)
@@ -279,20 +286,23 @@ class Archive:
             raise errors.unsupported("write", self._url, "the archive was opened for writing in another process")
 
 
-def _stats_of(old: ZipIndex | None, version: str | None) -> Iterator[FileStat]:
-    """Yield the stats of the entries of an archive, by path."""
-    for stat in old.walk("", version) if old is not None else ():
-        if not stat.directory or (old is not None and old.entry(stat.filename + "/") is not None):
-            yield stat
+def _names_of(old: ZipIndex | None) -> Iterator[str]:
+    """Yield the names of the entries of an archive, without directories that have none."""
+    if old is not None:
+        yield from (name for name in old.walk_names("") if name[-1] != "/" or old.entry(name) is not None)
 
 
 class MemberWriter(SpooledWriter):
     """Compresses one member into memory or a temporary file; `add` is called with its header and that at the commit."""
 
     def __init__(
-        self, add: Callable[[MemberHeader, IO[bytes], int], None], header: MemberHeader, compressor: Compressor
+        self,
+        add: Callable[[MemberHeader, IO[bytes], int], None],
+        on_end: Callable[[], None],
+        header: MemberHeader,
+        compressor: Compressor,
     ) -> None:
-        super().__init__(functools.partial(add, header))
+        super().__init__(functools.partial(add, header), on_end)
         self._add = add
         self._header = header
         self._compressor = compressor
