@@ -39,25 +39,18 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|/pfs/").match  # a datacenter has
 Segment = str | os.PathLike[str]
 
 
-class StoreBase(NamedTuple):
-    """The store of URLs that begin with `drive`, "s3://bucket"."""
-
-    drive: str
-
-    def text(self, pure: PurePosixPath) -> str:
-        """Return the URL of a path."""
-        path = str(pure)
-        return self.drive + (path if self.drive.startswith(("http:", "https:")) else keys.to_url_path(path))
-
-
-class LocalBase(NamedTuple):
-    """The local disk; relative paths start at the process's working directory."""
+class URLBase(NamedTuple):
+    """The store of URLs that begin with `drive`, "s3://bucket"; without one the local disk, where relative paths start
+    at the process's working directory.
+    """
 
     drive: str = ""
 
     def text(self, pure: PurePosixPath) -> str:
-        """Return the path as it stands."""
-        return str(pure)
+        """Return the URL of a path; a local path as it stands."""
+        path = str(pure)
+        is_verbatim = not self.drive or self.drive.startswith(("http:", "https:"))
+        return self.drive + (path if is_verbatim else keys.to_url_path(path))
 
 
 class FSBase:
@@ -83,7 +76,7 @@ class FSBase:
         return str(self._key)
 
 
-Base = StoreBase | LocalBase | FSBase
+Base = URLBase | FSBase
 
 
 class PathParts(os.PathLike[str]):
@@ -160,11 +153,11 @@ class PurePath(PathParts):
     _base: Base
 
     def __init__(self, *segments: Segment, fs: FS | None = None) -> None:
-        base: Base = LocalBase() if fs is None else FSBase(fs)
+        base: Base = URLBase() if fs is None else FSBase(fs)
         pure = PurePosixPath()
         for segment in segments:
             if isinstance(segment, PurePath):
-                joins = segment._base == base or (segment._base == LocalBase() and not segment.is_absolute())
+                joins = segment._base == base or (segment._base == URLBase() and not segment.is_absolute())
                 base, pure = (base, pure / segment._pure) if joins else (segment._base, segment._pure)
             elif isinstance(segment, str) and fs is None and _URL(segment):
                 base, pure = _from_url(segment)
@@ -231,7 +224,7 @@ class PurePath(PathParts):
                 raise ValueError(f"{self._shown!r} is not in the subpath of {above._shown!r}")
             ups, pure = ups + 1, pure.parent
         found = PurePosixPath(*[".."] * ups, self._pure.relative_to(pure))
-        return found if isinstance(self._base, StoreBase) else self._with(found)
+        return found if self.drive else self._with(found)
 
     def is_relative_to(self, other: Segment, *_deprecated: Segment) -> bool:
         """Return whether this path is `other` or lies below it."""
@@ -243,7 +236,7 @@ class PurePath(PathParts):
 
     def _on_same_base(self: P, other: Segment) -> P:
         path = other if isinstance(other, PurePath) else self.with_segments(other)
-        if isinstance(self._base, StoreBase) and not isinstance(other, PurePath) and not path.is_absolute():
+        if self.drive and not isinstance(other, PurePath) and not path.is_absolute():
             path = self._with(PurePosixPath("/", other))
         if path._base != self._base:
             raise ValueError(f"{self._shown!r} and {path._shown!r} are in different stores")
@@ -334,8 +327,8 @@ def _from_url(url: str) -> tuple[Base, PurePosixPath]:
     location = locations.parse_without_query(url)
     path = PurePosixPath("/" + location.path.lstrip("/"))
     if location.scheme == "file":
-        return LocalBase(), path
-    return StoreBase(f"{location.scheme}://{location.authority}"), path
+        return URLBase(), path
+    return URLBase(f"{location.scheme}://{location.authority}"), path
 
 
 def segment_regex(pattern: str) -> str:
@@ -812,7 +805,7 @@ class Path(PurePath):
     @property
     def _is_local(self) -> bool:
         """Return whether the operating system knows the path: it is on the local disk, and in no container."""
-        return isinstance(self._base, LocalBase) and not any(
+        return self._base == URLBase() and not any(
             registry.container_of(above.name) and os.path.isfile(str(above))
             for above in self._pure.parents
             if above.name

@@ -130,7 +130,7 @@ def _find_many(
     new = [not fresh[at] and stats.is_new(key, urls[at], by_listing=False) for at, key in enumerate(wanted)]
     unknown = [key for at, key in enumerate(wanted) if not fresh[at] and not new[at]]
     width = min(concurrency or files.inner.default_concurrency, len(unknown))
-    asked = in_threads(find, unknown, width) if width > 1 else map(find, unknown)
+    asked = in_threads(find, unknown, width)
     for at, key in enumerate(wanted):
         yield None if new[at] else find(key) if fresh[at] else next(asked)
 

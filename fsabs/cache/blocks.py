@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ..core import errors, process
+from ..core import process
 from ..core.blobs import Blob, BytesBlob, Origin
 from ..core.identity import encode
+from ..core.readahead import ReadAhead
 from .content import ContentCache
 from .disk import EntryKey
 
 MOST_AT_ONCE = 16
 """Blocks that are fetched, and held in memory, by one read of the store."""
 AHEAD = 8 * 1024 * 1024
-"""Bytes that a reader from front to back fetches at once where the store has no stream."""
+"""Bytes that a reader from front to back fetches at once, and reads over where they are cached."""
 
 
 class WholeBlob(BytesBlob):
@@ -106,14 +107,14 @@ class BlockBlob(Blob):
                     pieces[at].append(data[max(0, begin) : begin + size])
         return [found[0] if len(found) == 1 else b"".join(found) for found in pieces]
 
-    def _contents(self, numbers: Sequence[int]) -> dict[int, bytes]:
-        """Return whole blocks: from the cache, and what is missing from the store."""
+    def _contents(self, numbers: Sequence[int], source: ReadAhead | None = None) -> dict[int, bytes]:
+        """Return whole blocks: from the cache, and what is missing from the store, by `source` if it is given."""
         found = {number: self._lookup(number) for number in numbers}
         missing = [number for number, data in found.items() if data is None]
         if missing:
             fresh = self._cache().fetch(
                 [self.blocks.entry(number) for number in missing],
-                lambda chosen: self._fetch([missing[at] for at in chosen]),
+                lambda chosen: self._fetch([missing[at] for at in chosen], source),
                 self._admit,
             )
             found.update(zip(missing, fresh, strict=True))
@@ -123,7 +124,7 @@ class BlockBlob(Blob):
         data = self._cache().lookup(self.blocks.entry(number))
         return data if data is not None and len(data) == self.blocks.place(number)[0] else None
 
-    def _fetch(self, numbers: Sequence[int]) -> Iterator[bytes]:
+    def _fetch(self, numbers: Sequence[int], source: ReadAhead | None) -> Iterator[bytes]:
         """Yield blocks of the store, those that follow one another by one range; what lies between two is admitted."""
         inner = self._inner_blob()
         wanted = set(numbers)
@@ -137,7 +138,8 @@ class BlockBlob(Blob):
         for run in runs:
             (_, offset), (size, last) = self.blocks.place(run[0]), self.blocks.place(run[-1])
             ranges.append((last + size - offset, offset))
-        for run, data in zip(runs, inner.pread_many(ranges), strict=True):
+        contents = inner.pread_many(ranges) if source is None else [source.pread(*one) for one in ranges]
+        for run, data in zip(runs, contents, strict=True):
             for number, block in zip(run, self.blocks.cut(data), strict=True):
                 if number in wanted:
                     yield block
@@ -148,62 +150,22 @@ class BlockBlob(Blob):
         return self._in_order(start)
 
     def _in_order(self, start: int) -> Iterator[memoryview]:
-        """Yield block after block, what is missing by a stream of the store, or several at once if it has none."""
+        """Yield block after block, some at once; what is missing is read ahead of, where the store can do so."""
         ahead = max(1, min(MOST_AT_ONCE, AHEAD // self.blocks.block_size))
         number, skip = divmod(start, self.blocks.block_size)
-        stream: Generator[bytes, None, None] | None = None
-        position = 0  # the block that the stream gives next
-
-        def take(_: Sequence[int]) -> Iterator[bytes]:
-            nonlocal position
-            assert stream is not None
-            while position <= number:  # what others have fetched meanwhile is read over
-                block, position = next(stream), position + 1
-            yield block
-
+        source: ReadAhead | None = None
         try:
             while number < len(self.blocks):
-                data = self._lookup(number)
-                if data is None and (stream is None or not position <= number <= position + ahead):
-                    if stream is not None:
-                        stream.close()
-                    stream, position = self._streamed(number), number
-                if data is not None:
-                    found = [data]
-                elif stream is not None:
-                    found = self._cache().fetch([self.blocks.entry(number)], take, self._admit)
-                else:
-                    found = [*self._contents(range(number, min(number + ahead, len(self.blocks)))).values()]
-                for content in found:
+                numbers = range(number, min(number + ahead, len(self.blocks)))
+                if source is None and not all(self._cache().contains(self.blocks.entry(one)) for one in numbers):
+                    source = ReadAhead(self._inner_blob(), AHEAD)
+                for content in self._contents(numbers, source).values():
                     yield memoryview(content)[skip:]
                     skip = 0
-                number += len(found)
+                number += len(numbers)
         finally:
-            if stream is not None:
-                stream.close()
-
-    def _streamed(self, number: int) -> Generator[bytes, None, None] | None:
-        """Return the blocks from a number on, of a stream of the store; None if it has none."""
-        pieces = self._inner_blob()._stream(self.blocks.place(number)[1])
-        return None if pieces is None else self._blocks_of(pieces, number)
-
-    def _blocks_of(self, pieces: Iterator[memoryview], first: int) -> Generator[bytes, None, None]:
-        rest: memoryview | None = memoryview(b"")
-        try:
-            for number in range(first, len(self.blocks)):
-                size, offset = self.blocks.place(number)
-                found, missing = [], size
-                while missing:
-                    rest = rest or next(pieces, None)
-                    if rest is None:
-                        raise errors.corrupt(self.url, f"{size - missing} bytes at offset {offset}, not {size}")
-                    found.append(rest[:missing])
-                    missing -= len(found[-1])
-                    rest = rest[len(found[-1]) :]
-                yield b"".join(found)
-        finally:
-            if hasattr(pieces, "close"):
-                pieces.close()
+            if source is not None:
+                source.close()
 
     def warm(self) -> int:
         """Fetch the blocks that are not cached; returns their bytes."""

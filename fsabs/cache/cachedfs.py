@@ -151,8 +151,14 @@ class CachedFS(LayerFS):
     def _invalidate(self, *changed: str) -> None:
         self._stats.invalidate(*map(self._url, changed))
 
-    def _invalidate_tree(self, key: str, members: Iterable[str]) -> None:
-        self._invalidate(key, *(keys.join(key, member) for member in members))
+    @contextlib.contextmanager
+    def _changing(self, *changed: str, members: Iterable[str] = ()) -> Iterator[None]:
+        """Ask anew, after the block, for files that it changes, or directories with all their `members`."""
+        try:
+            yield
+        finally:
+            for key in changed:
+                self._invalidate(key, *(keys.join(key, member) for member in members))
 
     def _below(self, key: str) -> list[str]:
         """Return what is below a directory that is going to change, if it is remembered without asking again."""
@@ -181,11 +187,8 @@ class CachedFS(LayerFS):
 
     def write_if(self, path: StrPath, data: Buffer, version: str) -> None:
         """Replace a file that has still this `version`, where the store has such a method."""
-        key = self._file_key(path, "write_if")
-        try:
+        with self._changing(self._file_key(path, "write_if")):
             self._inner_here().write_if(path, data, version)
-        finally:
-            self._invalidate(key)
 
     def _append(self, key: str) -> Writer:
         self._stats.updated(key, self._url(key))
@@ -196,31 +199,20 @@ class CachedFS(LayerFS):
         return self.inner._open_update(key)
 
     def _rename(self, src: str, dst: str) -> None:
-        members = self._below(src)
-        try:
+        with self._changing(src, dst, members=self._below(src)):
             self.inner._rename(src, dst)
-        finally:
-            self._invalidate_tree(src, members)
-            self._invalidate_tree(dst, members)
 
     def _remove(self, key: str) -> None:
-        try:
+        with self._changing(key):
             self.inner._remove(key)
-        finally:
-            self._invalidate(key)
 
     def _remove_tree(self, key: str) -> None:
-        members = self._below(key)
-        try:
+        with self._changing(key, members=self._below(key)):
             self.inner._remove_tree(key)
-        finally:
-            self._invalidate_tree(key, members)
 
     def _copy(self, src: str, dst: str) -> None:
-        try:
+        with self._changing(dst):
             self.inner._copy(src, dst)
-        finally:
-            self._invalidate(dst)
 
     # ---- the cache itself
 
@@ -276,11 +268,8 @@ class CachedFS(LayerFS):
         """
         size = 0
         for key in keys_of(self, paths, "pin"):
-            try:
+            with self._naming("pin", key):
                 size += warming.pin(self._files, key)
-            except OSError as exc:
-                self._named(exc, "pin", key)
-                raise
         return size
 
     def unpin(self, paths: Iterable[StrPath]) -> None:

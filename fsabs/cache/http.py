@@ -8,13 +8,19 @@ timeout and not one for each item.
 from __future__ import annotations
 
 import functools
+import http.client
+import io
 import math
 import os
+import threading
 import time
 import urllib.parse
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from ..core import (
     hooks,
@@ -27,9 +33,9 @@ from .backoff import Backoff
 from .frames import checksum
 
 if TYPE_CHECKING:
-    import urllib3
+    import socket
 
-    _Reader = Callable[[urllib3.BaseHTTPResponse], bytes | None]
+_Reader = Callable[[urllib3.BaseHTTPResponse], bytes | None]
 
 TOKEN_PATH_VARIABLE = "PFIO_HTTP_BEARER_TOKEN_PATH"
 """Names a file with a bearer token, where none is given; PFIO's."""
@@ -112,8 +118,6 @@ class HTTPConnector:
         bearer_token: str | None = None,
         retries: int = 1,
     ) -> None:
-        from . import deadlines  # noqa: F401 - now: a fork during a thread's import leaves the child without it
-
         parts = urllib.parse.urlsplit(url if "://" in url else f"http://{url}")
         if parts.scheme not in ("http", "https") or not parts.netloc:
             raise ValueError(
@@ -222,12 +226,8 @@ class HTTPConnector:
             return False
 
     def _send(self, method: str, suffix: str, parts: tuple[bytes, ...], size: int, read: _Reader) -> HTTPAnswer | None:
-        import urllib3
-
-        from . import deadlines
-
         begin = time.monotonic_ns()
-        deadlines.begin(self._timeout + size / deadlines.MIN_RATE)  # what is sent takes its time, too
+        _begin(self._timeout + size / MIN_RATE)  # what is sent takes its time, too
         problem: Exception | None = None
         for _ in range(1 + self._retries):
             try:
@@ -286,9 +286,14 @@ class HTTPConnector:
 
 
 def _pool(origin: str, timeout: float) -> urllib3.HTTPConnectionPool:
-    from . import deadlines
-
-    return deadlines.pool(origin, timeout, CONNECTIONS)
+    """Return a pool of connections to `scheme://host:port` whose responses have to arrive in time."""
+    trusted: dict[str, Any] = {}
+    if origin.startswith("https:") and (bundle := _bundle()):
+        trusted = {"ca_cert_dir" if os.path.isdir(bundle) else "ca_certs": bundle}
+    limit = urllib3.Timeout(timeout, timeout)
+    made = urllib3.connection_from_url(origin, maxsize=CONNECTIONS, timeout=limit, **trusted)
+    made.ConnectionCls = _TLS if made.scheme == "https" else _Plain
+    return made
 
 
 def _pieces(parts: tuple[bytes, ...]) -> Iterator[bytes]:
@@ -299,8 +304,6 @@ def _pieces(parts: tuple[bytes, ...]) -> Iterator[bytes]:
 
 def _read(response: urllib3.BaseHTTPResponse, limit: int = _MOST_OF_A_REFUSAL) -> bytes | None:
     """Return the body; None if it has more than `limit` bytes. `ProtocolError` if it breaks off."""
-    import urllib3
-
     announced = response.headers.get("Content-Length", "")
     if announced.isdigit() and int(announced) > limit:
         return None
@@ -316,8 +319,6 @@ def _read(response: urllib3.BaseHTTPResponse, limit: int = _MOST_OF_A_REFUSAL) -
 
 def _read_frame(response: urllib3.BaseHTTPResponse, limit: int) -> bytes:
     """Return a framed body; of anything else, or of more than `limit` bytes, only what it begins with."""
-    import urllib3
-
     found = bytearray()
     while len(found) < frames.HEAD_SIZE and (piece := response.read1(frames.HEAD_SIZE - len(found))):
         found += piece
@@ -335,3 +336,61 @@ def _read_frame(response: urllib3.BaseHTTPResponse, limit: int) -> bytes:
 
 def _close(pool: Any) -> None:
     pool.close()
+
+
+# ---- responses that have to arrive in time: urllib3's timeouts are for one `recv` each, so that a server that sends a
+# byte now and then is waited for without end
+
+MIN_RATE = 1024 * 1024
+"""Bytes a second that a server has to send, on top of the time that it may take to begin."""
+_current = threading.local()
+
+
+def _begin(seconds: float) -> None:
+    """Give this thread's next response so many seconds, and one more for each `MIN_RATE` bytes that arrive."""
+    _current.end = time.monotonic() + seconds
+
+
+class _BoundedReader(io.RawIOBase):
+    """A socket's bytes, until the deadline of the thread."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._raw = sock.makefile("rb", buffering=0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = _current.end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the response did not arrive in time")
+        self._sock.settimeout(left)
+        count = self._raw.readinto(buffer)
+        _current.end += (count or 0) / MIN_RATE
+        return count
+
+    def close(self) -> None:
+        if not self.closed:
+            self._raw.close()
+        super().close()
+
+
+class _BoundedResponse(http.client.HTTPResponse):
+    def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
+        super().__init__(sock, *args, **options)
+        self.fp.close()
+        self.fp = io.BufferedReader(_BoundedReader(sock))
+
+
+class _Plain(HTTPConnection):
+    response_class = _BoundedResponse
+
+
+class _TLS(HTTPSConnection):
+    response_class = _BoundedResponse
+
+
+def _bundle() -> str | None:
+    """Return the file or folder of the certificates that are trusted, as boto3 looks for it; None: the platform's."""
+    return os.environ.get("AWS_CA_BUNDLE") or os.environ.get("REQUESTS_CA_BUNDLE") or None

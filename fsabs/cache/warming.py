@@ -45,7 +45,7 @@ def fetch_missing(
         small = {key: file for key in batch if (file := _small_and_missing(files, key)) is not None}
         fetched = dict(zip(small, map(len, batches.fetch(files, [*small.items()], concurrency)), strict=False))
         others = [key for key in batch if key not in fetched]
-        one_by_one = in_threads(one, others, workers) if workers > 1 else map(one, others)
+        one_by_one = in_threads(one, others, workers)
         for key in batch:
             yield (fetched[key], fetched[key]) if key in fetched else next(one_by_one)
 

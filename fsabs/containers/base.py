@@ -14,16 +14,16 @@ import fcntl
 import io
 import os
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from ..core import errors, keys
 from ..core.blobs import Blob
-from ..core.fs import FS, Capabilities, StrPath
+from ..core.fs import FS, Capabilities, FileStat, StrPath
 from ..core.identity import Place
 from ..core.layers import LayerFS
 from ..core.limits import Limits
-from ..core.writing import LayerWriter, WriteFile, Writer
+from ..core.writing import WriteFile, Writer
 from ..disk.temporary import Spool
 from .in_memory import in_memory_if_small
 
@@ -156,9 +156,19 @@ class Container(FS):
         )
         return errors.unsupported("open for reading", self._url(key), reason)
 
-    def _member(self, key: str, writer: Writer) -> Writer:
-        """Return `writer`, watched: unless it is committed or aborted, the container can't be closed."""
-        return _MemberWriter(writer, self._unfinished, key)
+    def _at_end(self, key: str, then: Callable[[], None] = lambda: None) -> Callable[[], None]:
+        """Return what the writer of a member calls at its end; until then the container can't be closed.
+
+        It takes no lock, as the garbage collector may be what ends the writer.
+        """
+        unfinished, token = self._unfinished, object()
+        unfinished[token] = key
+
+        def ended() -> None:
+            then()
+            unfinished.pop(token, None)
+
+        return ended
 
     def _check_members(self) -> None:
         if found := sorted(self._unfinished.values()):
@@ -261,45 +271,21 @@ class Container(FS):
         return f"{type(self).__name__}({self._parent!r}, {self._file!r}{inside})"
 
 
-class _MemberWriter(LayerWriter):
-    """A member of a container on its way in; it takes no lock, as the garbage collector may be what ends it."""
-
-    def __init__(self, inner: Writer, unfinished: dict[object, str], key: str) -> None:
-        super().__init__(inner)
-        self._unfinished, self._token = unfinished, object()
-        unfinished[self._token] = key
-
-    def commit(self) -> None:
-        super().commit()
-        self._unfinished.pop(self._token, None)
-
-    def abort(self) -> None:
-        super().abort()
-        self._unfinished.pop(self._token, None)
-
-    leave = abort  # no member is continued
-
-
 class SpooledWriter(Writer):
     """A member on its way into a format that takes one at a time, and can't take one back: several may be open at once.
 
     It keeps what is written, and at `commit()` calls `on_commit(file, size)` with a file of it, positioned at 0.
 
-    The file is closed after the call. `on_abort()`, if given, is called when the member is thrown away, also when
-    `on_commit` raised; it is called once, and never after an `on_commit` that returned.
+    The file is closed after the call. `on_end()` is called once: when `on_commit` has returned, or when the member is
+    thrown away, also after an `on_commit` that raised.
     """
 
     takes_views = True
 
-    def __init__(
-        self,
-        on_commit: Callable[[IO[bytes], int], None],
-        on_abort: Callable[[], None] | None = None,
-        max_in_memory: int = MAX_IN_MEMORY,
-    ) -> None:
+    def __init__(self, on_commit: Callable[[IO[bytes], int], None], on_end: Callable[[], None]) -> None:
         self._on_commit = on_commit
-        self._on_abort = on_abort
-        self._file: Spool | None = Spool(max_in_memory)
+        self._on_end = on_end
+        self._file: Spool | None = Spool(MAX_IN_MEMORY)
         self._size = 0
 
     def write(self, data: bytes) -> None:
@@ -312,22 +298,27 @@ class SpooledWriter(Writer):
         file = self._spool()
         file.seek(0)
         self._on_commit(cast(IO[bytes], file), self._size)
-        self._file = None
-        file.close()
+        self.abort()
 
     def abort(self) -> None:
         """Forget the member; after a commit there is nothing to forget."""
+        if self._file is not None:
+            self.drop()
+            self._on_end()
+
+    def drop(self) -> None:
+        """Forget the member of a file that was never closed: its container can't be closed, either."""
         file, self._file = self._file, None
-        if file is None:
-            return
-        file.close()
-        if self._on_abort is not None:
-            self._on_abort()
+        if file is not None:
+            file.close()
 
     def _spool(self) -> Spool:
         if self._file is None:
             raise ValueError("the member is committed or aborted already")
         return self._file
+
+    def __del__(self) -> None:
+        self.drop()  # a forked child's copy, which is neither committed nor aborted
 
 
 @contextlib.contextmanager
@@ -446,9 +437,130 @@ class NameTree(Generic[E]):
         return self.missing(key)
 
     def missing(self, key: str) -> OSError:
-        """The error for a key that is not there: `NotADirectoryError` below a file, else `FileNotFoundError`."""
-        parts = key.split("/")
-        for at in range(1, len(parts)):
-            if "/".join(parts[:at]) in self.entries:
-                return NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        """Return the error for a key that is not there."""
+        return missing(key, self.entries.__contains__)
+
+
+def missing(key: str, is_file: Callable[[str], bool]) -> OSError:
+    """Return the error for a key that is not there: `NotADirectoryError` below a file, else `FileNotFoundError`."""
+    code = errno.ENOTDIR if any(map(is_file, keys.ancestors(key))) else errno.ENOENT
+    return OSError(code, os.strerror(code))
+
+
+class WrittenTree:
+    """The files and directories of an archive that is written, in memory, with those of the one that is added to.
+
+    The changes are for one thread at a time; what asks may come from any.
+    """
+
+    def __init__(
+        self,
+        time: float | None,
+        old: Iterable[str] | None = None,
+        stat_of_old: Callable[[str], FileStat] | None = None,
+    ) -> None:
+        """`time` is that of what is written; `old` are the names in an archive that is added to, a directory's with a
+        `/`, which `stat_of_old` gives the stats of.
+        """
+        self._time = time
+        self._stat_of_old = stat_of_old
+        self.replaces: bool = old is not None
+        """Whether a file takes the place of an earlier one of its name."""
+        # The members by directory: the size of a file that was written, the stat of a directory that was, the name of
+        # what is old, and None for a directory that only the names of files tell of.
+        self._folders: dict[str, dict[str, FileStat | int | str | None]] = {"": {}}
+        for path in old or ():
+            self.add(path.rstrip("/"), path)
+
+    def __contains__(self, key: str) -> bool:
+        folder, _, name = key.rpartition("/")
+        return not key or name in self._folders.get(folder, ())
+
+    def stat(self, key: str) -> FileStat:
+        """Return the stat of a file or directory; `FileNotFoundError`, `NotADirectoryError`."""
+        if key not in self:
+            raise self.missing(key)
+        folder, _, name = key.rpartition("/")
+        return self._stat(name, self._folders[folder][name] if key else None)
+
+    def list(self, key: str) -> Iterator[FileStat]:
+        """Return the members of a directory, with bare names; `FileNotFoundError`, `NotADirectoryError`."""
+        members = self._folders.get(key)
+        if members is None:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) if key in self else self.missing(key)
+        return iter(sorted((self._stat(name, found) for name, found in list(members.items())), key=FileStat.listed))
+
+    def _stat(self, name: str, found: FileStat | int | str | None) -> FileStat:
+        if found is None:
+            return FileStat.of_directory(name)
+        if isinstance(found, int):
+            return FileStat(name, found, False, self._time)
+        if isinstance(found, str) and self._stat_of_old is not None:
+            found = self._stat_of_old(found)
+        return cast(FileStat, found)._replace(filename=name)
+
+    def is_written(self, key: str) -> bool:
+        """Return whether `key` is a file that was written, and not an old one."""
+        folder, _, name = key.rpartition("/")
+        return isinstance(self._folders.get(folder, {}).get(name), int)
+
+    def missing(self, key: str) -> OSError:
+        """Return the error for a key that is not there."""
+        return missing(key, self._is_file)
+
+    def _is_file(self, key: str) -> bool:
+        return key in self and key not in self._folders
+
+    def new_name(self, key: str) -> tuple[dict[str, FileStat | int | str | None], str] | None:
+        """Return the members of the directory above `key`, and the name in it; None unless that name is a new one."""
+        folder, _, name = key.rpartition("/")
+        members = self._folders.get(folder)
+        return None if members is None or not name or name in members else (members, name)
+
+    def check_file(self, key: str, exclusive: bool) -> None:
+        """Raise an error unless a file may be written: `IsADirectoryError`, `NotADirectoryError`, `FileExistsError`."""
+        if self.new_name(key) is not None:
+            return
+        if any(map(self._is_file, keys.ancestors(key))):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if key in self._folders:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if key in self and not self.replaces:
+            reason = "the archive has a member of this name already, and what is written of it stays"
+            raise FileExistsError(errno.EEXIST, reason)
+        if key in self and exclusive:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+
+    def check_directory(self, key: str) -> None:
+        """Raise an error unless a directory may be made: `FileExistsError`, `NotADirectoryError`."""
+        if key in self:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        if any(map(self._is_file, keys.ancestors(key))):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+
+    def add(self, key: str, found: FileStat | int | str) -> None:
+        """Add a file by its size, a directory by its stat, what is old by its name; and the directories above it."""
+        if isinstance(found, FileStat) or (isinstance(found, str) and found.endswith("/")):
+            self._folders.setdefault(key, {})
+        folder, _, name = key.rpartition("/")
+        if folder not in self._folders:
+            for above in keys.ancestors(key):
+                outer, _, inner = above.rpartition("/")
+                self._folders[outer].setdefault(inner, None)
+                self._folders.setdefault(above, {})
+        self._folders[folder][name] = found
+
+    def remove(self, key: str) -> None:
+        """Take out a file, or a directory without members (ENOTEMPTY otherwise), with what it alone has implied."""
+        if key not in self:
+            raise self.missing(key)
+        if self._folders.get(key):
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+        while True:
+            self._folders.pop(key, None)
+            folder, _, name = key.rpartition("/")
+            members = self._folders[folder]
+            del members[name]
+            if members or not folder or self._folders[keys.parent(folder)][keys.name(folder)] is not None:
+                return
+            key = folder

@@ -13,7 +13,6 @@ Cursors belong to a process. A forked child starts its own, from the seek points
 
 from __future__ import annotations
 
-import abc
 import importlib
 import sys
 import time
@@ -72,36 +71,8 @@ class DecodeError(ValueError):
     """Compressed bytes that are not what their format says."""
 
 
-class Decoder(abc.ABC):
-    """The decoder of one frame."""
-
-    @property
-    @abc.abstractmethod
-    def eof(self) -> bool:
-        """True if the frame has ended, and its checksum, if it has one, is right."""
-
-    @property
-    @abc.abstractmethod
-    def unused(self) -> bytes:
-        """After the end: the bytes that were fed and are not the frame's."""
-
-    @property
-    @abc.abstractmethod
-    def needs_input(self) -> bool:
-        """True if there is no more output before more input is fed."""
-
-    @abc.abstractmethod
-    def decode(self, data: bytes, limit: int) -> bytes:
-        """Feed `data`; return the next bytes of the content, about `limit` at most. Raises `DecodeError`."""
-
-    def copy(self) -> tuple[Decoder, int] | None:
-        """Return a decoder in the same state, and how many of the bytes fed it has to be fed again; None if it can't be
-        copied."""
-        return None
-
-
-class Native(Decoder):
-    """A frame by a decompressor with the interface of the standard library's."""
+class Decoder:
+    """The decoder of one frame, by a decompressor with the interface of the standard library's."""
 
     def __init__(self, state: Any, *failures: type[Exception]) -> None:
         """`failures` are what `state` raises for damaged data."""
@@ -110,24 +81,33 @@ class Native(Decoder):
 
     @property
     def eof(self) -> bool:
+        """True if the frame has ended, and its checksum, if it has one, is right."""
         return cast(bool, self._state.eof)
 
     @property
     def unused(self) -> bytes:
+        """After the end: the bytes that were fed and are not the frame's."""
         return cast(bytes, self._state.unused_data)
 
     @property
     def needs_input(self) -> bool:
+        """True if there is no more output before more input is fed."""
         return cast(bool, self._state.needs_input)
 
     def decode(self, data: bytes, limit: int) -> bytes:
+        """Feed `data`; return the next bytes of the content, about `limit` at most. Raises `DecodeError`."""
         try:
             return cast(bytes, self._state.decompress(data, limit))
         except self._failures as exc:
             raise DecodeError(str(exc)) from exc
 
+    def copy(self) -> tuple[Decoder, int] | None:
+        """Return a decoder in the same state, and how many of the bytes fed it has to be fed again; None if it can't be
+        copied."""
+        return None
 
-class _InPortions(Native):
+
+class _InPortions(Decoder):
     """A decompressor that is given what was fed in small portions."""
 
     _fed = b""
@@ -197,14 +177,14 @@ def bzip2_decoder() -> Decoder:
     """Return the decoder of a bzip2 stream."""
     import bz2
 
-    return Native(bz2.BZ2Decompressor(), OSError, ValueError)
+    return Decoder(bz2.BZ2Decompressor(), OSError, ValueError)
 
 
 def zstd_decoder() -> Decoder:
     """Return the decoder of a zstd frame, by Python's own library or another; raises `MissingDependencyError`."""
     if STANDARD_ZSTD:
         module = importlib.import_module("compression.zstd")
-        return Native(module.ZstdDecompressor(), module.ZstdError)
+        return Decoder(module.ZstdDecompressor(), module.ZstdError)
     try:
         module = importlib.import_module("zstandard")
     except ImportError as exc:

@@ -7,8 +7,9 @@ forks and pickles are handled here. A blob has no position, so that threads and 
 from __future__ import annotations
 
 import abc
+import operator
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from . import errors
 from .identity import Identity
@@ -242,6 +243,11 @@ class BytesBlob(Blob):
         return BytesBlob, (self._origin, self._key, self._data, self.version)
 
 
+def forwarded(path: str) -> Any:
+    """Return a property that is an attribute of another object: `_inner.size` is the `size` of what is `_inner`."""
+    return property(operator.attrgetter(path), doc="As of what this one is around.")
+
+
 class BlobLayer(Blob):
     """A blob around another one, which reads as that does, where a subclass doesn't say otherwise."""
 
@@ -251,30 +257,12 @@ class BlobLayer(Blob):
         super().__init__(origin, key, size, version)
         self._inner: Blob = inner
 
-    @property
-    def max_gap_bytes(self) -> int:
-        """The inner blob's, as all that says how it is read best."""
-        return self._inner.max_gap_bytes
-
-    @property
-    def buffer_size(self) -> int:  # type: ignore[override]
-        """The inner blob's."""
-        return self._inner.buffer_size
-
-    @property
-    def smallest_window(self) -> int:  # type: ignore[override]
-        """The inner blob's."""
-        return self._inner.smallest_window
-
-    @property
-    def largest_window(self) -> int:  # type: ignore[override]
-        """The inner blob's."""
-        return self._inner.largest_window
-
-    @property
-    def streams(self) -> bool:  # type: ignore[override]
-        """The inner blob's."""
-        return self._inner.streams
+    if not TYPE_CHECKING:  # which knows them from `Blob`
+        max_gap_bytes = forwarded("_inner.max_gap_bytes")
+        buffer_size = forwarded("_inner.buffer_size")
+        smallest_window = forwarded("_inner.smallest_window")
+        largest_window = forwarded("_inner.largest_window")
+        streams = forwarded("_inner.streams")
 
     def _pread(self, size: int, offset: int) -> bytes:
         return self._inner.pread(size, offset)

@@ -41,6 +41,8 @@ def _name(kind: Any, operation: str) -> str:
 
 
 def _name_of(fs: Any, operation: str) -> str:
+    if isinstance(fs, WriterFile):
+        return f"{fs.name.partition(':')[0]}.{operation}"
     while isinstance(fs, LayerFS):
         fs = fs.inner
     kind: Any = type(fs)
@@ -53,24 +55,38 @@ def _end(fs: Any, operation: str, begin: int, size: int, where: Any, error: str,
         instrument.record_span("fs", _name_of(fs, operation), begin, size, where, error, offset)
 
 
+def _recorded(
+    fs: Any,
+    operation: str,
+    size: Callable[[Any], int] | None,
+    where: Any,
+    offset: int,
+    method: Callable[..., T],
+    *args: Any,
+    **kwargs: Any,
+) -> T:
+    """Call a method and record a span, of as many bytes as `size` says of the result."""
+    _inside.call, begin = True, monotonic_ns()
+    try:
+        found = method(*args, **kwargs)
+    except BaseException as exc:
+        is_answer = operation == "stat" and isinstance(exc, _NOT_THERE)
+        _end(fs, operation, begin, 0, where, "" if is_answer else type(exc).__name__, offset)
+        raise
+    _end(fs, operation, begin, size(found) if size is not None else 0, where, "", offset)
+    return found
+
+
 def _call(operation: str, size: Callable[[Any], int] | None, method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method `(fs, path, ...)` that also records a span, of as many bytes as `size` says of the result."""
-    absence_is_an_answer, named = operation == "stat", operation != "write_many"
+    """Return a method `(fs, path, ...)` that also records a span."""
+    named = operation != "write_many"
 
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         if _inside.call:
             return method(self, *args, **kwargs)
         path = args[0] if args else next(iter(kwargs.values()), "")
-        _inside.call, begin = True, monotonic_ns()
-        try:
-            found = method(self, *args, **kwargs)
-        except BaseException as exc:
-            answer = absence_is_an_answer and isinstance(exc, _NOT_THERE)
-            _end(self, operation, begin, 0, (self, path) if named else "", "" if answer else type(exc).__name__)
-            raise
-        _end(self, operation, begin, size(found) if size is not None else 0, (self, path) if named else "", "")
-        return found
+        return _recorded(self, operation, size, (self, path) if named else "", -1, method, self, *args, **kwargs)
 
     return call
 
@@ -146,13 +162,8 @@ def _reading(size: Callable[[Any], int], method: Callable[..., Any]) -> Callable
         if _inside.call or not self.opened_by_user:
             return method(self, wanted, *offset)
         where, at = (self._origin, "/" + self._key), offset[0] if offset else min((at for _, at in wanted), default=-1)
-        _inside.call, begin = True, monotonic_ns()
-        try:
-            found = method(self, wanted, *offset)
-        except BaseException as exc:
-            _end(self._origin, "read", begin, 0, where, type(exc).__name__, at)
-            raise
-        _end(self._origin, "read", begin, size(found), where, "", at)
+        begin = monotonic_ns()
+        found = _recorded(self._origin, "read", size, where, at, method, self, wanted, *offset)
         if not offset and (instrument := hooks.active) is not None:
             name = _name_of(self._origin, "read_many")
             instrument.record_span("batch", name, begin, size(found), where, "", len(found))
@@ -169,25 +180,14 @@ def _as_is(size: int) -> int:
     return size
 
 
-def _written(operation: str, method: Callable[..., Any]) -> Callable[..., Any]:
+def _written(operation: str, size: Callable[[Any], int] | None, method: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method of `WriterFile` that also records a span."""
 
     @functools.wraps(method)
     def write(self: Any, *data: Any) -> Any:
         if _inside.call or self.closed:
             return method(self, *data)
-        _inside.call, begin, size, error = True, monotonic_ns(), 0, ""
-        try:
-            size = method(self, *data) or 0
-            return size if data else None
-        except BaseException as exc:
-            error = type(exc).__name__
-            raise
-        finally:
-            _inside.call = False
-            if (instrument := hooks.active) is not None:
-                name = f"{self.name.partition(':')[0]}.{operation}"
-                instrument.record_span("fs", name, begin, size, self.name, error)
+        return _recorded(self, operation, size, self.name, -1, method, self, *data)
 
     return write
 
@@ -196,27 +196,19 @@ class _RecordedReader(io.BufferedReader):
     """A buffered file whose reads are spans of what was asked for, and not of what fills the buffer."""
 
     def read(self, size: int | None = -1, /) -> bytes:
-        return self._recorded(super().read, size, len)
+        return self._reading(super().read, size, len)
 
     def read1(self, size: int = -1, /) -> bytes:
-        return self._recorded(super().read1, size, len)
+        return self._reading(super().read1, size, len)
 
     def readinto(self, buffer: Any, /) -> int:
-        return self._recorded(super().readinto, buffer, _as_is)
+        return self._reading(super().readinto, buffer, _as_is)
 
-    def _recorded(self, method: Callable[[Any], T], wanted: Any, size: Callable[[T], int]) -> T:
+    def _reading(self, method: Callable[[Any], T], wanted: Any, size: Callable[[T], int]) -> T:
         if _inside.call or self.closed or hooks.active is None:
             return method(wanted)
         blob: Blob = self.raw.blob  # type: ignore[attr-defined] # a BlobFile
-        where, at = (blob._origin, "/" + blob._key), self.tell()
-        _inside.call, begin = True, monotonic_ns()
-        try:
-            found = method(wanted)
-        except BaseException as exc:
-            _end(blob._origin, "read", begin, 0, where, type(exc).__name__, at)
-            raise
-        _end(blob._origin, "read", begin, size(found), where, "", at)
-        return found
+        return _recorded(blob._origin, "read", size, (blob._origin, "/" + blob._key), self.tell(), method, wanted)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return files.reduced(self)
@@ -240,8 +232,8 @@ _METHODS: dict[tuple[type, str], Callable[[Any], Any]] = {
     (Blob, "pread"): functools.partial(_reading, len),
     (Blob, "pread_into"): functools.partial(_reading, _as_is),
     (Blob, "pread_many"): functools.partial(_reading, _total),
-    (WriterFile, "write"): functools.partial(_written, "write"),
-    (WriterFile, "close"): functools.partial(_written, "commit"),
+    (WriterFile, "write"): functools.partial(_written, "write", _as_is),
+    (WriterFile, "close"): functools.partial(_written, "commit", None),
 }  # fmt: skip
 _originals: dict[tuple[type, str], Any] = {}
 

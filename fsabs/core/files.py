@@ -3,7 +3,7 @@
 `BlobFile` is the raw file, an `io.RawIOBase` with a position of its own; `buffered` puts `io.BufferedReader` above it,
 and `TextReader` is the `io.TextIOWrapper` above that. What is read is read by their C code, as by builtin `open`; here
 is what makes it good after a fork and from a pickle, and how much is fetched at once. Files that are written are in
-`writefile.py`.
+`writing.py`.
 """
 
 from __future__ import annotations

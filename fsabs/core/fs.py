@@ -15,7 +15,7 @@ import io
 import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal, cast, overload
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal, TypeVar, cast, overload
 
 from . import errors, identity, keys, modes, process, redaction, registry, writemany
 from .blobs import Blob
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
+T = TypeVar("T")
 StrPath = str | os.PathLike[str]
 """A path as a call takes it: a text, or a path object, of which the text is taken."""
 
@@ -171,8 +172,7 @@ class FS(abc.ABC):
         By default these are `default_concurrency`. A file that can't be read raises in its turn, after the contents
         before it.
         """
-        if concurrency is not None and concurrency < 1:
-            raise ValueError(f"concurrency must be at least 1, not {concurrency}")
+        _check_concurrency(concurrency)
         self._require("read", "read_many", self._root)
         wanted = keys_of(self, paths, "read_many")
         return process.Resumable(functools.partial(self._contents, wanted, concurrency))
@@ -197,8 +197,7 @@ class FS(abc.ABC):
         taken: when all that was under way has ended, the first exception is raised, with the others in its notes.
         Paths must differ: of two contents for one, either may remain.
         """
-        if concurrency is not None and concurrency < 1:
-            raise ValueError(f"concurrency must be at least 1, not {concurrency}")
+        _check_concurrency(concurrency)
         self._require("write", "write_many", self._root)
         return self._write_many(writemany.contents(pairs, self._key_to_write), concurrency)
 
@@ -426,17 +425,7 @@ class FS(abc.ABC):
 
         Returns how many files and directories, and how many bytes of files, were copied.
         """
-        target_fs = self if dst_fs is None else checked_fs(dst_fs, "dst_fs")
-        source, target = self._key(src, "copy_tree"), target_fs._key(dst, "copy_tree")
-        if concurrency is not None and concurrency < 1:
-            raise ValueError(f"concurrency must be at least 1, not {concurrency}")
-        target_fs._require("write", "copy_tree", target)
-        from ..transfer import trees
-
-        totals, plan = trees.TransferTotals(progress), trees.TreePlan("replace")
-        run = trees.TreeTransfer(self, source, target_fs, target, plan, totals.report, totals.count, concurrency)
-        run.run()
-        return totals.counts(run.directories)
+        return self._transfer_tree("copy_tree", src, dst, dst_fs, progress, concurrency)
 
     def sync_tree(
         self,
@@ -465,15 +454,29 @@ class FS(abc.ABC):
         Returns how many files and bytes were copied, how many directories were made, and how many files were skipped
         and removed.
         """
+        return self._transfer_tree("sync_tree", src, dst, dst_fs, progress, concurrency, delete, content)
+
+    def _transfer_tree(
+        self,
+        operation: str,
+        src: StrPath,
+        dst: StrPath,
+        dst_fs: FS | None,
+        progress: Callable[[int, int], None] | None,
+        concurrency: int | None,
+        delete: bool = False,
+        content: bool = False,
+    ) -> TreeCounts:
         target_fs = self if dst_fs is None else checked_fs(dst_fs, "dst_fs")
-        to_key = target_fs._nonempty_key if delete else target_fs._key
-        source, target = self._key(src, "sync_tree"), to_key(dst, "sync_tree")
-        if concurrency is not None and concurrency < 1:
-            raise ValueError(f"concurrency must be at least 1, not {concurrency}")
-        target_fs._require("write", "sync_tree", target)
+        source = self._key(src, operation)
+        target = (target_fs._nonempty_key if delete else target_fs._key)(dst, operation)
+        _check_concurrency(concurrency)
+        target_fs._require("write", operation, target)
         from ..transfer import trees
 
-        totals, plan = trees.TransferTotals(progress), trees.TreePlan("compare", content, replace_links=True)
+        syncs = operation == "sync_tree"
+        plan = trees.TreePlan("compare" if syncs else "replace", content, replace_links=syncs)
+        totals = trees.TransferTotals(progress)
         run = trees.TreeTransfer(self, source, target_fs, target, plan, totals.report, totals.count, concurrency)
         run.run(delete)
         return totals.counts(run.directories)
@@ -763,19 +766,16 @@ class FS(abc.ABC):
 
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
         """Yield the contents of the files `wanted`, in order."""
-        workers = min(concurrency or self.default_concurrency, len(wanted))
-        if workers <= 1:
-            return map(self._read_bytes, wanted)
-        return in_threads(self._read_bytes, wanted, workers)
+        return self._read_each(self._read_bytes, wanted, concurrency)
 
     def _read_many_versioned(
         self, wanted: Sequence[str], concurrency: int | None
     ) -> Iterator[tuple[bytes, str | None]]:
         """Yield content and version of the files `wanted`, in order; both are of one open file, or of one response."""
-        workers = min(concurrency or self.default_concurrency, len(wanted))
-        if workers <= 1:
-            return map(self._read_versioned, wanted)
-        return in_threads(self._read_versioned, wanted, workers)
+        return self._read_each(self._read_versioned, wanted, concurrency)
+
+    def _read_each(self, read: Callable[[str], T], wanted: Sequence[str], concurrency: int | None) -> Iterator[T]:
+        return in_threads(read, wanted, min(concurrency or self.default_concurrency, len(wanted)))
 
     def _read_versioned(self, key: str) -> tuple[bytes, str | None]:
         with self._open_from_start(key) as blob:
@@ -843,7 +843,7 @@ class FS(abc.ABC):
         raise self._unsupported("make links", key)
 
     def _write_blob(self, key: str, blob: Blob) -> None:
-        """Make the content of `blob` that of the file `key`; errors of writing name it."""
+        """Make the content of `blob` that of the file `key`; errors of writing name it. The blob may be closed then."""
         with self._naming("copy", key), committing(self._create(key, False)) as writer:
             for piece in pieces(blob):
                 writer.write(piece)
@@ -1188,6 +1188,11 @@ def checked_fs(fs: Any, name: str) -> FS:
     if isinstance(fs, str | os.PathLike):
         raise TypeError(f"{name} is an FS, not a URL or a path: fsabs.from_url({redaction.without_secrets(str(fs))!r})")
     return cast(FS, fs)
+
+
+def _check_concurrency(concurrency: int | None) -> None:
+    if concurrency is not None and concurrency < 1:
+        raise ValueError(f"concurrency must be at least 1, not {concurrency}")
 
 
 def _new_token() -> str:

@@ -14,9 +14,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from . import process
-from .fs import FS, Capabilities, StrPath
-from .limits import Limits
-from .stats import StoreNotes
+from .blobs import forwarded
+from .fs import FS, StrPath
 
 if TYPE_CHECKING:
     from typing import Self
@@ -36,12 +35,22 @@ _DERIVED_FROM = {
     ),
     "_open_from_start": ("_open_to_read",),
     "_stat": ("_lstat",),
-    "_create": ("_write_bytes", "_write_like", "_write_many", "_resume", "_can_copy_from", "_copy_from"),
+    "_create": ("_write_bytes", "_write_blob", "_write_like", "_write_many", "_resume", "_can_copy_from", "_copy_from"),
     "_remove": ("_empty",),
     "_remove_tree": ("_empty",),
     "_list": ("_list_names", "_list_names_from", "_list_page"),
     "_walk": ("_walk_names", "_usage"),
 }
+
+_DELEGATED = """
+_check_links _open_listed _resolved_store _place _places _principal _is_strong _describe_store _create _append
+_open_update _mkdir _makedirs _rename _remove _walk _list_page _check_content _list_names _list_names_from _walk_names
+_usage _leads_back _directory_identity _read_many _read_many_versioned _storage_order _read_bytes _open_from_start
+_open_to_read _unnamed _local_path _write_bytes _write_blob _write_many _write_like _lstat _read_link _make_link
+_remove_tree _empty _copy _can_copy_from _copy_from _resume _set_modified _set_mode _together _stored_in _has_content
+_same_content _close _abort
+"""
+"""The core methods that a layer leaves to its inner FS, unless it overrides them."""
 
 
 def _delegated(method: Method) -> Method:
@@ -98,94 +107,26 @@ class LayerFS(FS):
         here.cwd = "/" + self._cwd
         return here
 
-    @property
-    def capabilities(self) -> Capabilities:  # type: ignore[override]
-        """The inner FS's."""
-        return self.inner.capabilities
+    if not TYPE_CHECKING:  # which knows them from `FS`
+        capabilities = forwarded("inner.capabilities")
+        scheme = forwarded("inner.scheme")
+        default_concurrency = forwarded("inner.default_concurrency")
+        checks_writes = forwarded("inner.checks_writes")
+        limits = forwarded("inner.limits")
+        _notes = forwarded("inner._notes")
 
-    @property
-    def scheme(self) -> str:  # type: ignore[override]
-        """The inner FS's."""
-        return self.inner.scheme
-
-    @property
-    def default_concurrency(self) -> int:  # type: ignore[override]
-        """The inner FS's."""
-        return self.inner.default_concurrency
-
-    @property
-    def checks_writes(self) -> bool:  # type: ignore[override]
-        """The inner FS's."""
-        return self.inner.checks_writes
-
-    @property
-    def limits(self) -> Limits:  # type: ignore[override]
-        """The inner FS's."""
-        return self.inner.limits
-
-    @property
-    def _notes(self) -> StoreNotes:  # type: ignore[override]
-        return self.inner._notes
-
-    _check_links = _delegated(FS._check_links)
+    # These are abstract in `FS`; `_DELEGATED` has the others.
     _stat = _delegated(FS._stat)
     _list = _delegated(FS._list)
     _open_blob = _delegated(FS._open_blob)
-    _open_listed = _delegated(FS._open_listed)
     _url = _delegated(FS._url)
-    _resolved_store = _delegated(FS._resolved_store)
-    _place = _delegated(FS._place)
-    _places = _delegated(FS._places)
-    _principal = _delegated(FS._principal)
-    _is_strong = _delegated(FS._is_strong)
-    _describe_store = _delegated(FS._describe_store)
-    _create = _delegated(FS._create)
-    _append = _delegated(FS._append)
-    _open_update = _delegated(FS._open_update)
-    _mkdir = _delegated(FS._mkdir)
-    _makedirs = _delegated(FS._makedirs)
-    _rename = _delegated(FS._rename)
-    _remove = _delegated(FS._remove)
-    _walk = _delegated(FS._walk)
-    _list_page = _delegated(FS._list_page)
-    _check_content = _delegated(FS._check_content)
-    _list_names = _delegated(FS._list_names)
-    _list_names_from = _delegated(FS._list_names_from)
-    _walk_names = _delegated(FS._walk_names)
-    _usage = _delegated(FS._usage)
-    _leads_back = _delegated(FS._leads_back)
-    _directory_identity = _delegated(FS._directory_identity)
-    _read_many = _delegated(FS._read_many)
-    _read_many_versioned = _delegated(FS._read_many_versioned)
-    _storage_order = _delegated(FS._storage_order)
-    _read_bytes = _delegated(FS._read_bytes)
-    _open_from_start = _delegated(FS._open_from_start)
-    _open_to_read = _delegated(FS._open_to_read)
-    _unnamed = _delegated(FS._unnamed)
-    _local_path = _delegated(FS._local_path)
-    _write_bytes = _delegated(FS._write_bytes)
-    _write_many = _delegated(FS._write_many)
-    _write_like = _delegated(FS._write_like)
-    _lstat = _delegated(FS._lstat)
-    _read_link = _delegated(FS._read_link)
-    _make_link = _delegated(FS._make_link)
-    _remove_tree = _delegated(FS._remove_tree)
-    _empty = _delegated(FS._empty)
-    _copy = _delegated(FS._copy)
-    _can_copy_from = _delegated(FS._can_copy_from)
-    _copy_from = _delegated(FS._copy_from)
-    _resume = _delegated(FS._resume)
-    _set_modified = _delegated(FS._set_modified)
-    _set_mode = _delegated(FS._set_mode)
-    _together = _delegated(FS._together)
-    _stored_in = _delegated(FS._stored_in)
-    _has_content = _delegated(FS._has_content)
-    _same_content = _delegated(FS._same_content)
-    _close = _delegated(FS._close)
-    _abort = _delegated(FS._abort)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.inner!r})"
+
+
+for _name in _DELEGATED.split():
+    setattr(LayerFS, _name, _delegated(getattr(FS, _name)))
 
 
 class LazyFS(LayerFS):

@@ -16,7 +16,7 @@ Names = list[str]
 _LARGEST_BATCH = 1024
 
 
-class Listing(Iterator[T_co]):
+class Listing(process.HoldsIterator[T_co], Iterator[T_co]):
     """An iterator that goes on in a forked child, in several threads and after pickling, as `process.Resumable` does.
 
     `start(after)` returns an iterator of what follows the item `after`, or of all items for None; it is called again in
@@ -24,12 +24,11 @@ class Listing(Iterator[T_co]):
     cost one call.
     """
 
-    __slots__ = ("_failure", "_generation", "_items", "_lock", "_size", "_start", "_state")
+    __slots__ = ("_failure", "_lock", "_size", "_start", "_state")
 
     def __init__(self, start: Callable[[T_co | None], Iterator[T_co]], after: T_co | None = None) -> None:
-        self._items: Iterator[T_co] | None = None
+        super().__init__()
         self._start = start
-        self._generation = process.generation()
         self._lock = process.Lock()
         self._failure: BaseException | None = None  # raised after the items that came before it
         self._size = 1  # of the next batch
@@ -62,8 +61,8 @@ class Listing(Iterator[T_co]):
                 raise failure
             last = self._taken_last()
             if self._items is None:
-                self._items = self._start(last)
-                process.register(self, self._items)
+                self._hold(self._start(last))
+            assert self._items is not None
             batch: list[T_co] = []
             try:
                 batch.extend(islice(self._items, self._size))
@@ -85,22 +84,8 @@ class Listing(Iterator[T_co]):
     def close(self) -> None:
         """Stop early and free what the iterator holds in this process."""
         with self._lock:
-            items, self._items = self._items, iter(())
-            self._state = (None, (), deque())
-            if items is not None and not process.inherited(self._generation):
-                process.release(self)
-                if hasattr(items, "close"):
-                    items.close()
-            self._generation = process.generation()
-
-    # What a finalizer needs is bound: when the interpreter ends, the names of the module may be gone before.
-    def __del__(
-        self,
-        inherited: Callable[[int], bool] = process.inherited,
-        release: Callable[[object], None] = process.release,
-    ) -> None:
-        if self._items is not None and not inherited(self._generation):
-            release(self)
+            self._let_go()
+            self._items, self._state = iter(()), (None, (), deque())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Listing, (self._start, self._taken_last())

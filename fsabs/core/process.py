@@ -13,19 +13,9 @@ import errno
 import itertools
 import os
 import weakref
+from _thread import RLock
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
-
-if TYPE_CHECKING:  # which takes it for final, and doesn't know what Condition and logging use of it
-
-    class _RLock:
-        def __enter__(self) -> bool: ...
-        def __exit__(self, *exc: object) -> None: ...
-        def _is_owned(self) -> bool: ...
-        def _at_fork_reinit(self) -> None: ...
-
-else:
-    from _thread import RLock as _RLock
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -101,7 +91,7 @@ def abandon(resource: object) -> None:
 _locks: set[weakref.ref[Lock]] = set()
 
 
-class Lock(_RLock):
+class Lock(RLock):  # type: ignore[misc]  # typeshed has it as final
     """A reentrant lock that is open in a forked child, even if a thread of the parent held it.
 
     Its methods for `with` are C functions: an exception of a signal handler can't come between taking it and the block
@@ -122,8 +112,8 @@ def _renew_locks() -> None:
     """Open the locks that threads of the parent held."""
     for reference in list(_locks):
         lock = reference()
-        if lock is not None and not lock._is_owned():
-            lock._at_fork_reinit()
+        if lock is not None and not lock._is_owned():  # type: ignore[attr-defined]  # as threading.Condition
+            lock._at_fork_reinit()  # type: ignore[attr-defined]
 
 
 class PerProcess(Generic[T]):
@@ -201,21 +191,52 @@ def not_owned() -> NoReturn:
     raise OSError(errno.EBADF, "a file that is being written belongs to the process that opened it")
 
 
-class Resumable(Iterator[T_co]):
+class HoldsIterator(Generic[T_co]):
+    """The base of what has an iterator of this process, `_items`: a forked child abandons it at once.
+
+    A generator that is freed is closed, and what it would close in a forked child is its parent's.
+    """
+
+    __slots__ = ("_generation", "_items")
+
+    def __init__(self) -> None:
+        self._items: Iterator[T_co] | None = None
+        self._generation = _generation
+
+    def _hold(self, items: Iterator[T_co]) -> None:
+        self._items = items
+        register(self, items)
+
+    def _let_go(self) -> None:
+        """Close the iterator, in the process that began it; have none from now on."""
+        items, self._items = self._items, None
+        if items is not None and not inherited(self._generation):
+            release(self)
+            if hasattr(items, "close"):
+                items.close()
+        self._generation = _generation
+
+    # What a finalizer needs is bound: when the interpreter ends, the names of the module may be gone before.
+    def __del__(
+        self, inherited: Callable[[int], bool] = inherited, release: Callable[[object], None] = release
+    ) -> None:
+        if self._items is not None and not inherited(self._generation):
+            release(self)
+
+
+class Resumable(HoldsIterator[T_co], Iterator[T_co]):
     """An iterator that goes on in a forked child, in several threads and after pickling.
 
     `start(n)` gives an iterator that begins at item `n`; it is called again, with the number of items
-    taken so far, in each new process. A generator that is freed is closed, and what it would close in a forked
-    child is its parent's: the child abandons it at once.
+    taken so far, in each new process.
     """
 
-    __slots__ = ("_generation", "_items", "_lock", "_start", "_taken")
+    __slots__ = ("_lock", "_start", "_taken")
 
     def __init__(self, start: Callable[[int], Iterator[T_co]], taken: int = 0) -> None:
-        self._items: Iterator[T_co] | None = None
+        super().__init__()
         self._start = start
         self._taken = taken
-        self._generation = _generation
         self._lock = Lock()
 
     def __next__(self) -> T_co:
@@ -238,25 +259,15 @@ class Resumable(Iterator[T_co]):
         if self._generation != _generation:
             self._items, self._generation = None, _generation
         if self._items is None:
-            self._items = self._start(self._taken)
-            register(self, self._items)
+            self._hold(self._start(self._taken))
+        assert self._items is not None
         return self._items
 
     def close(self) -> None:
         """Stop early and free what the iterator holds in this process."""
         with self._lock:
-            items, self._items = self._items, iter(())
-            if items is not None and not inherited(self._generation):
-                release(self)
-                if hasattr(items, "close"):
-                    items.close()
-            self._generation = _generation
-
-    def __del__(
-        self, inherited: Callable[[int], bool] = inherited, release: Callable[[object], None] = release
-    ) -> None:
-        if self._items is not None and not inherited(self._generation):
-            release(self)
+            self._let_go()
+            self._items = iter(())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Resumable, (self._start, self._taken)

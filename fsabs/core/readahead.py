@@ -6,7 +6,7 @@ blob knows a way to have more of them under way than were asked for (`Blob._stre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 
 from . import errors, process
@@ -20,31 +20,32 @@ STREAM_AFTER = 2 * 1024 * 1024
 """So many bytes in order make a pattern; what is left must be as much again, or a stream isn't worth its while."""
 
 
-class ReadAhead:
+class ReadAhead(process.HoldsIterator[memoryview]):
     """Positioned reads of `blob`, by a stream where they follow one another; for one thread at a time.
 
-    A stream belongs to the process that began it: a forked child leaves its parent's alone, and begins its own.
+    A stream belongs to the process that began it: a forked child leaves its parent's alone, and begins its own. It goes
+    on behind a gap of up to `max_gap` bytes, which are read over.
     """
 
-    __slots__ = ("_blob", "_generation", "_next", "_pieces", "_rest", "_run")
+    __slots__ = ("_blob", "_max_gap", "_next", "_rest", "_run")
 
-    def __init__(self, blob: Blob) -> None:
+    def __init__(self, blob: Blob, max_gap: int = 0) -> None:
+        super().__init__()
         self._blob = blob
-        self._pieces: Iterator[memoryview] | None = None
+        self._max_gap = max_gap
         self._rest = memoryview(b"")  # of the stream's last piece
         self._next = 0  # the offset that would go on with what was read last
         self._run = 0  # bytes read in order
-        self._generation = process.generation()
 
     @property
     def streaming(self) -> bool:
         """True if the bytes come from a stream by now."""
-        return self._pieces is not None
+        return self._items is not None
 
     def pread(self, size: int, offset: int) -> bytes:
         """Read `size` bytes at `offset`, ahead of which more may be read."""
         size = self._begin(size, offset)
-        if self._pieces is None:
+        if self._items is None:
             data = self._blob.pread(size, offset)
         elif size < MIN_ADVISED:
             data = joined(list(self._take(size, offset)))
@@ -59,7 +60,7 @@ class ReadAhead:
     def pread_into(self, view: memoryview, offset: int) -> int:
         """Fill `view` from `offset`, ahead of which more may be read; return the number of bytes."""
         size = self._begin(len(view), offset)
-        if self._pieces is None:
+        if self._items is None:
             size = self._blob.pread_into(view, offset)
         else:
             self._fill(view[:size], offset)
@@ -70,7 +71,7 @@ class ReadAhead:
     def read_some(self, size: int, offset: int) -> memoryview:
         """Return up to `size` bytes; while there is a stream, what is left of its piece as it came, however long."""
         size = self._begin(size, offset)
-        if self._pieces is None or not size:
+        if self._items is None or not size:
             found = memoryview(self._blob.pread(size, offset))
         else:
             found = self._rest or self._piece(size, offset)
@@ -82,38 +83,25 @@ class ReadAhead:
     def _begin(self, size: int, offset: int) -> int:
         """Begin a stream where it is time; return the size of a read, clipped at the end."""
         if self._generation != process.generation():
-            self._leave_inherited()
-        if offset != self._next:
             self.close()
+        if offset != self._next:
+            if self._items is not None and 0 < offset - self._next <= self._max_gap:
+                for _ in self._take(offset - self._next, self._next):
+                    pass
+            else:
+                self.close()
         size = self._blob._clip(size, offset)
-        if self._pieces is None and self._run >= STREAM_AFTER and self._blob.size - offset >= STREAM_AFTER:
-            self._pieces = self._blob._stream(offset)
-            if self._pieces is not None:
-                process.register(self, self._pieces)  # a generator that is freed is closed: in a child, its parent's
+        if self._items is None and self._run >= STREAM_AFTER and self._blob.size - offset >= STREAM_AFTER:
+            if (pieces := self._blob._stream(offset)) is not None:
+                self._hold(pieces)
             self._run = 0  # where there is no stream, it is asked for again after as many bytes
         return size
 
     def close(self) -> None:
         """End the stream, if there is one."""
-        pieces, self._pieces = self._pieces, None
         self._rest = memoryview(b"")
         self._run = 0
-        if pieces is not None and not process.inherited(self._generation):
-            process.release(self)
-            if hasattr(pieces, "close"):
-                pieces.close()
-
-    def __del__(
-        self,
-        inherited: Callable[[int], bool] = process.inherited,
-        release: Callable[[object], None] = process.release,
-    ) -> None:
-        if self._pieces is not None and not inherited(self._generation):
-            release(self)
-
-    def _leave_inherited(self) -> None:
-        self.close()
-        self._generation = process.generation()
+        self._let_go()
 
     def _take(self, size: int, offset: int) -> Iterator[memoryview]:
         """Yield the next `size` bytes of the stream, in pieces."""
@@ -134,9 +122,9 @@ class ReadAhead:
 
     def _piece(self, missing: int, offset: int) -> memoryview:
         """Return the stream's next piece, which is not empty; what is `missing` at `offset` says what there must be."""
-        assert self._pieces is not None
+        assert self._items is not None
         try:
-            while not (piece := next(self._pieces)):
+            while not (piece := next(self._items)):
                 pass
             return piece
         except BaseException as exc:

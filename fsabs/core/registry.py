@@ -98,10 +98,7 @@ def register_container(name: str, suffixes: tuple[str, ...], container: type[FS]
 
 def backend(scheme: str) -> type[FS] | None:
     """Return the class that serves `scheme`, or None."""
-    if scheme not in _BACKENDS:
-        _load_plugins()
-    found = _BACKENDS.get(scheme)
-    return _load(_BACKENDS, scheme) if isinstance(found, str) else found
+    return _class_of(_BACKENDS, scheme)
 
 
 def scheme_of_host(host: str) -> str | None:
@@ -111,10 +108,7 @@ def scheme_of_host(host: str) -> str | None:
 
 def container(name: str) -> type[FS] | None:
     """Return the container class of that name (`"zip"`), or None."""
-    if name not in _CONTAINERS:
-        _load_plugins()
-    found = _CONTAINERS.get(name)
-    return _load(_CONTAINERS, name) if isinstance(found, str) else found
+    return _class_of(_CONTAINERS, name)
 
 
 def layer(name: str) -> Callable[[FS, Any], FS]:
@@ -153,12 +147,14 @@ def containers() -> list[str]:
     return sorted(_CONTAINERS)
 
 
-def _load(table: dict[str, str | type[FS]], name: str) -> type[FS]:
-    """Return the class of an entry that is still text, and keep it."""
-    target = table[name]
-    if isinstance(target, str):
-        table[name] = target = cast("type[FS]", _attribute(target))
-    return target
+def _class_of(table: dict[str, str | type[FS]], name: str) -> type[FS] | None:
+    """Return the class of an entry, which is kept in the place of its text; None if there is no such entry."""
+    if name not in table:
+        _load_plugins()
+    found = table.get(name)
+    if isinstance(found, str):
+        table[name] = found = cast("type[FS]", _attribute(found))
+    return found
 
 
 def _attribute(target: str) -> Any:

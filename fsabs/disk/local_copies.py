@@ -35,11 +35,8 @@ def as_local(fs: FS, key: str, mode: str, open_writer: OpenWriter) -> contextlib
 @contextlib.contextmanager
 def _reading(fs: FS, key: str) -> Iterator[str]:
     fs._require("read", "as_local", key)
-    try:
+    with fs._naming("as_local", key):
         path = fs._local_path(key)
-    except OSError as exc:
-        fs._named(exc, "as_local", key)
-        raise
     if path is not None:
         yield path
         return
@@ -76,11 +73,8 @@ def _temporary_path(fs: FS, key: str) -> Iterator[str]:
         suffix = os.path.splitext(name)[1]
         name = "file" + (suffix if len(os.fsencode(suffix)) < _LONGEST_NAME else "")
     made_in = process.generation()
-    try:
+    with fs._naming("as_local", key):
         folder = tempfile.mkdtemp(prefix="fsabs-", dir=temporary.folder())
-    except OSError as exc:
-        fs._named(exc, "as_local", key)
-        raise
     try:
         yield os.path.join(folder, name)
     finally:
@@ -103,13 +97,9 @@ def _remove(folder: str) -> None:
 
 
 def _download(fs: FS, key: str, path: str) -> None:
-    try:
-        with fs._open_from_start(key) as blob, open(path, "xb", 0) as file:
-            for piece in pieces(blob):
-                write_all(file.fileno(), piece)
-    except OSError as exc:
-        fs._named(exc, "as_local", key)
-        raise
+    with fs._naming("as_local", key), fs._open_from_start(key) as blob, open(path, "xb", 0) as file:
+        for piece in pieces(blob):
+            write_all(file.fileno(), piece)
 
 
 def _upload(path: str, target: WriteFile) -> None:

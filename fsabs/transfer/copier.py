@@ -136,11 +136,13 @@ class Copier:
         """Copy files, which are asked for as there is room for them; return when all are done."""
         if self._server_side:
             for file in files:
-                self._submit(functools.partial(self._copy_server_side, file), 0)
+                self._submit(functools.partial(self._copy_alone, file, self._copy_server_side), 0)
         else:
             for batch in batches(files, lambda file: file.stat.size, in_order=False):
                 if (size := batch[0].stat.size) > SMALL:
-                    self._submit(functools.partial(self._copy_large, batch[0]), min(size, _COST_OF_LARGE))
+                    self._submit(
+                        functools.partial(self._copy_alone, batch[0], self._copy_large), min(size, _COST_OF_LARGE)
+                    )
                 else:
                     cost = max(BUDGET // 4, sum(file.stat.size for file in batch))
                     self._submit(functools.partial(self._copy_batch, batch), cost)
@@ -215,26 +217,26 @@ class Copier:
             self._source._named(exc, "copy", file.src)
         return CopyResult(file, 0, exc)
 
-    def _copy_server_side(self, file: FileCopy) -> None:
-        """Have the store copy a file."""
-        self._check_wanted()
+    def _copy_alone(self, file: FileCopy, copy: Callable[[FileCopy], int]) -> None:
+        """Copy a file by a function that returns its size."""
         try:
-            self._target._copy_from(self._origin, file.src, file.dst)
-            self._passed(file.stat.size)
-        except (OSError, ValueError) as exc:
-            self._done.put([self._failed(file, exc)])
-        else:
-            self._done.put([self._ended(file, file.stat.size)])
-
-    def _copy_large(self, file: FileCopy) -> None:
-        source, target, move, verify = self._source, self._target, self._move, self._verify
-        stat = self._kept(file.stat)
-        try:
-            size = copy_file(source, file.src, target, file.dst, self._passed, stat=stat, moved=move, verify=verify)
+            size = copy(file)
         except (OSError, ValueError) as exc:
             self._done.put([self._failed(file, exc)])
         else:
             self._done.put([self._ended(file, size)])
+
+    def _copy_server_side(self, file: FileCopy) -> int:
+        """Have the store copy a file."""
+        self._check_wanted()
+        self._target._copy_from(self._origin, file.src, file.dst)
+        self._passed(file.stat.size)
+        return file.stat.size
+
+    def _copy_large(self, file: FileCopy) -> int:
+        source, target, stat = self._source, self._target, self._kept(file.stat)
+        move, verify = self._move, self._verify
+        return copy_file(source, file.src, target, file.dst, self._passed, stat=stat, moved=move, verify=verify)
 
     def _copy_batch(self, batch: list[FileCopy]) -> None:
         """Copy small files: many are read at once, and written while the next are read."""

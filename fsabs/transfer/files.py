@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import functools
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
@@ -112,7 +112,9 @@ def _copy_blob(
     try:
         writer.keep(stat, moved=moved)
         count(start)
-        crc, done = _crc_before(blob, start) if check else 0, start
+        # Of the parts that the store has from an earlier copy.
+        before = (blob.pread(min(PIECE, start - offset), offset) for offset in range(0, start, PIECE))
+        crc, done = _crc_of(before) if check else 0, start
 
         def write(piece: bytes) -> None:
             nonlocal crc
@@ -151,12 +153,9 @@ def _write_sparse(writer: Writer, piece: bytes) -> None:
         writer.write_zeros(len(part)) if part == bytes(len(part)) else writer.write(part)
 
 
-def _crc_before(blob: Blob, end: int) -> int:
-    """Return the CRC32C of a blob up to `end`: of the parts that a store has from an earlier copy."""
-    crc = 0
-    for offset in range(0, end, PIECE):
-        crc = _extend()(crc, blob.pread(min(PIECE, end - offset), offset))
-    return crc
+def _crc_of(pieces: Iterable[bytes]) -> int:
+    """Return the CRC32C of pieces that follow one another."""
+    return functools.reduce(_extend(), pieces, 0)
 
 
 def _give_up(writer: Writer, exc: BaseException) -> None:
@@ -171,10 +170,7 @@ def _give_up(writer: Writer, exc: BaseException) -> None:
 def _check(target: FS, dst: str, size: int, crc: int) -> None:
     """Read a file that was written, and compare it."""
     with target._open_from_start(dst) as blob:
-        found = 0
-        for piece in pieces(blob):
-            found = _extend()(found, piece)
-        if (blob.size, found) != (size, crc):
+        if (blob.size, _crc_of(pieces(blob))) != (size, crc):
             raise errors.corrupt(target._url(dst), f"{size} bytes were written, and others are read", "copy")
 
 

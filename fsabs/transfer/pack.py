@@ -11,12 +11,12 @@ from ..core.blobs import Blob
 from ..core.fs import FS, FileStat, StrPath, TreeCounts, checked_fs
 from .copier import SMALL, batches
 from .files import check_size
+from .trees import TransferTotals
 from .walks import refuse_special
 
 _BATCH_FILES = 4096
 BATCH_BYTES = 256 * 1024 * 1024
 """The most files, and bytes of them, in one `read_many`, which holds 64 MiB at a time; the store is idle at its end."""
-_PIECE = 8 * 1024 * 1024
 
 
 @runtime_checkable
@@ -25,14 +25,6 @@ class TakesMembers(Protocol):
 
     def add_members(self, members: Iterable[tuple[str, bytes | None]]) -> Iterator[int]:
         """Add files by paths and contents, directories by None, in order; yield the size of each that is added."""
-
-
-@runtime_checkable
-class TakesBlobs(Protocol):
-    """A container that can be given a large file as it is, and needs no copy of it on the way."""
-
-    def add_blob(self, path: StrPath, blob: Blob) -> None:
-        """Add the file `path` with the content of `blob`."""
 
 
 def pack(
@@ -115,9 +107,9 @@ class _Packing:
     ) -> None:
         self._source = source
         self._container = container
-        self._progress = progress
         self._concurrency = concurrency
-        self._files = self._directories = self._bytes = 0
+        self._totals = TransferTotals(progress)
+        self._directories = 0
 
     def run(self, chosen: Iterator[FileStat]) -> TreeCounts:
         """Put everything in, in order."""
@@ -126,7 +118,7 @@ class _Packing:
                 self._add_large(batch[0])
             else:
                 self._add_batch(batch)
-        return TreeCounts(self._files, self._directories, self._bytes)
+        return self._totals.counts(self._directories)
 
     def _add_batch(self, batch: list[FileStat]) -> None:
         """Directories and small files."""
@@ -139,8 +131,7 @@ class _Packing:
             if stat.directory:
                 self._directories += 1
             else:
-                self._bytes += size
-                self._count_file()
+                self._totals.count(size, files=1)
 
     def _members(self, batch: list[FileStat]) -> Iterator[tuple[str, bytes | None]]:
         """Yield paths and contents, None of a directory."""
@@ -164,25 +155,9 @@ class _Packing:
         path = stat.filename
         with self._source.open_blob(path) as blob:
             check_size(self._source, self._source._key(path, "pack"), stat, blob.size)
-            if isinstance(self._container, TakesBlobs):
-                self._container.add_blob(path, _Watched(blob, self._count_bytes))
-            else:
-                with self._container.open(path, "wb") as file:
-                    for offset in range(0, blob.size, _PIECE):
-                        self._count_bytes(file.write(blob.pread(_PIECE, offset)))
-        self._count_file()
-
-    def _count_bytes(self, size: int) -> None:
-        self._bytes += size
-        self._tell()
-
-    def _count_file(self) -> None:
-        self._files += 1
-        self._tell()
-
-    def _tell(self) -> None:
-        if self._progress is not None:
-            self._progress(self._files, self._bytes)
+            container = self._container
+            container._write_blob(container._file_key(path, "pack"), _Watched(blob, self._totals.count))
+        self._totals.count(0, files=1)
 
 
 class _Watched(Blob):

@@ -627,20 +627,17 @@ class TransferTotals:
         """Count an event."""
         if event.error is not None:
             raise event.error
-        self.files += event.action == "copied"
         self.skipped += event.action == "skipped"
         self.removed += event.action == "removed"
-        self._show()
+        self.count(0, files=event.action == "copied")
 
-    def count(self, size: int) -> None:
-        """Count bytes."""
+    def count(self, size: int, *, files: int = 0) -> None:
+        """Count bytes, and files that are complete."""
+        self.files += files
         self.bytes += size
-        self._show()
+        if self._progress is not None:
+            self._progress(self.files, self.bytes)
 
     def counts(self, directories: int) -> TreeCounts:
         """Return what was done, with the number of directories that were made."""
         return TreeCounts(self.files, directories, self.bytes, self.skipped, self.removed)
-
-    def _show(self) -> None:
-        if self._progress is not None:
-            self._progress(self.files, self.bytes)

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from ..core import errors, identity, keys, process
 from ..core.fs import FS, FileStat, StrPath, TreeCounts, checked_fs
 from .copier import Copier, CopyResult, FileCopy, batches
+from .trees import TransferTotals
 from .walks import entry, is_link, refuse_special
 
 _PERMISSIONS = stat_bits.S_IRWXU | stat_bits.S_IRWXG | stat_bits.S_IRWXO
@@ -85,24 +86,21 @@ def unpack(
         raise errors.stale(source.url(), "its members have changed while they were unpacked")
     if target.capabilities.modes:
         run.set_modes(directories)
-    return TreeCounts(totals.files, len(directories), totals.bytes)
+    return totals.counts(len(directories))
 
 
-class _Totals:
-    """What was done."""
+class _Totals(TransferTotals):
+    """What was done, and how many members failed."""
 
     def __init__(self, progress: Progress | None, failed: Callable[[_Error], None] | None) -> None:
-        self._progress = progress
+        super().__init__(progress)
         self._failed = failed
-        self.files = self.bytes = self.failures = 0
+        self.failures = 0
 
     def add(self, report: _Report) -> None:
         """Count what was written; an error is raised unless the caller of `unpack` takes it."""
         if isinstance(report, tuple):
-            self.files += report[0]
-            self.bytes += report[1]
-            if self._progress is not None:
-                self._progress(self.files, self.bytes)
+            self.count(report[1], files=report[0])
         elif self._failed is None:
             raise report
         else:

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..cache.cachedfs import CachedFS, SmallArchives
-from ..cache.httpfs import HTTPCachedFS
 from ..core import errors
 from ..core.fs import FS
 from . import config
@@ -67,6 +66,8 @@ def http_cached(fs: FS, option: Any) -> FS:
 
     As text, options follow the URL: `"http://cache/x, max_cache_size=1000000"`. `"false"` is no cache.
     """
+    from ..cache.httpfs import HTTPCachedFS
+
     known = {"max_cache_size": int, "bearer_token_path": str, **known_options(HTTPCachedFS)}
     if isinstance(option, Mapping):
         options = dict(option)

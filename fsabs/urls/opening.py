@@ -496,11 +496,9 @@ def find_backend(
         if scheme != "file":  # of which there are many, with no other cost
             config.warn_of_problems()  # a section of this name, say, which has no effect
         return opener, location, options, {}
-    settings = {name: value for name, value in custom.options.items() if name in SETTINGS}
+    settings, typed = _of_section(custom.options, opener, location.scheme, custom.origins, strict, report)
     if isinstance(settings.get("manifest"), str):  # of the section's whole tree
         settings["manifest"] = {"url": settings["manifest"], "below": keys.normalize(below)}
-    rest = {name: value for name, value in custom.options.items() if name not in settings}
-    typed = _typed(rest, opener, location.scheme, custom.origins, strict, report)
     return opener, location, {**typed, **options}, settings
 
 
@@ -529,9 +527,8 @@ def _of_datacenter(
     opener.section = opener.section or name
     full = keys.normalize(found.path)
     root = full[: len(full) - len(key)].rstrip("/")
-    settings = {**settings, **{name: value for name, value in datacenter.options.items() if name in SETTINGS}}
-    rest = {name: value for name, value in datacenter.options.items() if name not in settings}
-    chosen = {**chosen, **_typed(rest, opener, name, datacenter.origins, strict, report), **options}
+    own, typed = _of_section(datacenter.options, opener, name, datacenter.origins, strict, report)
+    settings, chosen = {**settings, **own}, {**chosen, **typed, **options}
     if opener.known and "links" in opener.known:  # of a local tree, from one home to another
         chosen.setdefault("links", "inside")
 
@@ -610,19 +607,23 @@ def known_options(kind: type[FS]) -> Mapping[str, Any]:
     return types.MappingProxyType(found)
 
 
-def _typed(
+def _of_section(
     options: dict[str, Any],
     opener: BackendOpener,
     scheme: str,
     origins: dict[str, str],
     strict: bool,
     report: config.Report,
-) -> dict[str, Any]:
-    """Return the options of a custom scheme in their types, without keys of the file that the backend doesn't know."""
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the settings of a section, and its other options in their types, without keys of the file that the backend
+    doesn't know.
+    """
+    settings = {name: value for name, value in options.items() if name in SETTINGS}
+    rest = {name: value for name, value in options.items() if name not in settings}
     if opener.known is None:
-        return options
+        return settings, rest
     found = {}
-    for name, value in options.items():
+    for name, value in rest.items():
         if name in opener.known:
             try:
                 found[name] = config.convert(value, opener.known[name], f"{origins.get(name, f'[{scheme}]')} {name}")
@@ -634,7 +635,7 @@ def _typed(
             report(ConfigError(reason))
             continue
         warnings.warn(f"{reason}; the key is ignored", ConfigWarning, stacklevel=2)
-    return found
+    return settings, found
 
 
 def check_options(options: Mapping[str, Any], known: Mapping[str, Any] | None, owner: str, location: Location) -> None:

@@ -110,6 +110,7 @@ class PfsFS(LayerFS):
     _remove_tree = _checked(LayerFS._remove_tree, link=True)
     _empty = _checked(LayerFS._empty, home_too=True)
     _write_bytes = _checked(LayerFS._write_bytes)
+    _write_blob = _checked(LayerFS._write_blob)
     _write_like = _checked(LayerFS._write_like)
     _make_link = _checked(LayerFS._make_link, link=True)
     _resume = _checked(LayerFS._resume)

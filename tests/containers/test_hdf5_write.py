@@ -164,9 +164,9 @@ def test_a_blob_becomes_a_file() -> None:
     fs.write_bytes("x", BLOB)
     with fs.open_container("a.h5", "w") as hdf5, fs.open_blob("x") as blob:
         assert isinstance(hdf5, Hdf5)
-        hdf5.subfs("d").add_blob("x", blob)
+        hdf5.subfs("d")._write_blob("d/x", blob)
         with pytest.raises(IsADirectoryError) as caught:
-            hdf5.add_blob("d", blob)
+            hdf5._write_blob("d", blob)
         assert caught.value.filename == "memory:///a.h5/d"
         for attempt in (hdf5.verify, lambda: hdf5.read_bytes("d/x")):
             with pytest.raises(io.UnsupportedOperation):

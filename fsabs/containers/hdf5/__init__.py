@@ -111,11 +111,8 @@ class Hdf5(Container):
     def dataset(self, path: StrPath) -> h5py.Dataset:
         """The `h5py.Dataset` at `path`, this process's own."""
         key = self._key(path, "dataset")
-        try:
+        with self._naming("dataset", key):
             return self._dataset(key)
-        except OSError as exc:
-            self._named(exc, "dataset", key)
-            raise
 
     def _open_h5py(self) -> h5py.File:
         import h5py
@@ -250,7 +247,7 @@ class Hdf5(Container):
         draft = self._check_ours("open for writing", key)
         with translated(self._url(key), "open"):
             draft.check(key, exclusive)
-        return self._member(key, SpooledWriter(functools.partial(self._add, key, exclusive)))
+        return SpooledWriter(functools.partial(self._add, key, exclusive), self._at_end(key))
 
     def _write_bytes(self, key: str, data: bytes) -> None:
         self._add(key, False, io.BytesIO(data), len(data))
@@ -260,14 +257,10 @@ class Hdf5(Container):
         with translated(self._url(key), "close"):
             draft.add(key, exclusive, file, size)
 
-    def add_blob(self, path: StrPath, blob: Blob) -> None:
-        """Add the file `path` with the content of `blob`, without a copy on its way; what was there is replaced."""
-        key = self._key(path, "add_blob")
-        try:
+    def _write_blob(self, key: str, blob: Blob) -> None:
+        """As derived, without a copy of the content on its way."""
+        with self._naming("copy", key):
             self._add(key, False, cast(IO[bytes], buffered(blob)), blob.size)
-        except OSError as exc:
-            self._named(exc, "add_blob", key)
-            raise
 
     def _mkdir(self, key: str, mode: int) -> None:
         draft = self._check_ours("mkdir", key)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import functools
 import os
+import stat as stat_bits
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import IO, Any, cast
+from typing import IO, Any, NamedTuple, cast
 
 from ...core import errors, keys
 from ...core.blobs import Blob, BlobSlice, Origin
@@ -23,14 +24,23 @@ from ...core.ranges import StorageOrder
 from ...core.writing import Writer
 from ..base import ADDING, READING, WRITING, Container, Problem, SpooledWriter
 from ..decoding import DecodedBlob
-from . import links, writing
+from . import writing
 from .compression import TarCodec, codec_of_filename, codec_of_name
 from .headers import Segments
 from .index import Member, Members, TarIndex, load, trailing_data
-from .links import LinkTarget
 
 _COPY_SIZE = 8 * 1024 * 1024
 _BATCH_FILES, _BATCH_BYTES = 256, 64 * 1024 * 1024
+
+
+class LinkTarget(NamedTuple):
+    """The target of a path, after following links."""
+
+    key: str
+    """Its own, behind every link."""
+    member: Member | None
+    """None for a directory that only the names of others tell of."""
+    directory: bool
 
 
 class Tar(Container):
@@ -120,7 +130,7 @@ class Tar(Container):
         """
         self._require("read", "verify", "")
         blob, index = self._reader(), self._reading()
-        found = [*index.problems, *links.later_problems(index, self.limits)]
+        found = [*index.problems, *self._later_problems(index)]
         if self._stream is None and trailing_data(index.end) not in found and _has_trailing_data(blob, index):
             found.append(trailing_data(index.end))
         return found
@@ -131,7 +141,7 @@ class Tar(Container):
             return ()
         index = self._reading()
         kinds = ("unsafe name", "special file", "lost link")
-        return [one for one in [*index.problems, *links.later_problems(index, self.limits)] if one.kind in kinds]
+        return [one for one in [*index.problems, *self._later_problems(index)] if one.kind in kinds]
 
     # ---- reading
 
@@ -144,31 +154,25 @@ class Tar(Container):
 
     def _stat(self, key: str) -> FileStat:
         if self._sink is not None:
-            return self._sink.stat(key)
-        return self._to_stat(keys.name(key), links.find(self._reading(), key, self.limits))
+            return self._sink.names.stat(key)
+        return self._to_stat(keys.name(key), self._find(key))
 
     def _list(self, key: str) -> Iterator[FileStat]:
         if self._sink is not None:
-            return self._sink.list(key)
-        index = self._reading()
-        found = links.find(index, key, self.limits)
-        return (self._to_stat(name, child) for name, child in links.children(index, found.key, self.limits))
+            return self._sink.names.list(key)
+        return (self._to_stat(name, child) for name, child in self._children(self._find(key).key))
 
     def _walk(self, key: str) -> Iterator[FileStat]:
         """As derived, but a link to a directory above itself is listed and not entered."""
-        index = None if self._sink is not None else self._reading()
-        if index is None or not index.links:
+        if self._sink is not None or not self._reading().links:
             return super()._walk(key)
-        return self._walk_links(index, links.find(index, key, self.limits).key)
+        return self._walk_links(self._find(key).key)
 
-    def _directory_identity(self, key: str) -> str | None:
-        index = None if self._sink is not None else self._reading()
-        return links.find(index, key, self.limits).key if index is not None and index.links else None
-
-    def _walk_links(self, index: TarIndex, top: str) -> Iterator[FileStat]:
+    def _walk_links(self, top: str) -> Iterator[FileStat]:
+        """Yield what is below a directory, by the members' own keys: no link is followed from the root again."""
         entries = LinkedEntries(self.limits)
         above = {top: None}  # the directories on the way, by their own keys
-        levels = [("", entries.enter(top), links.children(index, top, self.limits))]
+        levels = [("", entries.enter(top), self._children(top))]
         while levels:
             base, repeated, members = levels[-1]
             name, child = next(members, ("", None))
@@ -180,8 +184,11 @@ class Tar(Container):
             yield self._to_stat(base + name, child)
             if child.directory and child.key not in above:
                 above[child.key] = None
-                members = links.children(index, child.key, self.limits)
-                levels.append((f"{base}{name}/", entries.enter(child.key), members))
+                levels.append((f"{base}{name}/", entries.enter(child.key), self._children(child.key)))
+
+    def _directory_identity(self, key: str) -> str | None:
+        index = None if self._sink is not None else self._reading()
+        return self._find(key).key if index is not None and index.links else None
 
     def _to_stat(self, name: str, found: LinkTarget) -> FileStat:
         member = found.member
@@ -191,7 +198,7 @@ class Tar(Container):
         return FileStat(name, member.size, False, member.mtime, member.mode, self._reader().version)
 
     def _file_member(self, key: str) -> Member:
-        found = links.find(self._reading(), key, self.limits)
+        found = self._find(key)
         if found.directory or found.member is None:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         return found.member
@@ -233,8 +240,7 @@ class Tar(Container):
     def _storage_order(self) -> StorageOrder | None:
         if self._stream is not None or self._sink is not None:
             return None
-        following = functools.partial(links.following, self._reading(), limits=self.limits)
-        return StorageOrder(self._reader().max_gap_bytes, following)
+        return StorageOrder(self._reader().max_gap_bytes, self._stored_from)
 
     def _read_at_once(self, wanted: Sequence[str], batch: list[Member]) -> Iterator[bytes]:
         """The contents of members of a plain archive."""
@@ -288,6 +294,118 @@ class Tar(Container):
             state["_index"] = None  # found in the cache directory again
         return state
 
+    # ---- members by path, through the symbolic links in the archive, as a kernel would follow them
+
+    def _find(self, key: str) -> LinkTarget:
+        """Return the target of `key`, after following links.
+
+        `FileNotFoundError`, also for a link that leads nowhere or out of the archive; `NotADirectoryError`;
+        `PermissionError` for an entry whose name is not safe; `OSError` (ELOOP) for links in a circle.
+        """
+        index, resolved = self._reading(), key
+        found = _exact(index, key)
+        if found is None and index.links:
+            resolved = self._resolved(index, key)
+            found = _exact(index, resolved)
+        if found is not None:
+            return found
+        if key in index.refused:
+            reason = f"the archive's entry {index.refused[key]!r} is absolute, or leads upwards: it can't be read"
+            raise PermissionError(errno.EACCES, reason)
+        missing = index.tree.missing(resolved)
+        if resolved != key:
+            missing.strerror = f"a link leads to {resolved!r} in the archive: {missing.strerror}"
+        raise missing
+
+    def _resolved(self, index: TarIndex, key: str) -> str:
+        """Return `key` with every link on it replaced by where it leads."""
+        limits, entries = self.limits, index.tree.entries
+        todo = key.split("/")[::-1]
+        done: list[str] = []
+        target = key
+        hops = steps = 0
+        while todo:
+            part = todo.pop()
+            steps += 1
+            if part in ("", "."):
+                continue
+            if part == "..":
+                if not done:
+                    raise _outside(target)
+                done.pop()
+                continue
+            if limits.beyond("max_depth", steps, len(key)):
+                what = f"the links on the way to it have {steps} segments and more"
+                raise OSError(errno.ELOOP, limits.reason("max_depth", what))
+            member = entries.get("/".join([*done, part]))
+            if member is None or not _is_link(member):
+                done.append(part)
+                continue
+            hops += 1
+            target = str(member.extra)
+            if limits.beyond("max_links", hops):
+                raise OSError(errno.ELOOP, limits.reason("max_links", f"{hops} links and more are on the way to it"))
+            if target.startswith("/"):
+                raise _outside(target)
+            todo += target.split("/")[::-1]
+        return "/".join(done)
+
+    def _children(self, key: str) -> Iterator[tuple[str, LinkTarget]]:
+        """Return the members of the directory `key` (of no link): name and what it leads to; a lost link is itself."""
+        index = self._reading()
+        found: Iterable[tuple[str, LinkTarget]] = (
+            (name, self._child(keys.join(key, name.rstrip("/")), member)) for name, member in index.tree.children(key)
+        )
+        if index.links:  # a link to a directory is listed as one, which changes the order
+            found = sorted(found, key=_listed_name)
+        return ((name.rstrip("/"), child) for name, child in found)
+
+    def _child(self, key: str, member: Member | None) -> LinkTarget:
+        if member is None or not _is_link(member):
+            return LinkTarget(key, member, member is None or stat_bits.S_ISDIR(member.mode))
+        try:
+            return self._find(key)
+        except OSError:  # leads nowhere: listed as the link that it is
+            return LinkTarget(key, member, directory=False)
+
+    def _stored_from(self, key: str) -> Iterator[tuple[int, int, str]]:
+        """As `StorageOrder.following`, as far as members are in the order of their names, as of a sorted tree."""
+        try:
+            first = self._find(key).member
+        except OSError:  # raised when it is read
+            return
+        if first is None:
+            return
+        yield first.offset, first.size, key
+        offset = first.offset
+        for name, member in self._reading().tree.after(key):
+            if name.endswith("/"):
+                continue
+            if member.offset <= offset:
+                return
+            offset = member.offset
+            if member.extra is None:
+                yield member.offset, member.size, name
+
+    def _later_problems(self, index: TarIndex) -> Iterator[Problem]:
+        """Yield the conflicts of names, and the links that lead nowhere."""
+        entries = index.tree.entries
+        directories: set[str] = set()
+        for name in entries:
+            path = keys.parent(name)
+            while path and path not in directories:
+                directories.add(path)
+                path = keys.parent(path)
+        for path in sorted(directories):
+            if path in entries:
+                yield Problem(path, "conflict", "it is a file, and a directory with members, at once")
+        for name, member in entries.items() if index.links else ():
+            if _is_link(member):
+                try:
+                    self._find(name)
+                except OSError as exc:
+                    yield Problem(name, "lost link", f"to {str(member.extra)!r}: {exc.strerror}")
+
     # ---- writing
 
     def _check_addable(self, blob: Blob, index: TarIndex, compression: str | None) -> None:
@@ -310,7 +428,8 @@ class Tar(Container):
     def _create(self, key: str, exclusive: bool) -> Writer:
         sink = self._adding("open for writing", key)
         sink.reserve(key, exclusive)
-        return self._member(key, SpooledWriter(functools.partial(self._add, key), functools.partial(sink.release, key)))
+        on_end = self._at_end(key, functools.partial(sink.release, key))
+        return SpooledWriter(functools.partial(self._add, key), on_end)
 
     def _write_bytes(self, key: str, data: bytes) -> None:
         sink = self._adding("open for writing", key)
@@ -323,34 +442,15 @@ class Tar(Container):
     def _add(self, key: str, file: IO[bytes], size: int) -> None:
         self._adding("close", key).add(key, file, size)
 
-    def add_members(self, members: Iterable[tuple[str, bytes | None]]) -> Iterator[int]:
-        """Add files by paths and contents, directories by None, in order; yield the size of each that is added."""
-        for path, data in members:
-            if data is None:
-                self.makedirs(path, exist_ok=True)
-                yield 0
-                continue
-            key = self._file_key(path, "add_members")
-            try:
-                self._write_bytes(key, data)
-            except OSError as exc:
-                self._named(exc, "add_members", key)
-                raise
-            yield len(data)
-
-    def add_blob(self, path: StrPath, blob: Blob) -> None:
-        """Add the member `path` with the content of `blob`, without a copy on its way."""
-        key = self._key(path, "add_blob")
-        sink = self._adding("add_blob", key)
-        try:
+    def _write_blob(self, key: str, blob: Blob) -> None:
+        """As derived, without a copy of the content on its way."""
+        sink = self._adding("copy", key)
+        with self._naming("copy", key):
             sink.reserve(key, False)
             try:
                 sink.add(key, cast(IO[bytes], buffered(blob)), blob.size)
             finally:
                 sink.release(key)
-        except OSError as exc:
-            self._named(exc, "add_blob", key)
-            raise
 
     def _mkdir(self, key: str, mode: int) -> None:
         self._adding("mkdir", key).add_directory(key)
@@ -377,6 +477,29 @@ def _has_trailing_data(blob: Blob, index: TarIndex) -> bool:
     """Return whether there is anything but zeros behind the members of a plain archive."""
     pieces = (blob.pread(_COPY_SIZE, offset) for offset in range(index.end, blob.size, _COPY_SIZE))
     return any(data.count(0) < len(data) for data in pieces)
+
+
+def _exact(index: TarIndex, key: str) -> LinkTarget | None:
+    member = index.tree.entries.get(key)
+    if member is not None and not _is_link(member):
+        return LinkTarget(key, member, directory=False)
+    if member is None and index.tree.isdir(key):
+        return LinkTarget(key, index.tree.entries.get(key + "/"), directory=True)
+    return None
+
+
+def _is_link(member: Member) -> bool:
+    """Return whether a member is a symbolic link, or a hard link without a target."""
+    return stat_bits.S_ISLNK(member.mode)
+
+
+def _outside(target: str) -> OSError:
+    return FileNotFoundError(errno.ENOENT, f"a link leads to {target!r}, which is not in the archive")
+
+
+def _listed_name(item: tuple[str, LinkTarget]) -> str:
+    name, found = item
+    return name.rstrip("/") + "/" if found.directory else name
 
 
 def _offset_in(batch: list[Member]) -> Callable[[int], int]:

@@ -26,7 +26,7 @@ from ...core.files import BlobFile
 from ...core.registry import COMPRESSIONS
 from ...disk import indexes
 from .. import decoding
-from ..decoding import Codec, DecodedBlob, Decoder, Inflate, Native, Reader, SeekPoint, SeekPoints
+from ..decoding import Codec, DecodedBlob, Decoder, Inflate, Reader, SeekPoint, SeekPoints
 
 # ---- gzip: seek points inside of a member
 
@@ -212,7 +212,7 @@ def _xz_numbers(data: bytes) -> list[int]:
     return found
 
 
-class _XzBlocks(Native):
+class _XzBlocks(Decoder):
     """The rest of an xz stream, from a block on; each block's checksum is checked. The index is passed over."""
 
     def __init__(self, state: bytes) -> None:
@@ -237,7 +237,7 @@ class _XzBlocks(Native):
 
 
 def _xz_decoder() -> Decoder:
-    return Native(lzma.LZMADecompressor(lzma.FORMAT_XZ), lzma.LZMAError)
+    return Decoder(lzma.LZMADecompressor(lzma.FORMAT_XZ), lzma.LZMAError)
 
 
 # ---- encoders

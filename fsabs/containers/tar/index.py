@@ -24,7 +24,7 @@ import struct
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, overload
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from ...core import errors, keys
@@ -79,27 +79,11 @@ class TarIndex(NamedTuple):
 # ---- where the headers come from
 
 
-class HeaderSource(Protocol):
-    """An archive's bytes, read in ascending order."""
-
-    def read(self, size: int, offset: int) -> bytes:
-        """`size` bytes from `offset`; fewer only where the archive ends."""
-
-    @property
-    def end(self) -> int:
-        """The archive's size; known at the latest when a read came out short."""
-
-    @property
-    def stored(self) -> int:
-        """The size of the archive's file, compressed if it is."""
-
-    @property
-    def garbage(self) -> str:
-        """At the end of what could be decoded: what follows there and can't be; empty if there is nothing."""
-
-
 class PlainSource:
-    """The file itself. Headers that lie close together come by large reads, others by a small read each."""
+    """An archive's bytes, in ascending order: headers that lie close together by large reads, others by one each."""
+
+    garbage = ""
+    """At the end of what could be decoded: what follows there and can't be; empty if there is nothing."""
 
     def __init__(self, blob: Blob) -> None:
         self._blob = blob
@@ -107,17 +91,13 @@ class PlainSource:
         self._data = b""
         self._window = _FIRST_WINDOW // 2
         self._served = 1
-
-    @property
-    def end(self) -> int:
-        """See `HeaderSource`."""
-        return self._blob.size
-
-    stored = end
-    garbage = ""
+        self.end: int = blob.size
+        """The archive's size; known at the latest when a read came out short."""
+        self.stored: int = blob.size
+        """The size of the archive's file, compressed if it is."""
 
     def read(self, size: int, offset: int) -> bytes:
-        """See `HeaderSource`."""
+        """Return `size` bytes from `offset`; fewer only where the archive ends."""
         at = offset - self._start
         if at + size > len(self._data):
             stride = at / self._served
@@ -129,31 +109,27 @@ class PlainSource:
 
 
 class StreamSource:
-    """A decoder's output, which is refused if headers and members say that it is too much for the size of the file."""
+    """As `PlainSource`, of a decoder's output, which is refused if it is too much for the size of the file."""
 
     def __init__(self, cursor: Cursor, blob: Blob, limits: Limits) -> None:
         self._cursor = cursor
-        self._blob = blob
         self._limits = limits
+        self._url = blob.url
+        self.stored: int = blob.size
 
     @property
     def end(self) -> int:
-        """See `HeaderSource`."""
+        """The offset up to which the archive was decoded."""
         return self._cursor.position
 
     @property
-    def stored(self) -> int:
-        """See `HeaderSource`."""
-        return self._blob.size
-
-    @property
     def garbage(self) -> str:
-        """See `HeaderSource`."""
+        """What follows the compressed data, and is none."""
         return self._cursor.trailing
 
     def read(self, size: int, offset: int) -> bytes:
-        """See `HeaderSource`."""
-        if self._limits.declares_too_much(offset + size, self._blob.size):
+        """As of `PlainSource`."""
+        if self._limits.declares_too_much(offset + size, self.stored):
             raise self._bomb(offset + size)
         return self._cursor.read(size) if self._cursor.go_to(offset) else b""
 
@@ -162,13 +138,13 @@ class StreamSource:
         found, start = False, self._cursor.position
         while data := self._cursor.read(1 << 20):
             found = found or data.count(0) < len(data)
-            if self._limits.expands_too_far(self._cursor.position - start, self._blob.size):
+            if self._limits.expands_too_far(self._cursor.position - start, self.stored):
                 raise self._bomb(self._cursor.position)
         return found or bool(self._cursor.trailing)
 
     def _bomb(self, size: int) -> OSError:
-        what = f"a decompression bomb, as it seems: {self._blob.size} bytes that stand for {size} or more"
-        return self._limits.error("max_ratio", what, "open_container", self._blob.url)
+        what = f"a decompression bomb, as it seems: {self.stored} bytes that stand for {size} or more"
+        return self._limits.error("max_ratio", what, "open_container", self._url)
 
 
 # ---- the pass
@@ -177,7 +153,7 @@ class StreamSource:
 class HeaderScanner:
     """The pass over the headers of one archive."""
 
-    def __init__(self, source: HeaderSource, url: str, limits: Limits) -> None:
+    def __init__(self, source: PlainSource | StreamSource, url: str, limits: Limits) -> None:
         self._source = source
         self._url = url
         self._limits = limits
@@ -567,15 +543,7 @@ class Names(Sequence[str]):
     def __len__(self) -> int:
         return self._count
 
-    @overload
-    def __getitem__(self, at: int) -> str: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> list[str]: ...
-
-    def __getitem__(self, at: int | slice) -> str | list[str]:
-        if isinstance(at, slice):
-            return [self[one] for one in range(*at.indices(self._count))]
+    def __getitem__(self, at: Any) -> Any:
         if not 0 <= at < self._count:
             raise IndexError(at)
         start = self._end(at - 1) if at else 0

@@ -10,7 +10,6 @@ import errno
 import io
 import os
 import tarfile
-from collections import Counter
 from collections.abc import Callable, Container, Iterator
 from typing import IO, Any, cast
 
@@ -19,9 +18,9 @@ from ...core.blobs import Blob
 from ...core.files import buffered
 from ...core.fs import FileStat
 from ...core.writing import WriteFile
-from ..base import NameTree
+from ..base import WrittenTree
 from .compression import TarCodec
-from .index import TarIndex
+from .index import Member, TarIndex
 
 FILE_MODE = 0o644
 DIRECTORY_MODE = 0o755
@@ -83,16 +82,17 @@ class TarSink:
         old: TarIndex | None = None,
         replace: bool = False,
     ) -> None:
-        """Members are added to those in `blob`, an archive without its end whose index is `old`, if there is one."""
+        """Members are added to those in `blob`, an archive without its end whose index is `old`, if there is one.
+
+        With `replace`, a later member of a name takes the place of an earlier one, which stays in the file.
+        """
         self._old = blob
         """What is still to be copied."""
         self._removed: set[str] = set()
-        self._below: Counter[str] | None = None  # names below each directory, once something is removed
         self._compressed = compress(out) if compress is not None else None
         self._sink: Any = self._compressed or out
         self._timestamp = timestamp
         self._plain = _PlainHeaders(self._header("", tarfile.REGTYPE, FILE_MODE, 0))
-        self._replace = replace  # a later member of a name takes the place of an earlier one, which stays in the file
         self._tar = tarfile.TarFile(
             mode="w",
             fileobj=cast(IO[bytes], self._sink),
@@ -101,48 +101,29 @@ class TarSink:
             errors="surrogateescape",
             copybufsize=_COPY_SIZE,
         )
-        self._names: dict[str, FileStat] = {}  # keys; a directory's with a slash behind it
-        self._directories: set[str] = set()
         self._reserved: set[str] = set()
         self._failure: BaseException | None = None
         self._lock = process.Lock()
-        for key, member in old.tree.entries.items() if old is not None else ():
-            stat = FileStat(keys.name(key), member.size, False, member.mtime, member.mode)
-            self._know(key, FileStat.of_directory("", member.mtime, member.mode) if key.endswith("/") else stat)
+        entries = old.tree.entries if old is not None else {}
+        self.names: WrittenTree = WrittenTree(
+            timestamp, entries if replace else None, lambda name: _stat_of(name, entries[name])
+        )
+        """What has been added, with what is in the archive that is added to."""
 
     # ---- names
-
-    def stat(self, key: str) -> FileStat:
-        """Return the stat of a file or directory that has been added; `FileNotFoundError`, `NotADirectoryError`."""
-        if key in self._names:
-            return self._names[key]
-        if not key or key in self._directories:
-            return FileStat.of_directory(keys.name(key))
-        self._check_ancestors(key)
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-
-    def list(self, key: str) -> Iterator[FileStat]:
-        """The members that have been added to a directory, with bare names."""
-        for name, stat in NameTree(dict(self._names)).children(key):
-            yield stat._replace(filename=name.rstrip("/")) if stat else FileStat.of_directory(name.rstrip("/"))
-
-    def _know(self, key: str, stat: FileStat) -> None:
-        """Count a name in, with the directories above it; a directory's ends in `/`."""
-        self._names[key] = stat
-        path = key.rstrip("/") if key.endswith("/") else keys.parent(key)
-        while path and path not in self._directories:
-            self._directories.add(path)
-            path = keys.parent(path)
 
     def reserve(self, key: str, exclusive: bool) -> None:
         """Claim the name of a file; `FileExistsError`, `IsADirectoryError`, `NotADirectoryError`."""
         with self._lock:
-            if not key or key in self._directories:
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            if key in self._reserved or (key in self._names and (exclusive or not self._replace)):
-                raise FileExistsError(errno.EEXIST, "the archive has a member of this name, and can't take it back")
-            self._check_ancestors(key)
+            self._check_reserved(key)
+            self.names.check_file(key, exclusive)
             self._reserved.add(key)
+
+    def _check_reserved(self, key: str) -> None:
+        if key in self._reserved:
+            raise FileExistsError(errno.EEXIST, "the archive has a member of this name that is being written")
+        if not self._reserved.isdisjoint(keys.ancestors(key)):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
     def release(self, key: str) -> None:
         """Give up a claimed name. Takes no lock: the garbage collector may be what calls it."""
@@ -151,41 +132,19 @@ class TarSink:
     def remove(self, key: str) -> None:
         """Leave a file, or a directory without members, out of the copy of the old archive."""
         with self._lock:
-            if key not in self._names and key not in self._directories:
-                self._check_ancestors(key)
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-            if self._old is None:
+            if key in self.names and self._old is None:
                 reason = "a tar's members are removed before the first one is added: close it, and open it again"
                 raise io.UnsupportedOperation(errno.EOPNOTSUPP, reason)
-            below = self._below
-            if below is None:
-                names = (name.rstrip("/") for name in self._names)
-                self._below = below = Counter(above for name in names for above in keys.ancestors(name))
-            if below[key]:
-                raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+            self.names.remove(key)
             self._removed |= {key, key + "/"}
-            self._directories.discard(key)
-            del self._names[key if key in self._names else key + "/"]
-            for above in keys.ancestors(key):
-                below[above] -= 1
-                if not below[above] and above + "/" not in self._names:
-                    self._directories.discard(above)  # its members implied it
-
-    def _check_ancestors(self, key: str) -> None:
-        if (folder := keys.parent(key)) == "" or folder in self._directories:
-            return
-        for ancestor in keys.ancestors(key):
-            if ancestor in self._names or ancestor in self._reserved:
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
     # ---- members
 
     def add(self, key: str, file: IO[bytes], size: int) -> None:
         """Write the member `key`, `size` bytes of `file` from its position on."""
         with self._lock:
-            self._write(self._header(key, tarfile.REGTYPE, FILE_MODE, size), file)
-            self._reserved.discard(key)
-            self._know(key, FileStat(keys.name(key), size, False, self._timestamp))
+            self._add(self._header(key, tarfile.REGTYPE, FILE_MODE, size), file)
+            self.names.add(key, size)
 
     def write_bytes(self, key: str, data: bytes) -> None:
         """Write the member `key` with the content `data`, as `add` does."""
@@ -195,33 +154,22 @@ class TarSink:
             return
         member = b"".join((header, data, bytes(-len(data) % tarfile.BLOCKSIZE)))
         with self._lock:
-            if self._failure is not None:
-                raise self._failure
-            try:
-                self._copy_old()
-                self._sink.write(member)
-            except BaseException as exc:
-                self._failure = exc
-                raise
+            self._write(self._sink.write, member)
             self._tar.offset += len(member)
-            self._know(key, FileStat(keys.name(key), len(data), False, self._timestamp))
+            self.names.add(key, len(data))
 
     def add_directory(self, key: str) -> None:
         """Write an entry for the directory `key`, whose parent needs none; `FileExistsError`, `NotADirectoryError`."""
         with self._lock:
-            if not key or key in self._names or key in self._reserved or key in self._directories:
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-            self._check_ancestors(key)
-            self._write(self._header(key, tarfile.DIRTYPE, DIRECTORY_MODE, 0), None)
-            self._know(key + "/", FileStat.of_directory(keys.name(key), self._timestamp))
+            self._check_reserved(key)
+            self.names.check_directory(key)
+            self._add(self._header(key, tarfile.DIRTYPE, DIRECTORY_MODE, 0), None)
+            self.names.add(key, FileStat.of_directory("", self._timestamp))
 
     def finish(self) -> None:
         """Write the end; raises what an earlier member failed with, since half of it may be in the archive."""
         with self._lock:
-            if self._failure is not None:
-                raise self._failure
-            self._copy_old()
-            self._tar.close()
+            self._write(self._tar.close)
             if self._compressed is not None:
                 self._compressed.finish()
 
@@ -242,16 +190,26 @@ class TarSink:
                 self._sink.write(blob.pread(min(_COPY_SIZE, stop - offset), offset))
             self._tar.offset += stop - start
 
-    def _write(self, info: tarfile.TarInfo, file: IO[bytes] | None) -> None:
+    def _add(self, info: tarfile.TarInfo, file: IO[bytes] | None) -> None:
+        self._write(self._tar.addfile, info, file)
+        self._tar.getmembers().clear()  # tarfile's own list of all members, which is not used
+
+    def _write(self, write: Callable[..., object], *arguments: object) -> None:
+        """Call what writes, behind the old members; what it fails with is raised again by all that follows."""
         if self._failure is not None:
             raise self._failure
         try:
             self._copy_old()
-            self._tar.addfile(info, file)
+            write(*arguments)
         except BaseException as exc:
             self._failure = exc
             raise
-        self._tar.getmembers().clear()  # tarfile's own list of all members, which is not used
+
+
+def _stat_of(name: str, member: Member) -> FileStat:
+    if name.endswith("/"):
+        return FileStat.of_directory(name, member.mtime, member.mode)
+    return FileStat(name, member.size, False, member.mtime, member.mode)
 
 
 def _spans(blob: Blob, removed: Container[str]) -> Iterator[tuple[int, int]]:

@@ -125,12 +125,8 @@ class Zip(Container):
 
     def _start(self, out: WriteFile, method: writing.Compression, dos: int) -> writing.Archive:
         """The archive that is written, with what is in the old one."""
-        if self._blob is None:
-            old = index.empty() if self._mode == "a" else None
-            return writing.Archive(out, self.file_url, method, dos, old)
-        archive = writing.Archive(out, self.file_url, method, dos, self._index())
-        archive.copy(self._blob, self._index().layout)
-        return archive
+        old = None if self._blob is None else self._index()
+        return writing.Archive(out, self.file_url, method, dos, old, self._blob, replaces=self._mode == "a")
 
     # ---- reading
 
@@ -154,12 +150,12 @@ class Zip(Container):
 
     def _stat(self, key: str) -> FileStat:
         if self._archive is not None:
-            return self._writing().stat(key)
+            return self._writing().names.stat(key)
         return self._index().stat(key, self._reader().version)
 
     def _list(self, key: str) -> Iterator[FileStat]:
         if self._archive is not None:
-            return self._writing().list(key)
+            return self._writing().names.list(key)
         return self._index().list(key, self._reader().version)
 
     def _walk(self, key: str) -> Iterator[FileStat]:
@@ -178,7 +174,7 @@ class Zip(Container):
         return self._index().walk_names(key)
 
     def _open_blob(self, key: str) -> Blob:
-        if self._blob is None or (self._archive is not None and self._archive.wrote(key)):
+        if self._blob is None or (self._archive is not None and self._archive.names.is_written(key)):
             raise self._no_reading(key)
         return members.open_member(self, key, self._index().file(key), self._reader(), self.limits)
 
@@ -276,7 +272,7 @@ class Zip(Container):
     # ---- writing
 
     def _create(self, key: str, exclusive: bool) -> Writer:
-        return self._member(key, self._writing().create(key, exclusive))
+        return self._writing().create(key, exclusive, self._at_end)
 
     def _write_bytes(self, key: str, data: bytes) -> None:
         self._writing().write_bytes(key, data)

@@ -11,8 +11,11 @@ of it has to be in memory. Nothing is trusted: each record must follow the one b
 from __future__ import annotations
 
 import io
+import itertools
+import json
 import struct
 import zlib
+from array import array
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -87,36 +90,22 @@ def find(blob: Blob, url: str) -> Tail:
     exact, others = _candidates(tail)
     failure: OSError | None = None
     found: list[ArchiveLayout] = []
-    for at in exact:
+    for at in exact + others:
+        if found and at in others:
+            break
         try:
             layout = _layout(tail, at)
-            if len(exact) > 1 or layout.start >= tail.start:  # if there is but one, reading the directory will tell
+            if at in others or len(exact) > 1 or layout.start >= tail.start:  # else reading the directory will tell
                 _check_start(tail, layout)
             found.append(layout)
         except _UnfitError as exc:
             failure = failure or exc.args[0]
     if len(found) > 1 or len(exact) > _MOST_CANDIDATES:
-        raise errors.corrupt(
-            url, "not one end of the archive but several, one in the comment of another", "open_container"
-        )
-    for at in [] if found else others:
-        try:
-            layout = _layout(tail, at)
-            _check_start(tail, layout)
-            found.append(layout)
-            break
-        except _UnfitError as exc:
-            failure = failure or exc.args[0]
+        reason = "not one end of the archive but several, one in the comment of another"
+        raise errors.corrupt(url, reason, "open_container")
     if not found:
         raise failure or errors.corrupt(url, _no_end(blob), "open_container")
     tail.layout = found[0]
-    return tail
-
-
-def nothing() -> Tail:
-    """The end of an archive with nothing in it, and no file."""
-    tail = object.__new__(Tail)
-    tail.url, tail.start, tail.data, tail.layout = "", 0, b"", ArchiveLayout(0, 0, 0, False, 0, b"", 0)
     return tail
 
 
@@ -296,7 +285,7 @@ class DirectoryScan:
         return buffer.getvalue()
 
     def _parts_behind(self) -> list[bytes | memoryview]:
-        """Return the parts behind the directory, when all of that was taken."""
+        """Return the parts behind the directory, each padded, when all of that was taken."""
         self._check_end()
         bits, columns = self._columns()
         refused = {}
@@ -305,8 +294,22 @@ class DirectoryScan:
                 refused[keys.normalize(name)] = f"{name!r}: {reason}"
             except (PermissionError, ValueError):  # no path leads to it, as it stands
                 pass
-        layout = self.layout._replace(entries=self._rows)
-        return table.parts_behind(layout, refused, [column.data for column in columns], self._fresh, bits, self._width)
+        layout, fresh = self.layout._replace(entries=self._rows), self._fresh
+        names = [fresh[row] for row in sorted(fresh)]
+        ends = itertools.accumulate(map(len, names))
+        description = {"layout": [*layout[:-2], layout.comment.hex(), layout.junk], "refused": refused}
+        numbers = memoryview(array("Q", [*sorted(fresh), *ends]))
+        last = [numbers, memoryview(b"".join(names)), memoryview(json.dumps(description).encode())]
+        found: list[bytes | memoryview] = [bytes(-layout.size % 8)]
+        sizes = []
+        for part in [*(column.data for column in columns), *last]:
+            size = part.nbytes
+            sizes.append(size)
+            found += [part.cast("B") if size else b"", bytes(-size % 8)]
+        positions, _, ordered, _, _, size, meta = sizes
+        rows = positions // self._width
+        found.append(table.TAIL.pack(layout.size, rows, self._width, ordered // 8, bits, len(fresh), size, meta))
+        return found
 
     # ---- records
 

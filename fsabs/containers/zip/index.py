@@ -19,9 +19,10 @@ from ...core import keys, process
 from ...core.blobs import Blob
 from ...core.fs import FileStat
 from ...core.identity import Identity
-from ...core.limits import DEFAULT, Limits
+from ...core.limits import Limits
 from ...core.stats import TreeCounts
 from ...disk import indexes
+from ..base import missing
 from . import directory
 from .directory import DirectoryScan
 from .records import SmallRead, ZipEntry
@@ -44,7 +45,7 @@ LONG_ORDER = 10_000
 class ZipIndex:
     """The entries of an archive by key, and its layout."""
 
-    def __init__(self, table: ZipTable, blob: Blob | None, url: str, limits: Limits) -> None:
+    def __init__(self, table: ZipTable, blob: Blob, url: str, limits: Limits) -> None:
         self.table = table
         """What is looked up in; another one from when this is found to be wrong."""
         self._lock = process.Lock()
@@ -146,16 +147,14 @@ class ZipIndex:
     def _no_file(self, key: str) -> ZipEntry:
         if self.isdir(key):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        missing = self._missing(key)
-        if isinstance(missing, FileNotFoundError) and key in self.table.refused:
+        exc = self._missing(key)
+        if isinstance(exc, FileNotFoundError) and key in self.table.refused:
             reason = f"the archive's entry of this name is refused: {self.table.refused[key]}"
             raise PermissionError(errno.EACCES, reason)
-        raise missing
+        raise exc
 
     def _missing(self, key: str) -> OSError:
-        """The error for a key that is not there: `NotADirectoryError` below a file, else `FileNotFoundError`."""
-        code = errno.ENOTDIR if any(self.entry(above) for above in keys.ancestors(key)) else errno.ENOENT
-        return OSError(code, os.strerror(code))
+        return missing(key, lambda above: self.entry(above) is not None)
 
     # ---- many
 
@@ -177,18 +176,7 @@ class ZipIndex:
 
     def walk_names(self, key: str) -> Iterator[str]:
         """Yield the names of what `walk` yields, a directory's with its `/`."""
-        names, prefix = self._directory(key), _prefix(key)
-        start, inside = len(prefix), ""
-        for raw in names.table.names(names.order[slice(*names.range(prefix))]):
-            name = raw[start:].decode()
-            cut = name.rfind("/", 0, -1) + 1
-            if name[:cut] != inside:
-                yield from _directories(name[:cut], inside)
-                inside = name[:cut]
-            if name:
-                yield name
-                if name[-1] == "/":
-                    inside = name
+        return (name for name, _ in _below(self._directory(key), _prefix(key)))
 
     def _directory(self, key: str) -> _Names:
         """The names, if `key` is a directory."""
@@ -209,7 +197,7 @@ class ZipIndex:
     def _kept_order(self, table: ZipTable) -> memoryview | None:
         """The order, if it is kept, or can be."""
         blob = self._blob
-        if blob is None or table.kept is None or table.rows < LONG_ORDER:
+        if table.kept is None or table.rows < LONG_ORDER:
             return None
         identity = blob.identity and blob.identity._replace(version=f"{blob.version}:{len(table.kept.view)}")
         found = indexes.load(ORDER, identity)
@@ -241,7 +229,6 @@ class ZipIndex:
             return self.table.view != table.view
 
     def _renew(self) -> None:
-        assert self._blob is not None  # of what has none nothing was kept
         identity = self._blob.strong_identity
         self.table, self._names = _fresh(self._blob, self._url, self._limits), None
         self._entries, self.small_reads = {}, {}
@@ -294,17 +281,18 @@ def _children(names: _Names, prefix: bytes) -> Iterator[tuple[str, int]]:
 
 def _below(names: _Names, prefix: bytes) -> Iterator[tuple[str, int]]:
     """The same of all levels, a directory before its members."""
-    inside = ""  # the directory that was yielded last
-    for row in names.order[slice(*names.range(prefix))]:
-        name = names.table.name(row)[len(prefix) :].decode()
+    inside, start = "", len(prefix)  # the directory that was yielded last
+    rows = names.order[slice(*names.range(prefix))]
+    for row, raw in zip(rows, names.table.names(rows), strict=True):
+        name = raw[start:].decode()
         cut = name.rfind("/", 0, -1) + 1
         if name[:cut] != inside:
             yield from ((implied, IMPLIED) for implied in _directories(name[:cut], inside))
             inside = name[:cut]
         if name:
             yield name, row
-        if name.endswith("/"):
-            inside = name
+            if name[-1] == "/":
+                inside = name
 
 
 def _directories(path: str, previous: str) -> Iterator[str]:
@@ -343,11 +331,6 @@ def load(blob: Blob, url: str, limits: Limits, kept_from: int = KEPT_FROM) -> Zi
             table = _cached(identity)
         table = table or in_memory(DirectoryScan(tail, limits))
     return ZipIndex(table, blob, url, limits)
-
-
-def empty() -> ZipIndex:
-    """The index of an archive that is not there yet."""
-    return ZipIndex(in_memory(DirectoryScan(directory.nothing(), DEFAULT)), None, "", DEFAULT)
 
 
 def _cached(identity: Identity | None) -> ZipTable | None:

@@ -14,12 +14,13 @@ import struct
 import time
 import zlib
 from collections.abc import Generator, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from ...core import errors, hooks
-from ...core.blobs import Blob, BlobSlice, BytesBlob, Origin
+from ...core.blobs import Blob, BlobSlice, BytesBlob, Origin, forwarded
 from ...core.limits import UNSUSPICIOUS_BYTES, Limits
 from .. import decoding
-from ..decoding import Codec, Cursor, Declared, DecodedBlob, DecodeError, Inflate, Native, SeekPoints, crc32
+from ..decoding import Codec, Cursor, Declared, DecodedBlob, DecodeError, Decoder, Inflate, SeekPoints, crc32
 from . import records
 from .records import ENCRYPTION, SLACK, UNREADABLE, SmallRead, ZipEntry
 
@@ -231,7 +232,7 @@ def _codec(method: int, flags: int, size: int) -> Codec:
     return _CODECS[method]
 
 
-class _LzmaDecoder(Native):
+class _LzmaDecoder(Decoder):
     """LZMA with the header that zip files put before it; the end mark is optional (APPNOTE 5.8)."""
 
     def __init__(self, size: int) -> None:
@@ -292,20 +293,10 @@ class MemberData(Blob):
         """The archive's blob."""
         return self._archive
 
-    @property
-    def smallest_window(self) -> int:  # type: ignore[override]
-        """As of the archive."""
-        return self._archive.smallest_window
-
-    @property
-    def largest_window(self) -> int:  # type: ignore[override]
-        """As of the archive."""
-        return self._archive.largest_window
-
-    @property
-    def streams(self) -> bool:  # type: ignore[override]
-        """As of the archive."""
-        return self._archive.streams
+    if not TYPE_CHECKING:  # which knows them from `Blob`
+        smallest_window = forwarded("_archive.smallest_window")
+        largest_window = forwarded("_archive.largest_window")
+        streams = forwarded("_archive.streams")
 
     def located(self) -> BlobSlice:
         """The slice; found by reading the local header, if that was not read yet."""

@@ -14,7 +14,7 @@ at a multiple of 8 bytes, in the byte order of the machine:
                                                  then the ends of their names in `names`
     names       1                                those names as UTF-8, one behind the other
     meta        1                                JSON: the layout of the archive, and the names that are refused
-    tail        8                8               the sizes of the parts (`_TAIL`)
+    tail        8                8               the sizes of the parts (`TAIL`)
 
 A name is found by its CRC-32, in three steps that need no Python code for each entry:
 
@@ -30,11 +30,10 @@ been checked.
 from __future__ import annotations
 
 import itertools
-import json
 import struct
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from mmap import mmap
 from typing import Any, cast
 from zlib import crc32
@@ -52,7 +51,7 @@ _unpack = _RECORD.unpack_from
 _unpack_some = struct.Struct("<8x2H4x3L2H10xL").unpack_from
 """The same without time, length of the comment and attributes."""
 _LEAD = records.LOCAL_SIGNATURE
-_TAIL = struct.Struct("=8Q")
+TAIL = struct.Struct("=8Q")
 """Directory's size, rows, bytes of a position, keys, first bits, fresh names, their size, size of meta."""
 _LENGTH = struct.Struct("<H")
 _FIELD = struct.Struct("<2H")
@@ -79,12 +78,12 @@ class ZipTable:
     def __init__(self, raw: bytes | mmap, start: int, size: int, kept: CachedIndex | None = None) -> None:
         """`size` bytes of `raw` from `start`, the payload of `kept` if given; `ValueError` if they are no table."""
         view = memoryview(raw).toreadonly()[start : start + size]
-        if size < _TAIL.size or not (kept is None or kept.check(size - _TAIL.size)):
+        if size < TAIL.size or not (kept is None or kept.check(size - TAIL.size)):
             raise ValueError("no table")
-        directory, rows, width, keys, bits, fresh, names, meta = _TAIL.unpack_from(view, size - _TAIL.size)
+        directory, rows, width, keys, bits, fresh, names, meta = TAIL.unpack_from(view, size - TAIL.size)
         lengths = (directory, rows * width, rows * 8, keys * 8, 4 * ((1 << bits) + 1), fresh * 16, names, meta)
         starts = [0, *itertools.accumulate([-(-length // 8) * 8 for length in lengths])]
-        if starts[-1] + _TAIL.size != size or not (kept is None or kept.check(starts[-2])):
+        if starts[-1] + TAIL.size != size or not (kept is None or kept.check(starts[-2])):
             raise ValueError("no table")
         parts = [view[at : at + length] for at, length in zip(starts, lengths, strict=False)]
         meta = parse_json(bytes(parts[7]))
@@ -323,28 +322,3 @@ class ZipTable:
         names = names[order]
         counts = np.append(names[1:] != names[:-1], True)
         return memoryview(rows[order[counts]])
-
-
-def parts_behind(
-    layout: ArchiveLayout,
-    refused: dict[str, str],
-    columns: Sequence[memoryview],
-    fresh: dict[int, bytes],
-    bits: int,
-    width: int,
-) -> list[bytes | memoryview]:
-    """Return all parts but the directory, each padded; `columns` are positions, limits, keys, buckets."""
-    names = [fresh[row] for row in sorted(fresh)]
-    ends = list(itertools.accumulate(map(len, names)))
-    description = {"layout": [*layout[:-2], layout.comment.hex(), layout.junk], "refused": refused}
-    numbers = memoryview(array("Q", [*sorted(fresh), *ends]))
-    last = [numbers, memoryview(b"".join(names)), memoryview(json.dumps(description).encode())]
-    found: list[bytes | memoryview] = [bytes(-layout.size % 8)]
-    sizes = []
-    for part in [*columns, *last]:
-        size = part.nbytes
-        sizes.append(size)
-        found += [part.cast("B") if size else b"", bytes(-size % 8)]
-    positions, _, keys, _, _, size, meta = sizes
-    found.append(_TAIL.pack(layout.size, positions // width, width, keys // 8, bits, len(fresh), size, meta))
-    return found

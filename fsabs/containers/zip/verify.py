@@ -65,6 +65,10 @@ def refused(archive: Blob, url: str, limits: Limits) -> Iterator[Problem]:
     """Yield the entries of an archive whose names are refused, and which therefore can't be opened."""
     scan = DirectoryScan(directory.find(archive, url), limits)
     index.in_memory(scan)  # which collects the refused names
+    yield from _refused_names(scan)
+
+
+def _refused_names(scan: DirectoryScan) -> Iterator[Problem]:
     for _, (name, reason) in sorted(scan.refused.items()):
         yield Problem(name, "unsafe name", f"{reason}: it can't be opened")
 
@@ -75,8 +79,7 @@ def _name_as_stored(scan: DirectoryScan, table: ZipTable, row: int) -> str:
 
 
 def _name_problems(scan: DirectoryScan, table: ZipTable, names: list[str]) -> Iterator[Problem]:
-    for _, (name, reason) in sorted(scan.refused.items()):
-        yield Problem(name, "unsafe name", f"{reason}: it can't be opened")
+    yield from _refused_names(scan)
     for row, reason in sorted(scan.changed.items()):
         yield Problem(names[row], "odd name", reason)
     visible = set(table.order())

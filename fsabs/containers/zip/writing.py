@@ -12,22 +12,22 @@ from __future__ import annotations
 import builtins
 import bz2
 import errno
+import functools
 import lzma
 import os
 import re
 import stat as stat_bits
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import IO, Any, NamedTuple, Protocol, cast
 
-from ...core import errors, keys, process
+from ...core import errors, process
 from ...core.blobs import Blob
 from ...core.fs import FileStat
 from ...core.threads import in_threads
 from ...core.writing import WriteFile, Writer
-from ...disk.temporary import Spool
-from ..base import MAX_IN_MEMORY
+from ..base import SpooledWriter, WrittenTree
 from ..decoding import crc32, fastest_zlib
 from . import records
 from .index import ZipIndex
@@ -50,8 +50,20 @@ class Archive:
     """
 
     def __init__(
-        self, out: WriteFile, url: str, compression: Compression, dos: int, old: ZipIndex | None = None
+        self,
+        out: WriteFile,
+        url: str,
+        compression: Compression,
+        dos: int,
+        old: ZipIndex | None = None,
+        blob: Blob | None = None,
+        *,
+        replaces: bool = False,
     ) -> None:
+        """`old` is the index of the archive that is added to, and `blob` its bytes.
+
+        Where it `replaces`, a member takes the place of an earlier one of its name.
+        """
         self._out = out
         self._url = url
         self._compression = compression
@@ -59,7 +71,6 @@ class Archive:
         self._headers = PlainHeaders(compression.method, dos, _FILE)
         self._modified = records.seconds_of(dos)
         self._lock = process.Lock()
-        self._written = WrittenMembers()
         self._directory = bytearray()
         self._places: dict[str, int] = {}  # of the records of what could be replaced
         self._dropped: set[int] = set()
@@ -69,9 +80,17 @@ class Archive:
         self._shift = 0
         self._comment = b""
         self._old = old
-        self._version: str | None = None  # of the archive that is added to
+        version = blob.version if blob is not None else None
+        self.names: WrittenTree = WrittenTree(
+            self._modified,
+            _names_of(old) if replaces else None,
+            None if old is None else lambda name: old.stat(name.rstrip("/"), version),
+        )
+        """What has been written, with what was there before."""
+        if old is not None and blob is not None:
+            self._copy(blob, old.layout)
 
-    def copy(self, blob: Blob, layout: ArchiveLayout) -> None:
+    def _copy(self, blob: Blob, layout: ArchiveLayout) -> None:
         """Start with all that is in an archive, up to its directory."""
         if layout.junk:
             reason = f"{layout.junk} bytes behind the archive's end belong to nothing, and adding to it would lose them"
@@ -84,91 +103,36 @@ class Archive:
         self._entries = layout.entries
         self._shift = layout.shift
         self._comment = layout.comment
-        self._version = blob.version
-
-    # ---- what is there
-
-    def stat(self, key: str) -> FileStat:
-        """The stat of what has been written, or was there before."""
-        size = self._written.size(key)
-        if size is not None:
-            return self._stat(keys.name(key), size)
-        if self._old is None or self._written.is_below_file(key) or self._old_size_of(key) is None:
-            raise self._missing(key)
-        return self._old.stat(key, self._version)
-
-    def list(self, key: str) -> Iterator[FileStat]:
-        """The members of a directory."""
-        with self._lock:
-            fresh = {
-                name + "/" * (size < 0): self._stat(name, size) for name, size in self._written.members(key).items()
-            }
-            size = self._written.size(key)
-        if size is not None and size >= 0:
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        old: dict[str, FileStat] = {}
-        if self._old is not None and (size is None or self._old.isdir(key)):
-            before = self._old_size_of(key)
-            if size is None and before != DIRECTORY:
-                raise (
-                    self._missing(key)
-                    if before is None
-                    else NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-                )
-            old = {
-                stat.filename + "/" * stat.directory: stat
-                for stat in (self._old.list(key, self._version) if before == DIRECTORY else ())
-                if not self._removed or self._old_size_of(keys.join(key, stat.filename)) is not None
-            }
-        elif size is None:
-            raise self._missing(key)
-        everything = {**old, **fresh}
-        return iter([everything[name] for name in sorted(everything)])
-
-    def _stat(self, name: str, size: int) -> FileStat:
-        if size < 0:
-            return FileStat.of_directory(name, self._modified)
-        return FileStat(name, size, False, self._modified)
-
-    def wrote(self, key: str) -> bool:
-        """Return whether the file `key` has been written by this object, and is not an old one."""
-        size = self._written.size(key)
-        return size is not None and size >= 0
-
-    def _missing(self, key: str) -> OSError:
-        sizes = map(self._size, keys.ancestors(key))
-        below_file = any(size is not None and size >= 0 for size in sizes)
-        code = errno.ENOTDIR if below_file else errno.ENOENT
-        return OSError(code, os.strerror(code))
 
     # ---- writing
 
-    def create(self, key: str, exclusive: bool) -> Writer:
-        """A writer of a new member; of one that is there already only in an archive that is added to."""
+    def create(self, key: str, exclusive: bool, at_end: Callable[[str], Callable[[], None]]) -> Writer:
+        """A writer of a new member; of one that is there already only in an archive that is added to.
+
+        `at_end` returns what the writer of a member calls at its end.
+        """
         self._check_alive()
         header = MemberHeader(_name(key), self._compression.method, self._dos, 0, 0, 0, stat_bits.S_IFREG | 0o644)
         with self._lock:
-            self._check_target(key, exclusive)
-        return MemberWriter(self, key, exclusive, header, self._compression.start())
+            self.names.check_file(key, exclusive)
+        add = functools.partial(self.add, key, exclusive)
+        return MemberWriter(add, at_end(key), header, self._compression.start())
 
     def mkdir(self, key: str, mode: int) -> None:
         """Add an entry for a directory."""
         self._check_alive()
         permissions = mode & ~0o022  # as with the usual umask; the process's own must not change the archive's bytes
         with self._lock:
-            if self._size(key) is not None:
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-            self._check_parents(key)
+            self.names.check_directory(key)
             kind = stat_bits.S_IFDIR | permissions
             self._add(key, MemberHeader(_name(key) + b"/", records.STORED, self._dos, 0, 0, 0, kind), None)
 
-    def add(self, key: str, exclusive: bool, header: MemberHeader, content: Any) -> None:
-        """Add a finished member: `content` is a file that holds what goes behind the header."""
+    def add(self, key: str, exclusive: bool, header: MemberHeader, content: IO[bytes], size: int) -> None:
+        """Add a finished member: `content` is a file that holds the `size` bytes behind the header."""
         self._check_alive()
         with self._lock:
-            self._check_target(key, exclusive)
-            content.seek(0)
-            self._add(key, header, iter(lambda: content.read(_PIECE), b""))
+            self.names.check_file(key, exclusive)
+            self._add(key, header._replace(compressed=size), iter(lambda: content.read(_PIECE), b""))
 
     def write_bytes(self, key: str, data: bytes) -> None:
         """Add a member whose content is there as a whole."""
@@ -186,10 +150,8 @@ class Archive:
         assert content is not None
         header = MemberHeader(_name(key), self._compression.method, self._dos, crc, len(content), size, _FILE)
         with self._lock:
-            self._check_target(key, False)
-            offset = self._out.tell()
-            self._out.write(header.local() + content)
-            self._record(key, header, offset, size)
+            self.names.check_file(key, False)
+            self._add(key, header, (content,))
 
     def add_group(self, found: Sequence[str], members: Sequence[CompressedMember]) -> int:
         """Add the first of some files as `Compression` has prepared them; return how many were added, at least one.
@@ -198,7 +160,7 @@ class Archive:
         """
         self._check_alive()
         with self._lock:
-            if self._old is None and (added := self._add_plain(found, members)):
+            if not self.names.replaces and (added := self._add_plain(found, members)):
                 return added
         self.add_compressed(found[0], members[0])
         return 1
@@ -207,10 +169,10 @@ class Archive:
         """Add the first files that `add_group` can add together; return how many there are."""
         pieces: list[bytes] = []
         records_of: list[bytes] = []
-        added: dict[str, tuple[dict[str, int], str, int]] = {}
+        added: dict[str, tuple[dict[str, FileStat | int | str | None], str, int]] = {}
         offset = self._out.tell()
         for key, (_, content, crc, size) in zip(found, members, strict=True):
-            place = None if key in added else self._written.new_name(key)
+            place = None if key in added else self.names.new_name(key)
             if place is None or content is None:
                 break
             try:
@@ -236,16 +198,11 @@ class Archive:
         """Leave a file, or a directory without members, out of the archive."""
         self._check_alive()
         with self._lock:
-            if self._size(key) is None:
-                raise self._missing(key)
-        if self._size(key) == DIRECTORY and next(self.list(key), None) is not None:
-            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
-        with self._lock:
+            self.names.remove(key)
             self._removed |= {key, key + "/"}
             place = self._places.pop(key, self._places.pop(key + "/", None))
             if place is not None:
                 self._dropped.add(place)
-            self._written.discard(key)
 
     def finish(self) -> None:
         """Write the directory and the end records."""
@@ -260,22 +217,22 @@ class Archive:
         self._out.write(header.local())
         for piece in content or ():
             self._out.write(piece)
-        self._record(key, header, offset, header.size if content is not None else DIRECTORY)
+        found = header.size if content is not None else FileStat.of_directory("", self._modified)
+        self._record(key, header, offset, found)
 
-    def _record(self, key: str, header: MemberHeader, offset: int, size: int) -> None:
+    def _record(self, key: str, header: MemberHeader, offset: int, found: FileStat | int) -> None:
         """Put a member that has been written at `offset` into the directory."""
         record = header.central(offset - self._shift)
-        if self._old is not None:
+        if self.names.replaces:
             self._note_place(key)
         self._directory += record
         self._entries += 1
-        self._written.add(key, size)
+        self.names.add(key, found)
 
     def _note_place(self, key: str) -> None:
         """Drop the record of what is being replaced."""
-        assert self._old is not None
         before = self._places.get(key)
-        if before is None and (entry := self._old.entry(key)) is not None:
+        if before is None and self._old is not None and (entry := self._old.entry(key)) is not None:
             before = entry.record
         if before is not None:
             self._dropped.add(before)
@@ -297,10 +254,8 @@ class Archive:
 
     def _places_of(self, removed: set[str]) -> Iterator[int]:
         """Yield the places of the old records of some keys: of all entries of a name, of which the last one counted."""
-        assert self._old is not None or not removed
-        for key in removed:
-            if (entry := self._old.entry(key)) is not None:  # type: ignore[union-attr]
-                yield entry.record
+        if (old := self._old) is not None:
+            yield from (entry.record for key in removed if (entry := old.entry(key)) is not None)
         at = 0
         while removed and at < self._old_size:
             length, extra, comment = struct.unpack_from("<3H", self._directory, at + 28)
@@ -324,52 +279,6 @@ class Archive:
         end64 = records.END64.pack(records.END64_SIGNATURE, records.END64.size - 12, *versions, *totals)
         return end64 + records.LOCATOR.pack(records.LOCATOR_SIGNATURE, 0, offset + size, 1) + end
 
-    # ---- checks
-
-    def _size(self, key: str) -> int | None:
-        """As `WrittenMembers.size`, of everything."""
-        size = self._written.size(key)
-        return self._old_size_of(key) if size is None else size
-
-    def _old_size_of(self, key: str) -> int | None:
-        """As `_size`, of what was in the archive before and is not removed."""
-        old, removed = self._old, self._removed
-        if old is None:
-            return None
-        entry = old.entry(key) if key else None
-        if entry is not None:
-            return None if key in removed else entry.size
-        if not old.isdir(key):
-            return None
-        if not removed or not key or (old.entry(key + "/") is not None and key + "/" not in removed):
-            return DIRECTORY
-        below = (keys.join(key, name) for name in old.walk_names(key))
-        left = (path for path in below if path not in removed and (path[-1] != "/" or old.entry(path) is not None))
-        return DIRECTORY if next(left, None) is not None else None
-
-    def _check_target(self, key: str, exclusive: bool) -> None:
-        if self._old is None and self._written.new_name(key) is not None:
-            return
-        self._check_parents(key)
-        size = self._size(key)
-        if size is None:
-            return
-        if size < 0:
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if exclusive:
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-        if self._old is None:
-            reason = "the archive has a member of this name already, and what is written of it stays"
-            raise FileExistsError(errno.EEXIST, reason)
-
-    def _check_parents(self, key: str) -> None:
-        for parent in reversed(keys.ancestors(key)):
-            size = self._size(parent)
-            if size is not None:
-                if size >= 0:
-                    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-                return
-
     def _check_alive(self) -> None:
         if self._out.closed:
             raise ValueError(f"I/O operation on a closed container: {self._url}")
@@ -377,18 +286,24 @@ class Archive:
             raise errors.unsupported("write", self._url, "the archive was opened for writing in another process")
 
 
-class MemberWriter(Writer):
-    """Compresses one member into memory or a temporary file, and has it added at its commit."""
+def _names_of(old: ZipIndex | None) -> Iterator[str]:
+    """Yield the names of the entries of an archive, without directories that have none."""
+    if old is not None:
+        yield from (name for name in old.walk_names("") if name[-1] != "/" or old.entry(name) is not None)
 
-    takes_views = True
+
+class MemberWriter(SpooledWriter):
+    """Compresses one member into memory or a temporary file; `add` is called with its header and that at the commit."""
 
     def __init__(
-        self, archive: Archive, key: str, exclusive: bool, header: MemberHeader, compressor: Compressor
+        self,
+        add: Callable[[MemberHeader, IO[bytes], int], None],
+        on_end: Callable[[], None],
+        header: MemberHeader,
+        compressor: Compressor,
     ) -> None:
-        self._spool = Spool(MAX_IN_MEMORY)
-        self._archive = archive
-        self._key = key
-        self._exclusive = exclusive
+        super().__init__(functools.partial(add, header), on_end)
+        self._add = add
         self._header = header
         self._compressor = compressor
 
@@ -396,21 +311,13 @@ class MemberWriter(Writer):
         """Compress `data`."""
         header = self._header
         self._header = header._replace(crc=zlib.crc32(data, header.crc), size=header.size + len(data))
-        self._spool.write(self._compressor.compress(data))
+        super().write(self._compressor.compress(data))
 
     def commit(self) -> None:
         """Add the member to the archive."""
-        self._spool.write(self._compressor.flush())
-        header = self._header._replace(compressed=self._spool.tell())
-        self._archive.add(self._key, self._exclusive, header, self._spool)
-        self.abort()
-
-    def __del__(self) -> None:
-        self._spool.close()  # a forked child's copy, which is neither committed nor aborted
-
-    def abort(self) -> None:
-        """Forget the member."""
-        self._spool.close()
+        super().write(self._compressor.flush())
+        self._on_commit = functools.partial(self._add, self._header)
+        super().commit()
 
 
 def _name(key: str) -> bytes:
@@ -428,55 +335,7 @@ def _name(key: str) -> bytes:
     return name
 
 
-# ---- what has been written
-
-DIRECTORY = -1
-"""The size of a directory."""
-
-
-class WrittenMembers:
-    """The written members, by directory: the size of each file, less than 0 for a directory."""
-
-    def __init__(self) -> None:
-        self._members: dict[str, dict[str, int]] = {"": {}}
-
-    def size(self, key: str) -> int | None:
-        """The size of a file, less than 0 for a directory, None if there is neither."""
-        if key in self._members:
-            return DIRECTORY
-        return self._members.get(keys.parent(key), {}).get(keys.name(key))
-
-    def add(self, key: str, size: int) -> None:
-        """Put a file (or a directory: size less than 0) where it belongs, with the directories above it."""
-        if size < 0:
-            self._members.setdefault(key, {})
-        while key:
-            folder = keys.parent(key)
-            known = folder in self._members
-            self._members.setdefault(folder, {})[keys.name(key)] = size
-            if known:
-                return
-            key, size = folder, DIRECTORY
-
-    def discard(self, key: str) -> None:
-        """Take out a file, or a directory without members."""
-        self._members.get(keys.parent(key), {}).pop(keys.name(key), None)
-        self._members.pop(key, None)
-
-    def new_name(self, key: str) -> tuple[dict[str, int], str] | None:
-        """Return the members of the directory above `key`, and the name in it; None unless that name is a new one."""
-        folder, _, name = key.rpartition("/")
-        members = self._members.get(folder)
-        return None if members is None or name in members else (members, name)
-
-    def is_below_file(self, key: str) -> bool:
-        """Return whether a file is above `key`."""
-        return any((size := self.size(above)) is not None and size >= 0 for above in keys.ancestors(key))
-
-    def members(self, key: str) -> dict[str, int]:
-        """The members of a directory, which may be none of what was written."""
-        return dict(self._members.get(key, {}))
-
+# ---- compression
 
 _ISAL_LEVEL = 2  # the highest, 3, takes twice the time for 1 to 4 % fewer bytes
 _GROUP_FILES = 64
