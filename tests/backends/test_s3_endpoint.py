@@ -23,9 +23,8 @@ from botocore.exceptions import BotoCoreError
 
 import fsabs
 from fsabs.backends.s3 import S3, boto, endpoint
-from fsabs.backends.s3.endpoint import Place, S3Access, plain, resolve
+from fsabs.backends.s3.endpoint import EXPRESS, Place, S3Access, plain, resolve
 from fsabs.backends.s3.options import Options
-from fsabs.backends.s3.signing import EXPRESS
 from tests.backends.sessions import core_session
 
 pytestmark = pytest.mark.quick

@@ -315,29 +315,18 @@ def access_of(endpoint: Endpoint, account: Account, options: AzureOptions, publi
     return IdentityAccess(endpoint, options)
 
 
-def principal(account: Account, options: AzureOptions) -> str:
-    """Return whom requests are made as, with no secret in it."""
+def identity_of(account: Account, options: AzureOptions) -> tuple[str, str]:
+    """Return whom requests are made as, with no secret in it, and where credentials come from, for people."""
     if options.anonymous:
-        return ""
+        return "", "none: anonymous=True"
     if account.key is not None:
-        return f"key {account.name}"
+        return f"key {account.name}", f"account key ({account.source})"
     if account.sas is not None:
-        return identity.digest_of_secret(account.sas.encode())
+        return identity.digest_of_secret(account.sas.encode()), f"shared access signature ({account.source})"
     if options.credential is not None:
-        return f"credential {type(options.credential).__qualname__} {options.client_id or ''}"
-    return identity.digest_of_secret(repr((options.tenant_id, options.client_id, environment())).encode())
-
-
-def source(account: Account, options: AzureOptions) -> str:
-    """Return where credentials come from, for people."""
-    if options.anonymous:
-        return "none: anonymous=True"
-    if account.key is not None:
-        return f"account key ({account.source})"
-    if account.sas is not None:
-        return f"shared access signature ({account.source})"
-    if options.credential is not None:
-        return f"{type(options.credential).__name__} (option credential)"
+        kind = type(options.credential)
+        return f"credential {kind.__qualname__} {options.client_id or ''}", f"{kind.__name__} (option credential)"
+    source = "azure-identity: environment, workload or managed identity, Azure CLI"
     if options.client_secret is not None:
-        return f"client {options.client_id} (option client_secret)"
-    return "azure-identity: environment, workload or managed identity, Azure CLI"
+        source = f"client {options.client_id} (option client_secret)"
+    return identity.digest_of_secret(repr((options.tenant_id, options.client_id, environment())).encode()), source

@@ -18,9 +18,10 @@ from ...core import identity, keys, process
 from ...core.blobs import Blob
 from ...core.fs import FS, Capabilities, FileStat, StoreNotes, StrPath
 from ...core.writing import Writer, committing, is_partial
-from .calls import begin, each, no_answer
+from .. import WRITABLE
 from .client import Connection, Deadline, HdfsOptions, HdfsPlace, file_stat, first_page
 from .configuration import HadoopConfiguration
+from .library import begin, each, no_answer
 from .reading import CONCURRENCY, HdfsBlob, HdfsSmallBlob, open_file, small_file
 from .writing import HdfsAppendWriter, HdfsOutput, HdfsWriter, sweep
 
@@ -90,20 +91,7 @@ class Hdfs(FS):
     )
     default_concurrency = CONCURRENCY
     checks_writes = True  # each packet that is sent carries checksums, which the DataNodes verify
-    capabilities: Capabilities = Capabilities(
-        write=True,
-        exclusive=True,
-        replace=True,
-        append=True,
-        mkdir=True,
-        rename=True,
-        remove=True,
-        last_modified=True,
-        settable_times=True,
-        versions=True,
-        stat_is_request=True,
-        modes=True,
-    )
+    capabilities: Capabilities = WRITABLE._replace(append=True, settable_times=True, stat_is_request=True, modes=True)
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """The clients of a bucket: how a request is encoded and authorised, what is decided on one that has failed, and the
 blocking way to send one, for any thread. `pipeline.py` has the other way, which shares all but the waiting.
 
-A request is sent over a connection that is kept alive; what fails by chance is sent again, as `retry.py` has it, to the
-place where the bucket is, and with the credentials of the moment.
+A request is sent over a connection that is kept alive; what fails by chance is sent again, as `failures.py` has it, to
+the place where the bucket is, and with the credentials of the moment.
 """
 
 from __future__ import annotations
@@ -20,10 +20,14 @@ from .access import Access, Endpoint
 from .connections import WOULD_BLOCK, Connection, ConnectionPool, proxy_header
 from .dialect import Dialect
 from .failures import (
+    DEFAULT_ATTEMPTS,
+    Attempts,
     Expired,
     Mismatch,
     Moved,
     Redirected,
+    RetryPolicy,
+    Throttle,
     Throttled,
     Transient,
     Unanswered,
@@ -33,7 +37,6 @@ from .failures import (
 )
 from .http1 import Exchange
 from .messages import Request, Response, has_breaks
-from .retry import DEFAULT_ATTEMPTS, Attempts, RetryPolicy, Throttle
 
 WORTH_RECORDING = 200_000
 """Nanoseconds that the transfer of a body takes at least, to be an event of its own in a trace."""

@@ -50,18 +50,6 @@ _Address = tuple[int, Any]
 class Connection:
     """An open connection. Plain ones block, with the kernel's time limit; those with TLS don't block."""
 
-    __slots__ = (
-        "_poll",
-        "descriptor",
-        "dontwait",
-        "head_size",
-        "idle_since",
-        "quickack",
-        "socket",
-        "tls",
-        "used",
-    )
-
     def __init__(self, connected: socket.socket) -> None:
         self.socket = connected
         self.descriptor = connected.fileno()

@@ -49,6 +49,20 @@ def header_lines(headers: Sequence[str]) -> str:
     return "".join([f"{header}\r\n" for header in headers])
 
 
+class Reading(NamedTuple):
+    """The part of an object that is read, and what is known of it: the fields of a `Request` by the same names."""
+
+    range: Range | None = None
+    version: str | None = None
+    size: int | None = None
+    into: memoryview | None = None
+    large: int | None = None
+
+
+WHOLE = Reading()
+"""All of an object, of which nothing is known."""
+
+
 class Request(NamedTuple):
     """One request, for any method, and the response that it expects."""
 
