@@ -335,7 +335,7 @@ class Https(ObjectStore):
         if not key:
             raise self._no_file(key)
         response = self._start(key, FIRST)
-        size, version = _total(response), self.dialect.version(response.head)
+        size, version = response.total, self.dialect.version(response.head)
         if response.status == 206 and size is not None and not _is_encoded(key, response.head):
             return StoreBlob(self, key, size, version, response.body)
         whole = response.status == 200 and size == len(response.body)
@@ -418,13 +418,3 @@ def _checked(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
         if not _is_name(name) or name.lower() in _OURS or not str(value).isprintable():
             raise ValueError(f"headers can't have {name!r}, or not with this value")
     return tuple(sorted((name.lower(), str(value)) for name, value in headers.items()))
-
-
-def _total(response: Response) -> int | None:
-    """Return the size of the file that a response is of; None if that is not known."""
-    head = response.head
-    if response.status == 206:
-        text = (head.header(b"content-range") or "").rpartition("/")[2]
-    else:
-        text = head.header(b"content-length") or str(len(response.body))
-    return int(text) if text.isdigit() else None

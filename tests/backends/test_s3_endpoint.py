@@ -230,7 +230,7 @@ def test_what_is_known_of_an_endpoint_needs_no_client_in_a_forked_child() -> Non
 
 def test_a_bucket_that_has_moved_is_looked_for_in_its_region() -> None:
     options = Options(region="us-east-1")
-    access = S3Access.resolved("my-bucket", options)
+    access = S3Access("my-bucket", options, resolve("my-bucket", options))
     assert access.endpoint.host == "my-bucket.s3.amazonaws.com"
     moved = access.moved("eu-west-1")
     assert isinstance(moved, S3Access)

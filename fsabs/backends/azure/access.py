@@ -13,7 +13,7 @@ import os
 import re
 import time
 import urllib.parse
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ...core import errors, identity, process, redaction
@@ -171,8 +171,6 @@ def of_adlfs(options: Mapping[str, Any]) -> dict[str, Any]:
 
 # ---- access
 
-_found: dict[Hashable, Any] = {}
-MAX_FOUND = 64
 SCOPE = "https://storage.azure.com/.default"
 NONE_FOUND = (
     "no credentials: run `az login`, give account_key=, sas_token= or credential=, or set AZURE_CLIENT_ID, "
@@ -199,16 +197,15 @@ def credential_of(options: AzureOptions) -> Any:
     """Return the credential that options and environment lead to. A process makes its own: they hold connections."""
     if options.credential is not None:
         return options.credential
-    name = (process.generation(), options, environment())
-    if name not in _found:
-        if len(_found) >= MAX_FOUND:
-            _found.clear()
-        library = azure_identity()
-        if options.client_secret is not None:
-            _found[name] = library.ClientSecretCredential(options.tenant_id, options.client_id, options.client_secret)
-        else:
-            _found[name] = library.DefaultAzureCredential(managed_identity_client_id=options.client_id)
-    return _found[name]
+    return _made(process.generation(), options, environment())
+
+
+@functools.lru_cache(maxsize=64)
+def _made(generation: int, options: AzureOptions, settings: access.Environment) -> Any:
+    library = azure_identity()
+    if options.client_secret is not None:
+        return library.ClientSecretCredential(options.tenant_id, options.client_id, options.client_secret)
+    return library.DefaultAzureCredential(managed_identity_client_id=options.client_id)
 
 
 def _fetched(options: AzureOptions) -> Token:
@@ -237,33 +234,25 @@ class IdentityAccess(TokenAccess):
 
     def renewed(self) -> Access | None:
         """Fetch a token anew."""
-        _found.pop((process.generation(), self._options, environment()), None)
+        _made.cache_clear()
         found = IdentityAccess(self.endpoint, self._options)
         return found if found.has_other_token_than(self) else None
 
 
-class PublicAccess(Access):
-    """The access without credentials; those that can be found come into play if it is refused."""
+class PublicAccess(TokenAccess):
+    """The access without a token, or by a shared access signature, which ends the query of each request.
 
-    def __init__(self, endpoint: Endpoint, otherwise: AzureOptions | None = None) -> None:
-        self.endpoint = endpoint
+    The credentials that `otherwise` leads to come into play if it is refused.
+    """
+
+    def __init__(self, endpoint: Endpoint, signature: str = "", otherwise: AzureOptions | None = None) -> None:
+        super().__init__(endpoint, None)
+        self.query = signature
         self._otherwise = otherwise
-
-    def authorise(self, method: str, path: str, query: str, headers: tuple[str, ...], body: Body) -> str:
-        """Return the header lines as they are."""
-        return header_lines(headers)
 
     def renewed(self) -> Access | None:
         """Use what credentials there are."""
         return IdentityAccess(self.endpoint, self._otherwise) if self._otherwise is not None else None
-
-
-class SignatureAccess(PublicAccess):
-    """The access by a shared access signature, which ends the query of each request."""
-
-    def __init__(self, endpoint: Endpoint, signature: str) -> None:
-        super().__init__(endpoint)
-        self.query = signature
 
 
 class KeyAccess(Access):
@@ -309,9 +298,9 @@ def access_of(endpoint: Endpoint, account: Account, options: AzureOptions, publi
     if account.key is not None:
         return KeyAccess(endpoint, account)
     if account.sas is not None:
-        return SignatureAccess(endpoint, account.sas)
+        return PublicAccess(endpoint, account.sas)
     if public and options.credential is None and options.client_secret is None:
-        return PublicAccess(endpoint, options)
+        return PublicAccess(endpoint, otherwise=options)
     return IdentityAccess(endpoint, options)
 
 

@@ -217,7 +217,7 @@ class HubQuotas:
 
     def delay(self, request: Request) -> float:
         """Return the seconds until a request may be sent; 0 if it may be now, and is then counted."""
-        kind = _kind(request)
+        kind = 1 if "/resolve/" in request.path else 0
         with self._state() as memory:
             left, end, limit, window = _STATE.unpack_from(memory, kind * _STATE.size)
             now = time.time()
@@ -236,7 +236,8 @@ class HubQuotas:
         field = head.header(b"ratelimit")
         if not field or request.location:
             return
-        policy = {name: (float(limit), float(window)) for name, limit, window in _POLICY.findall(_policy(head))}
+        policies = _POLICY.findall(head.header(b"ratelimit-policy") or "")
+        policy = {name: (float(limit), float(window)) for name, limit, window in policies}
         with self._state() as memory:
             for name, remaining, seconds in _LEFT.findall(field):
                 if name not in _KINDS:
@@ -280,12 +281,3 @@ class HubQuotas:
                 RuntimeWarning,
                 stacklevel=2,
             )
-
-
-def _policy(head: ResponseHead) -> str:
-    return head.header(b"ratelimit-policy") or ""
-
-
-def _kind(request: Request) -> int:
-    """Return the index of the quota that a request is counted in."""
-    return 1 if "/resolve/" in request.path else 0

@@ -177,12 +177,9 @@ def bundled(*packages: str) -> str | None:
 
 def environment(*prefixes: str) -> Environment:
     """Return the variables that a client depends on: those that begin so, of proxies, and of certificates."""
-    names = (
-        name
-        for name in os.environ
-        if name.startswith((*prefixes, "REQUESTS_", "SSL_CERT_")) or name.lower().endswith("_proxy")
-    )
-    return tuple((name, os.environ[name]) for name in sorted(names))
+    ours = (*prefixes, "REQUESTS_", "SSL_CERT_")
+    names = sorted(name for name in os.environ if name.startswith(ours) or name.lower().endswith("_proxy"))
+    return tuple((name, os.environ[name]) for name in names)
 
 
 def described(endpoint: Endpoint) -> dict[str, str]:

@@ -176,7 +176,7 @@ class ConnectionPool:
         begin = time.monotonic_ns()
         deadline = time.monotonic() + self.endpoint.connect_timeout
         try:
-            with contextlib.closing(self.open()) as opening:
+            with contextlib.closing(Opening(self)) as opening:
                 while (connection := opening.advance()) is None:
                     opening.wait(deadline)
         except OSError as exc:
@@ -185,10 +185,6 @@ class ConnectionPool:
             raise failure from exc
         self.record(begin)
         return connection
-
-    def open(self) -> Opening:
-        """Return a connection that is being made."""
-        return Opening(self)
 
     def failure(self, exc: Exception) -> Exception:
         """Return the failure to connect that an exception stands for; its text names the endpoint."""

@@ -119,6 +119,15 @@ class Response(NamedTuple):
         """The status code."""
         return self.head.status
 
+    @property
+    def total(self) -> int | None:
+        """The size of the object whose content or range this is; None if that is not known."""
+        if self.status == 206:
+            text = (self.head.header(b"content-range") or "").rpartition("/")[2]
+        else:
+            text = self.head.header(b"content-length") or str(len(self.body))
+        return int(text) if text.isdigit() else None
+
 
 class Found(NamedTuple):
     """What the head of a response says of an object."""

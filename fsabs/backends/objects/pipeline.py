@@ -148,7 +148,7 @@ class _Pipeline:
             self._send(slot, number, request)
             return
         slot.begin = time.monotonic_ns() if hooks.active is not None else 0
-        slot.opening = pool.open()
+        slot.opening = Opening(pool)
         self._opening += 1
         self._watch(slot, slot.opening.descriptor)
         self._advance(slot)

@@ -85,14 +85,10 @@ def open_from_start(fs: ObjectStore, key: str) -> StoreBlob | None:
         found = fs.http.send(fs.dialect.read(key, Reading((FIRST, 0))))
     except errors.StaleFileError:  # a range of an empty object is refused
         return None
-    if found.status == 200:  # the store ignores ranges
-        total = found.head.header(b"content-length") or ""
-    else:
-        total = (found.head.header(b"content-range") or "").rpartition("/")[2]
     version = fs.dialect.version(found.head)
-    if version is None or not total.isdigit():
+    if version is None or found.total is None:
         return None
-    return StoreBlob(fs, key, int(total), version, found.body)
+    return StoreBlob(fs, key, found.total, version, found.body)
 
 
 class StoreBlob(Blob):

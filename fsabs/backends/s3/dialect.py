@@ -121,7 +121,7 @@ class S3Dialect(Dialect):
 
     def access(self) -> S3Access:
         """Return this process's access to the bucket."""
-        return S3Access.resolved(self.bucket, self.options)
+        return S3Access(self.bucket, self.options, resolve(self.bucket, self.options))
 
     def failure(self, request: Request, head: ResponseHead, body: bytes) -> Exception:
         """Return what a refusal stands for."""

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core import redaction
-from ..objects.access import Access, Endpoint, bundled, described
+from ..objects.access import Access, Endpoint, bundled, checked_url, described
 from ..objects.messages import Body, has_breaks, header_lines, parts_of
 from .options import CONNECT_TIMEOUT, READ_TIMEOUT, Options, core_session, environment
 
@@ -222,14 +222,12 @@ def _keys(options: Options) -> Credentials | None:
 def _own_address(url: str, bucket: str) -> tuple[str, str, str] | None:
     """Return store, host and path prefix of a bucket behind an endpoint of one's own, which boto3 has in the path."""
     try:
-        parts = urllib.parse.urlsplit(url)
-        host, _ = parts.hostname or "", parts.port
+        parts = urllib.parse.urlsplit(checked_url(url))
     except ValueError:
         return None
-    usual = parts.scheme in ("http", "https") and host and not (parts.query or parts.fragment or "@" in parts.netloc)
-    if not usual or "amazonaws" in host or not _NAMED_BUCKET(bucket) or bucket.endswith(_SPECIAL_BUCKETS):
+    path, host = parts.path, parts.hostname or ""
+    if "amazonaws" in host or not _NAMED_BUCKET(bucket) or bucket.endswith(_SPECIAL_BUCKETS):
         return None
-    path = parts.path.rstrip("/")
     if not re.fullmatch("[A-Za-z0-9/._~-]*", path) or not re.fullmatch(r"[A-Za-z0-9._:\[\]-]+", parts.netloc):
         return None
     return f"{parts.scheme}://{parts.netloc.lower()}{path}", parts.netloc, f"{path}/{bucket}/"
@@ -276,11 +274,6 @@ class S3Access(Access):
         if self._signer is not None:
             self.authorise = self._signer.lines  # type: ignore[method-assign]  # a call less for each request
 
-    @classmethod
-    def resolved(cls, bucket: str, options: Options) -> S3Access:
-        """Return the access to a bucket, as it is configured."""
-        return cls(bucket, options, resolve(bucket, options))
-
     def authorise(self, method: str, path: str, query: str, headers: tuple[str, ...], body: Body) -> str:
         """Return the header lines of a request that is not signed here."""
         return header_lines(headers)
@@ -300,7 +293,7 @@ class S3Access(Access):
         forget(self._bucket, self._options)
         before = self.place.credentials.get_frozen_credentials()[:3]
         _forget_client(self._options)
-        found = S3Access.resolved(self._bucket, self._options)
+        found = S3Access(self._bucket, self._options, resolve(self._bucket, self._options))
         if found.place.credentials.get_frozen_credentials()[:3] != before:
             return found
         self._unchanged_since = time.monotonic()
