@@ -39,6 +39,15 @@ _PERMANENT = (301, 308)
 _REDIRECTS = (301, 302, 303, 307, 308)
 _SAFE = "!$%&'()*+,/:;=?@[]~"
 """What a path or a query has as it is, `%` among them: it is quoted already, but for characters that no URL has."""
+_is_name = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+").fullmatch
+_OURS = frozenset({"accept-encoding", "connection", "content-length", "host", "if-match", "range", "transfer-encoding"})
+"""Header fields that `headers` can't have."""
+_COMPRESSED = (*(suffix for suffixes in COMPRESSIONS.values() for suffix in suffixes), ".br", ".zip")
+"""Ends of the names of files that are compressed: servers take that for an encoding of what they send."""
+MAX_DECODED = 1024**3
+"""Bytes of content that a server has compressed."""
+_NO_HEAD = (400, 403, 405, 501)
+"""The statuses by which servers, and signed addresses, refuse a HEAD of what a GET gives."""
 
 
 class WebOptions(NamedTuple):
@@ -198,17 +207,6 @@ def _name(request: Request) -> str:
     return f"{request.path}?{request.query}"
 
 
-_is_name = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+").fullmatch
-_OURS = frozenset({"accept-encoding", "connection", "content-length", "host", "if-match", "range", "transfer-encoding"})
-"""Header fields that `headers` can't have."""
-_COMPRESSED = (*(suffix for suffixes in COMPRESSIONS.values() for suffix in suffixes), ".br", ".zip")
-"""Ends of the names of files that are compressed: servers take that for an encoding of what they send."""
-MAX_DECODED = 1024**3
-"""Bytes of content that a server has compressed."""
-_NO_HEAD = (400, 403, 405, 501)
-"""The statuses by which servers, and signed addresses, refuse a HEAD of what a GET gives."""
-
-
 class Https(ObjectStore):
     """The files of the web server `authority` below `path`, read only.
 
@@ -321,20 +319,16 @@ class Https(ObjectStore):
 
     # ---- reading
 
-    def _start(self, key: str, size: int) -> Response:
-        """Return a response with the first bytes of a file, or with all of them."""
-        try:
-            return self.http.send(self.dialect.read(key, Reading((size, 0))))
-        except errors.StaleFileError:  # a range of an empty file is refused
-            return self._whole(key)
-
     def _whole(self, key: str) -> Response:
         return _decoded(key, self.http.send(self.dialect.read(key)))
 
     def _open_blob(self, key: str) -> Blob:
         if not key:
             raise self._no_file(key)
-        response = self._start(key, FIRST)
+        try:
+            response = self.http.send(self.dialect.read(key, Reading((FIRST, 0))))
+        except errors.StaleFileError:  # a range of an empty file is refused
+            response = self._whole(key)
         size, version = response.total, self.dialect.version(response.head)
         if response.status == 206 and size is not None and not _is_encoded(key, response.head):
             return StoreBlob(self, key, size, version, response.body)
@@ -353,10 +347,7 @@ class Https(ObjectStore):
         try:
             return _decoded(key, self.http.send(self.dialect.read(key, Reading(large=LARGE)))).body
         except LargeObject as exc:
-            return self._read_large(key, exc.head)
-
-    def _read_large(self, key: str, head: ResponseHead) -> bytes:
-        version = self.dialect.version(head)
+            head, version = exc.head, self.dialect.version(exc.head)
         if version is None or _is_encoded(key, head) or "bytes" not in (head.header(b"accept-ranges") or "").lower():
             return self._whole(key).body
         return StoreBlob(self, key, head.length, version).read_all()

@@ -83,11 +83,6 @@ class Account(NamedTuple):
     def __repr__(self) -> str:
         return f"Account({self.name!r}, {self.url!r})"
 
-    @property
-    def directories_url(self) -> str:
-        """The URL of the service that knows directories, of an account that has them."""
-        return self.url.replace(".blob.", ".dfs.", 1)
-
 
 def environment() -> access.Environment:
     """Return the variables that a client depends on."""

@@ -56,6 +56,14 @@ _plain = re.compile(
 _has_astral = re.compile("[\U00010000-\U0010ffff]").search
 COPY_POLL = 0.2
 """Seconds between two looks at a copy that the store goes on with."""
+MIN_PART_SIZE = 1024**2
+_COSTS = (
+    "opening: no request",
+    "listing: a request for every 5000 names; of accounts with directories, one for each directory",
+    "an epoch: a request for each file, more for large ones",
+)
+_NO_PARENT = "RenameDestinationParentPathNotFound"
+_CREDENTIALS = ("account_key", "sas_token", "credential", "client_secret", "anonymous")
 
 
 @functools.lru_cache(maxsize=4096)
@@ -114,14 +122,15 @@ class AzureDialect(Dialect):
 
     def of_directories(self) -> AzureDialect:
         """Return the dialect of the service that knows directories."""
-        there = self.account._replace(url=self.account.directories_url)
+        there = self.account._replace(url=self.account.url.replace(".blob.", ".dfs.", 1))
         return AzureDialect(self.bucket, there, self.options, self._root, self.public)
 
     def failure(self, request: Request, head: ResponseHead, body: bytes) -> Exception:
         """Return what a refusal stands for."""
         status, code = head.status, head.header(b"x-ms-error-code") or text_of(body, b"Code")
         message = html.unescape(text_of(body, b"Message")).partition("\n")[0].strip(" .")
-        text, error = refusal_text(status, code or head.reason, message), None
+        text = refusal_text(status, code or head.reason, message)
+        error: OSError | None = None
         if status == 404 and request.query.startswith("blocklisttype="):
             code, error = GONE, FileNotFoundError(errno.ENOENT, "no block of an upload is left")
         elif code == "InvalidBlockList":  # its blocks are another list's, perhaps that of the same request before
@@ -409,16 +418,6 @@ def _blob(entry: str) -> Text:
 
 def _is_folder(entry: str) -> bool:
     return "<ResourceType>directory<" in entry or ("hdi_isfolder>" in entry and _field(entry, "hdi_isfolder") == "true")
-
-
-MIN_PART_SIZE = 1024**2
-_COSTS = (
-    "opening: no request",
-    "listing: a request for every 5000 names; of accounts with directories, one for each directory",
-    "an epoch: a request for each file, more for large ones",
-)
-_NO_PARENT = "RenameDestinationParentPathNotFound"
-_CREDENTIALS = ("account_key", "sas_token", "credential", "client_secret", "anonymous")
 
 
 class Azure(ObjectStore):

@@ -56,6 +56,7 @@ _is_of_upload = re.compile("(?:.*&)?upload(?:s|Id=[^&]*)(?:&.*)?").fullmatch
 _speaks_of_payer = re.compile("requester pays|user project", re.IGNORECASE).search
 _THROTTLED_REASONS = frozenset({"rateLimitExceeded", "userRateLimitExceeded"})
 _sent_checksum = re.compile(rb'"crc32c": "([^"]*)"').search
+MIN_PART_SIZE = 5 * 1024**2
 
 
 class GCSDialect(Dialect):
@@ -71,8 +72,9 @@ class GCSDialect(Dialect):
     def __init__(self, bucket: str, options: GCSOptions) -> None:
         self.bucket = bucket
         self.options = options
-        self._url, _ = url_of(options.endpoint)
-        self._base = urllib.parse.urlsplit(self._url).path
+        self.store_url, _ = url_of(options.endpoint)
+        """The URL of the store."""
+        self._base = urllib.parse.urlsplit(self.store_url).path
         self._bucket_path = f"/storage/v1/b/{_quoted(bucket)}/o"
         self._upload_path = f"{self._base}/upload{self._bucket_path}"
         self._xml_path = f"{self._base}/{_quoted(bucket)}/"
@@ -84,16 +86,11 @@ class GCSDialect(Dialect):
 
     def same_client(self) -> Hashable:
         """Return bucket, options and environment."""
-        return self.bucket, self.options, self._url, environment()
-
-    @property
-    def store_url(self) -> str:
-        """The URL of the store."""
-        return self._url
+        return self.bucket, self.options, self.store_url, environment()
 
     def endpoint(self) -> Endpoint:
         """Return the endpoint of the bucket."""
-        return endpoint_at(self._url, f"{self._bucket_path}/", self.options.connection)
+        return endpoint_at(self.store_url, f"{self._bucket_path}/", self.options.connection)
 
     def load(self) -> None:
         """Import the checksums, and what fetches tokens."""
@@ -108,7 +105,8 @@ class GCSDialect(Dialect):
     def failure(self, request: Request, head: ResponseHead, body: bytes) -> Exception:
         """Return what a refusal stands for."""
         status, (reason, message) = head.status, _reason(body)
-        text, error = refusal_text(status, reason or head.reason, message), None
+        text = refusal_text(status, reason or head.reason, message)
+        error: OSError | None = None
         if status == 404 and _speaks_of_bucket(message):
             reason, error = (
                 "NoSuchBucket",
@@ -268,7 +266,7 @@ class GCSDialect(Dialect):
 
     def can_copy_from(self, source: Dialect) -> bool:
         """Return whether a bucket is of the same store, and read by the same user."""
-        return isinstance(source, GCSDialect) and source.options == self.options and source._url == self._url
+        return isinstance(source, GCSDialect) and source.options == self.options and source.store_url == self.store_url
 
     def copy(self, source: Dialect, src: str, dst: str, like: Response | None = None) -> Request | None:
         """Return a rewrite; to give the copy a storage class is to give it all that it has beside its content."""
@@ -381,9 +379,6 @@ def _check_xml(request: Request, head: ResponseHead, body: bytes) -> Exception |
     elif request.method == "POST":
         return bodies.check_posted(request, body)
     return None
-
-
-MIN_PART_SIZE = 5 * 1024**2
 
 
 class GCS(ObjectStore):

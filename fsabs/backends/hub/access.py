@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import functools
 import os
 import re
@@ -18,14 +19,14 @@ import sys
 import time
 import urllib.parse
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from ...core import errors, identity, process, redaction
-from ...disk.folders import Folder, cache_directory
+from ...disk.folders import cache_directory
 from ..objects import access
 from ..objects.access import Access, ConnectionOptions, Endpoint, Token, TokenAccess, endpoint_at
-from ..objects.addresses import Addresses
+from ..objects.addresses import Addresses, SharedFile
 from ..objects.http1 import ResponseHead
 from ..objects.messages import Request
 
@@ -33,6 +34,17 @@ ENDPOINT = "https://huggingface.co"
 TOKEN_VARIABLES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 _TRUE = ("1", "ON", "YES", "TRUE")
 _is_token = re.compile("[!-~]+").fullmatch
+LONGEST = 900.0
+"""Seconds from now on after which no window ends."""
+WARNED_SECONDS = 5.0
+"""A wait that is longer than so many seconds is reported to the user."""
+_KINDS = ("api", "resolvers")
+_STATE = struct.Struct("=dddd")
+"""Requests that are left, the end of the window in seconds since 1970 (0: not known), its requests, its seconds."""
+_LEFT = re.compile(r'"(\w+)"\s*;\s*r\s*=\s*(\d+)\s*;\s*t\s*=\s*(\d+)')
+_POLICY = re.compile(r'"(\w+)"\s*;\s*q\s*=\s*(\d+)\s*;\s*w\s*=\s*(\d+)')
+_LOCK_TRIES = 20
+_LOCK_PAUSE = 0.001
 
 
 class HubOptions(NamedTuple):
@@ -158,37 +170,12 @@ def _quotas(url: str, principal: str, folder: str | None) -> HubQuotas:
 
 # ---- quotas
 
-LONGEST = 900.0
-"""Seconds from now on after which no window ends."""
-WARNED_SECONDS = 5.0
-"""A wait that is longer than so many seconds is reported to the user."""
-_KINDS = ("api", "resolvers")
-_STATE = struct.Struct("=dddd")
-"""Requests that are left, the end of the window in seconds since 1970 (0: not known), its requests, its seconds."""
-_LEFT = re.compile(r'"(\w+)"\s*;\s*r\s*=\s*(\d+)\s*;\s*t\s*=\s*(\d+)')
-_POLICY = re.compile(r'"(\w+)"\s*;\s*q\s*=\s*(\d+)\s*;\s*w\s*=\s*(\d+)')
-_LOCK_TRIES = 20
-_LOCK_PAUSE = 0.001
 
-
-class _QuotaFile:
-    """The open file of an account's quotas; `fd` is -1 for one that can't be opened, or has failed."""
-
-    def __init__(self, folder: str | None, name: str) -> None:
-        self.fd = -1
-        if folder is not None:
-            with contextlib.suppress(OSError), Folder(folder, create=True, private=True) as there:
-                self.fd = there.open(name, os.O_RDWR | os.O_CREAT)
-
-    # What a finalizer needs is bound: when the interpreter ends, the names of the module may be gone before.
-    def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        if self.fd >= 0:
-            close(self.fd)
+class _QuotaFile(SharedFile):
+    """The file of an account's quotas."""
 
     def lock(self) -> bool:
         """Lock the file, unless that takes too long: one that is stopped must not stop others."""
-        import fcntl
-
         for _ in range(_LOCK_TRIES if self.fd >= 0 else 0):
             with contextlib.suppress(OSError):
                 fcntl.lockf(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -198,8 +185,6 @@ class _QuotaFile:
 
     def unlock(self) -> None:
         """Unlock the file."""
-        import fcntl
-
         with contextlib.suppress(OSError):
             fcntl.lockf(self.fd, fcntl.LOCK_UN)
 
@@ -212,8 +197,7 @@ class HubQuotas:
         self._lock = process.Lock()
         self._memory = bytearray(len(_KINDS) * _STATE.size)
         self._warned = 0.0
-        # A child opens it anew: a daemon closes all that it has inherited, and would write into another file then.
-        self._file = process.PerProcess(functools.partial(_QuotaFile, folder, name))
+        self._file = process.PerProcess(functools.partial(_QuotaFile, folder or "", name, os.O_CREAT))
 
     def delay(self, request: Request) -> float:
         """Return the seconds until a request may be sent; 0 if it may be now, and is then counted."""
@@ -267,7 +251,7 @@ class HubQuotas:
                 if file.fd >= 0 and self._memory != before:
                     os.pwrite(file.fd, self._memory, 0)
             except OSError:  # of the file: each process then counts for itself
-                self._file.adopt(_QuotaFile(None, ""))
+                self._file.adopt(_QuotaFile("", "", 0))
             finally:
                 if locked:
                     file.unlock()

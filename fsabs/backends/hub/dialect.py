@@ -24,7 +24,7 @@ import urllib.parse
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from ...core import errors, keys
+from ...core import errors
 from ...core.identity import Identity
 from ..objects.addresses import LONGEST, Addresses, signed_until
 from ..objects.client import absolute
@@ -269,10 +269,6 @@ class HubDialect(Dialect):
         return f"content with the digest {found.hexdigest()} for {digest}" if found.hexdigest() != digest else None
 
     # ---- reading
-
-    def url(self, key: str) -> str:
-        """Return the URL of a file."""
-        return f"hf://{self.repository.text}/{keys.to_url_path(key)}"
 
     def _path(self, key: str) -> str:
         prefix = self.options.path

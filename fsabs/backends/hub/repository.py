@@ -16,7 +16,7 @@ import os
 import urllib.parse
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core import errors, keys
 from ...core.blobs import Blob, BlobLayer
@@ -33,11 +33,9 @@ from ..objects.failures import code_of
 from ..objects.messages import Found, ObjectPage, PageQuery, Reading, Request, Response
 from ..objects.reading import StoreBlob
 from .access import ENDPOINT, HubOptions, is_offline, principal_of, source_of_token, token_of
+from .commits import Branch, HubWriter
 from .dialect import BUCKETS, DEFAULT_REVISION, HubDialect, Repository, Resolved, is_commit, parse
 from .tree import HubFile, Listing, Tree
-
-if TYPE_CHECKING:
-    from .commits import Branch
 
 REFERENCE_KIND = "hub-ref-1"
 PAGE = 5_000
@@ -89,15 +87,13 @@ class Hub(ObjectStore):
         verify: bool | str | None = None,
         proxies: Mapping[str, str] | None = None,
     ) -> None:
-        from .commits import Branch
-
         named = parse(repository)
         if named.kind == BUCKETS:
             raise ValueError(f"hf://{repository} is a bucket, and no repository: HubBucket")
         url = checked_url(endpoint or os.environ.get("HF_ENDPOINT") or ENDPOINT)
         connection = ConnectionOptions.of(connect_timeout, read_timeout, max_attempts, verify, proxies)
         options = HubOptions(url, token, connection)
-        self._branch: Branch = Branch()
+        self._branch = Branch()
         super().__init__(HubDialect(named, named.revision, options), prefix)
         if not is_commit(named.revision):
             with self._naming("open", ""):
@@ -299,8 +295,6 @@ class Hub(ObjectStore):
         return contextlib.nullcontext() if self._branch.in_block else self.commit(message)
 
     def _create(self, key: str, exclusive: bool) -> Writer:
-        from .commits import HubWriter
-
         self._branch.check(self, key, exclusive)
         return HubWriter(self, key, exclusive)
 

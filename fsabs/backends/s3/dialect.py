@@ -83,6 +83,13 @@ _STARTS = {
 """Where a page of a listing begins: parameters, and the elements by which a store repeats them."""
 _KEPT = ("cache-control", "content-disposition", "content-encoding", "content-language", "content-type", "expires")
 """Header fields of an object that its copy keeps, beside its metadata."""
+_FIELDS = ("Key", "LastModified", "ETag", "Size")
+_prefixes = re.compile(r"<CommonPrefixes>\s*<Prefix>([^<]*)</Prefix>\s*</CommonPrefixes>")
+_prefix = re.compile(r"<Prefix>([^<]*)</Prefix>")
+_texts = re.compile(r">[^<]*<")
+_element = re.compile(r"<(Key|LastModified|ETag|Size)>([^<]*)</\1>")
+_MAX_ENTRY = 16 * 1024
+"""Characters of the first entry: a key has 1,024 bytes."""
 
 
 class S3Dialect(Dialect):
@@ -487,15 +494,6 @@ def _ends(size: int, chunk: int) -> Iterator[int]:
         yield at
         if at >= size:
             return
-
-
-_FIELDS = ("Key", "LastModified", "ETag", "Size")
-_prefixes = re.compile(r"<CommonPrefixes>\s*<Prefix>([^<]*)</Prefix>\s*</CommonPrefixes>")
-_prefix = re.compile(r"<Prefix>([^<]*)</Prefix>")
-_texts = re.compile(r">[^<]*<")
-_element = re.compile(r"<(Key|LastModified|ETag|Size)>([^<]*)</\1>")
-_MAX_ENTRY = 16 * 1024
-"""Characters of the first entry: a key has 1,024 bytes."""
 
 
 # ---- pages of objects

@@ -309,8 +309,6 @@ class S3Access(Access):
 
 def _forget_client(options: Options) -> None:
     """Have boto3, if it has been asked, look for credentials again."""
-    import sys
-
     if (boto := sys.modules.get("fsabs.backends.s3.boto")) is not None:
         boto.forget_credentials(options)
 
