@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import fsabs
-from fsabs.backends.objects.uploads import uploads_below
+from fsabs.backends.objects.writing import uploads_below
 from fsabs.backends.s3 import S3
 from fsabs.core.fs import FS, keys_of
 from fsabs.disk.files import ResumedReplacement

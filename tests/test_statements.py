@@ -251,7 +251,7 @@ def test_settings_name_every_option_of_the_stores() -> None:
 
 def test_defaults_are_those_that_the_page_of_settings_has() -> None:
     from fsabs.adapters.torch import FileDataset, ImageFolder, Mixture, RecordIODataset
-    from fsabs.backends.objects import retry
+    from fsabs.backends.objects import failures
     from fsabs.backends.s3.options import CONNECT_TIMEOUT, READ_TIMEOUT
     from fsabs.cache import CachedFS, HTTPCachedFS
 
@@ -264,7 +264,7 @@ def test_defaults_are_those_that_the_page_of_settings_has() -> None:
     assert default(Mixture, "max_bytes") == 64 << 20
     assert default(CachedFS, "memory_bytes") == 64 << 20
     assert default(RecordReader, "cache_bytes") == 64 << 20
-    assert (CONNECT_TIMEOUT, READ_TIMEOUT, retry.DEFAULT_ATTEMPTS, retry.THROTTLE_SECONDS) == (10, 60, 5, 60)
+    assert (CONNECT_TIMEOUT, READ_TIMEOUT, failures.DEFAULT_ATTEMPTS, failures.THROTTLE_SECONDS) == (10, 60, 5, 60)
     assert default(fsabs.Hdfs, "timeout") == 60
     assert default(HTTPCachedFS, "timeout") == 3
     assert default(CachedFS, "check_interval") == 60

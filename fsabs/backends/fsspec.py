@@ -12,7 +12,6 @@ import errno
 import functools
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
@@ -22,8 +21,7 @@ from ..core.blobs import Blob, BytesBlob
 from ..core.fs import FS, LAST_NAME, Capabilities, FileStat, ListPage, StrPath
 from ..core.writing import PARTIAL_SUFFIX as PARTIAL_SUFFIX
 from ..core.writing import Writer, is_partial, partial_name
-from ..disk import temporary
-from ..disk.descriptors import write_all
+from ..disk.temporary import NamedSpool
 
 _READ_ONLY = frozenset({"http", "https", "data", "git", "github", "jlab", "jupyter", "libarchive", "reference", "zip"})
 _REAL_DIRECTORIES = frozenset(
@@ -273,17 +271,12 @@ class FsspecWriter(Writer):
         self._fs = fs
         self._key = key
         self._exclusive = exclusive
-        # Freed in a forked child, it would remove the parent's file.
-        made = tempfile.NamedTemporaryFile(buffering=0, prefix="fsabs-", dir=temporary.folder())  # noqa: SIM115 - until commit or abort
-        self._held: process.PerProcess[Any] = process.owned(made)
-
-    @property
-    def _spool(self) -> Any:
-        return self._held.get()
+        self._spool = NamedSpool(-1)  # in a file from the start
+        self._spool.write(b"")
 
     def write(self, data: bytes) -> None:
         """Append to the spool."""
-        write_all(self._spool.fileno(), data)
+        self._spool.write(data)
 
     def commit(self) -> None:
         """Upload the file, in one call or by upload and rename."""

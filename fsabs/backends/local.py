@@ -25,7 +25,7 @@ from ..core.fs import FS, Capabilities, FileStat, StoreNotes, StrPath
 from ..core.writing import Writer
 from ..disk import files, folders
 from ..disk.descriptors import drop_setuid, write_all
-from . import local_trees
+from . import WRITABLE, local_trees
 
 _SMALL = 1 << 16  # bytes; as much as a page has anywhere
 _ONE_READ = 1 << 30  # bytes; Linux gives at most 2 GiB in one
@@ -47,21 +47,8 @@ class Local(FS):
     _notes = StoreNotes(
         ("opening: nothing", "listing: a scan of each directory", "an epoch: an open and a read for each file")
     )
-    capabilities: Capabilities = Capabilities(
-        write=True,
-        exclusive=True,
-        replace=True,
-        append=True,
-        update=True,
-        mkdir=True,
-        rename=True,
-        remove=True,
-        last_modified=True,
-        settable_times=True,
-        ordered=False,
-        versions=True,
-        links=True,
-        modes=True,
+    capabilities: Capabilities = WRITABLE._replace(
+        append=True, update=True, settable_times=True, ordered=False, links=True, modes=True
     )
 
     def __init__(
@@ -359,11 +346,11 @@ class LocalBlob(Blob):
 
 
 class _Descriptor:
-    """A descriptor of its own for a file that is read, closed when it is freed."""
+    """A descriptor of its own for a file, closed when it is freed."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, flags: int = os.O_RDONLY) -> None:
         self.number = -1
-        self.number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.number = os.open(path, flags | os.O_CLOEXEC, 0o666)
 
     def close(self, close: Callable[[int], None] = os.close) -> None:
         fd, self.number = self.number, -1
@@ -391,31 +378,23 @@ class AppendWriter(Writer):
 
     def __init__(self, path: str, fsync: bool) -> None:
         self._fsync = fsync
-        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        drop_setuid(self._fd)
+        self._file = _Descriptor(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        drop_setuid(self._file.number)
 
     def write(self, data: bytes) -> None:
         """Append all of `data`."""
-        write_all(self._fd, data)
+        write_all(self._file.number, data)
 
     def commit(self) -> None:
         """Close the file."""
         if self._fsync:
-            os.fsync(self._fd)
-        fd, self._fd = self._fd, -1
-        os.close(fd)  # a network filesystem reports only now that some of it is lost
+            os.fsync(self._file.number)
+        self._file.close()  # a network filesystem reports only now that some of it is lost
 
     def abort(self) -> None:
         """Close the file; what was appended stays."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            with contextlib.suppress(OSError):
-                os.close(fd)
-
-    def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        fd, self._fd = getattr(self, "_fd", -1), -1
-        if fd >= 0:
-            close(fd)
+        with contextlib.suppress(OSError):
+            self._file.close()
 
 
 class _Update(io.RawIOBase):

@@ -20,6 +20,7 @@ from ..core.blobs import Blob, BytesBlob
 from ..core.fs import FS, Capabilities, FileStat, StoreNotes
 from ..core.identity import Place
 from ..core.writing import Writer
+from . import WRITABLE
 
 
 class Tree:
@@ -96,18 +97,7 @@ class Memory(FS):
 
     scheme = "memory"
     _notes = StoreNotes(("opening: nothing", "listing: nothing", "an epoch: nothing"))
-    capabilities: Capabilities = Capabilities(
-        write=True,
-        exclusive=True,
-        replace=True,
-        append=True,
-        mkdir=True,
-        rename=True,
-        remove=True,
-        last_modified=True,
-        versions=True,
-        content_versions=True,
-    )
+    capabilities: Capabilities = WRITABLE._replace(append=True, content_versions=True)
 
     def __init__(self, name: str = "", path: str = "") -> None:
         self._tree = tree_of(name)

@@ -393,7 +393,7 @@ def test_copies_are_the_stores(store: AzureStore, monkeypatch: pytest.MonkeyPatc
     fs = opened(store)
     fs.write_bytes("a ü", b"x" * 1000)
     store.pending = 3
-    monkeypatch.setattr("fsabs.backends.azure.dialect.COPY_POLL", 0.01)
+    monkeypatch.setattr("fsabs.backends.azure.container.COPY_POLL", 0.01)
     fs.copy("a ü", "d/b")
     assert store.blobs["d/b"].content == b"x" * 1000
     assert [request.method for request in store.seen[-3:]] == ["PUT", "HEAD", "HEAD"]

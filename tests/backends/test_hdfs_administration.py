@@ -16,7 +16,7 @@ import pytest
 
 import fsabs
 from fsabs.backends.hdfs import Hdfs, reading, writing
-from fsabs.backends.hdfs.rpc_errors import one_line
+from fsabs.backends.hdfs.library import one_line
 from fsabs.core.writing import partial_name
 from tests.backends.hdfs_paths import path_of
 from tests.servers.hdfs import QUICK_START, HdfsCluster

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fsabs.backends.hdfs.calls import begin, each
+from fsabs.backends.hdfs.library import begin, each
 
 pytestmark = pytest.mark.quick
 

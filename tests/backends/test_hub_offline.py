@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import fsabs
-from fsabs.backends.hub.offline import OfflineHub
+from fsabs.backends.hub.repository import OfflineHub
 from tests.servers.hub import TOKEN, HubServer
 
 huggingface_hub = pytest.importorskip("huggingface_hub")

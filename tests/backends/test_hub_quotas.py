@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import fsabs
-from fsabs.backends.hub.quotas import HubQuotas
+from fsabs.backends.hub.access import HubQuotas
 from fsabs.backends.objects.addresses import Addresses
 from fsabs.backends.objects.http1 import parse_head
 from fsabs.backends.objects.messages import Request

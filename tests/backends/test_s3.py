@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import fsabs
-from fsabs.backends.objects.uploads import part_size
+from fsabs.backends.objects.writing import part_size
 from fsabs.backends.s3 import S3
 from fsabs.backends.s3.options import MIN_PART_SIZE
 from tests.servers.network import Blackhole, FaultProxy, Refused

@@ -23,9 +23,8 @@ from botocore.exceptions import BotoCoreError
 
 import fsabs
 from fsabs.backends.s3 import S3, boto, endpoint
-from fsabs.backends.s3.endpoint import Place, S3Access, plain, resolve
+from fsabs.backends.s3.endpoint import EXPRESS, Place, S3Access, plain, resolve
 from fsabs.backends.s3.options import Options
-from fsabs.backends.s3.signing import EXPRESS
 from tests.backends.sessions import core_session
 
 pytestmark = pytest.mark.quick
@@ -231,7 +230,7 @@ def test_what_is_known_of_an_endpoint_needs_no_client_in_a_forked_child() -> Non
 
 def test_a_bucket_that_has_moved_is_looked_for_in_its_region() -> None:
     options = Options(region="us-east-1")
-    access = S3Access.resolved("my-bucket", options)
+    access = S3Access("my-bucket", options, resolve("my-bucket", options))
     assert access.endpoint.host == "my-bucket.s3.amazonaws.com"
     moved = access.moved("eu-west-1")
     assert isinstance(moved, S3Access)

@@ -15,8 +15,7 @@ import fsabs
 from fsabs.backends.objects.listing import _Split, stats_of
 from fsabs.backends.objects.messages import ObjectPage, PageQuery
 from fsabs.backends.s3 import S3
-from fsabs.backends.s3.dialect import S3Dialect
-from fsabs.backends.s3.messages import parse
+from fsabs.backends.s3.dialect import S3Dialect, parse_page
 from fsabs.transfer.walks import ordered_walk
 from tests import soak
 
@@ -124,7 +123,7 @@ def test_pages_of_any_order_of_elements() -> None:
         same = chance.random() < 0.5
         order = chance.sample(names, len(names))
         orders = [order if same else chance.sample(names, len(names)) for _ in keys]
-        page = parse(page_of(orders, keys, truncated=chance.random() < 0.5, spaces=chance.choice(["", "\n  "])))
+        page = parse_page(page_of(orders, keys, truncated=chance.random() < 0.5, spaces=chance.choice(["", "\n  "])))
         assert page.keys() == keys, (seed, number)
         assert [to_stat("n", entry).size for entry in page.objects] == list(range(len(keys)))
         assert [to_stat("n", entry).version for entry in page.objects] == [f"e{n}" for n in range(len(keys))]
@@ -134,7 +133,7 @@ def test_pages_of_any_order_of_elements() -> None:
 
 def test_an_entry_without_an_etag_takes_none_from_its_neighbour() -> None:
     order = ["Key", "LastModified", "ETag", "Size"]
-    page = parse(page_of([order, ["Key", "Size"], order], ["a", "b", "c"]))
+    page = parse_page(page_of([order, ["Key", "Size"], order], ["a", "b", "c"]))
     assert [(key, etag) for key, _, etag, _ in page.objects] == [
         ("a", "&quot;e0&quot;"),
         ("b", ""),
@@ -145,9 +144,9 @@ def test_an_entry_without_an_etag_takes_none_from_its_neighbour() -> None:
 @pytest.mark.parametrize("end", [10, 200, -20, -25])
 def test_a_page_that_is_cut_short_is_an_error(end: int) -> None:
     with pytest.raises(fsabs.CorruptFileError, match="not a page"):
-        parse(page_of([["Key", "LastModified", "ETag", "Size"]] * 3, ["a", "b", "c"])[:end])
+        parse_page(page_of([["Key", "LastModified", "ETag", "Size"]] * 3, ["a", "b", "c"])[:end])
     with pytest.raises(fsabs.CorruptFileError, match="without a token"):
-        parse(page_of([], [], truncated=True).replace("NextContinuationToken", "Other"))
+        parse_page(page_of([], [], truncated=True).replace("NextContinuationToken", "Other"))
 
 
 def test_a_directory_bucket_lists_in_an_order_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,9 +16,8 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from fsabs.backends.objects import Endpoint
-from fsabs.backends.s3 import signing
-from fsabs.backends.s3.endpoint import Place
-from fsabs.backends.s3.signing import EXPRESS, SIGV4
+from fsabs.backends.s3 import endpoint
+from fsabs.backends.s3.endpoint import EXPRESS, SIGV4, Place
 from tests import soak
 
 pytestmark = pytest.mark.quick
@@ -59,7 +58,7 @@ def test_signatures_are_those_of_botocore() -> None:
     chance = random.Random(seed)
     for _ in range(soak.rounds(200)):
         credentials = Credentials("AKID", text(chance), chance.choice([None, text(chance).strip() or None]))
-        signer = signing.Signer(place(credentials))
+        signer = endpoint.Signer(place(credentials))
         method = chance.choice(["GET", "HEAD", "PUT", "POST", "DELETE"])
         path = "/bucket/" + urllib.parse.quote(text(chance), safe="/~")
         pairs = {text(chance): text(chance) for _ in range(chance.randrange(4))}
@@ -84,7 +83,7 @@ def test_signatures_are_those_of_botocore() -> None:
 def test_a_body_is_hashed_unless_tls_and_a_checksum_protect_it(
     tls: bool, checksum: bool, configured: bool | None
 ) -> None:
-    signer = signing.Signer(place(Credentials("a", "b"), tls=tls, sign_payload=configured))
+    signer = endpoint.Signer(place(Credentials("a", "b"), tls=tls, sign_payload=configured))
     headers = ("x-amz-checksum-crc32c:AAAAAA==",) if checksum else ()
     unsigned = "UNSIGNED-PAYLOAD" in signer.lines("PUT", "/k", "", headers, b"body")
     assert unsigned == ((tls and checksum) if configured is None else not configured)
@@ -92,13 +91,13 @@ def test_a_body_is_hashed_unless_tls_and_a_checksum_protect_it(
 
 
 def test_the_token_of_a_session_of_express_has_a_header_of_its_own() -> None:
-    lines = signing.Signer(place(Credentials("a", "b", "TOKEN"), signature=EXPRESS)).lines("GET", "/k")
+    lines = endpoint.Signer(place(Credentials("a", "b", "TOKEN"), signature=EXPRESS)).lines("GET", "/k")
     assert "x-amz-s3session-token:TOKEN\r\n" in lines
     assert "x-amz-security-token" not in lines
 
 
 def test_checksums_of_many_bodies_take_no_memory() -> None:
-    signer = signing.Signer(place(Credentials("a", "b")))
+    signer = endpoint.Signer(place(Credentials("a", "b")))
     for number in range(1000):
         signer.lines("PUT", "/k", "", (f"x-amz-checksum-crc32c:{number}",), b"1")
     assert signer._second is not None

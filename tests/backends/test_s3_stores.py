@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 
 import fsabs
-from fsabs.backends.objects import retry
+from fsabs.backends.objects import failures
 from fsabs.backends.objects.connections import ConnectionPool
+from fsabs.backends.objects.failures import Throttle
 from fsabs.backends.objects.messages import Request, Response
 from fsabs.backends.objects.pipeline import send_many
-from fsabs.backends.objects.retry import Throttle
 from tests import namespaces, soak
 from tests.backends.test_s3_contract import _no_settings, contents, opened  # noqa: F401
 from tests.servers.fixtures import require
@@ -151,7 +151,7 @@ def test_a_storm_of_refusals_is_waited_out_by_several_processes() -> None:
 
 def test_a_limited_rate_lets_requests_through(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each takes its turn once, and is then sent."""
-    monkeypatch.setattr(retry, "RECOVERY_SECONDS", 1000.0)
+    monkeypatch.setattr(failures, "RECOVERY_SECONDS", 1000.0)
     objects = contents(20)
     with ScriptedStore(objects) as store:
         fs = opened(store)
@@ -186,7 +186,7 @@ def _slow_down(endpoint: str) -> None:
 ON_A_FULL_DISK = 'mount -t tmpfs -o size=4k disk "$1" && export TMPDIR="$1" && cd "$1" && shift && exec "$@"'
 THROTTLED = """
 import tempfile
-from fsabs.backends.objects.retry import Throttle
+from fsabs.backends.objects.failures import Throttle
 tempfile.gettempdir()
 open("ballast", "wb").write(bytes(4096))
 throttle = Throttle("full.invalid:1")

@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 import fsabs
-from fsabs.backends.objects import uploads
-from fsabs.backends.objects.uploads import UploadRecord, parts_of, sweep, uploads_below
+from fsabs.backends.objects import writing
+from fsabs.backends.objects.writing import UploadRecord, parts_of, sweep, uploads_below
 from fsabs.backends.s3 import S3
 from fsabs.core.fs import keys_of
 from fsabs.transfer import files
@@ -78,7 +78,7 @@ def target(ceph: CephGateway, source: fsabs.Local, monkeypatch: pytest.MonkeyPat
 
 
 def opened(ceph: CephGateway, bucket: str, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> S3:
-    monkeypatch.setattr(uploads, "SWEEP_EVERY", 0.0)
+    monkeypatch.setattr(writing, "SWEEP_EVERY", 0.0)
     ceph.create_bucket(bucket)
     keys = {"aws_access_key_id": ceph.access_key, "aws_secret_access_key": ceph.secret_key, "region": ceph.region}
     return S3(bucket, **{"endpoint": ceph.endpoint, "mpu_chunksize": PART, **keys, **changes})
@@ -224,11 +224,11 @@ def test_an_upload_with_other_options_is_not_continued(
 def test_only_one_takes_an_upload_over(child: Child, source: fsabs.Local, target: S3) -> None:
     child.end(signal.SIGKILL)
     with source.open_blob("large") as blob:
-        upload, there = uploads.resume(target, "to", blob, PART)
+        upload, there = writing.resume(target, "to", blob, PART)
         assert upload is not None
-        assert uploads.resume(target, "to", blob, PART) == (None, 0)
+        assert writing.resume(target, "to", blob, PART) == (None, 0)
         upload.leave()
-        upload, again = uploads.resume(target, "to", blob, PART)
+        upload, again = writing.resume(target, "to", blob, PART)
         assert upload is not None
         assert again == there >= PART
         upload.leave()
@@ -292,7 +292,7 @@ def test_an_upload_that_was_left_is_taken_up_whatever_children_there_are(source:
     record = UploadRecord.create(store, "key", kept=True)
     with living_child():
         record.release()
-        [again] = uploads._records(store, "key")
+        [again] = writing._records(store, "key")
     again.remove()
     assert records() == []
 

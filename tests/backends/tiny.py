@@ -16,9 +16,8 @@ import google_crc32c
 from fsabs.backends.objects import Access, Dialect, Endpoint, ObjectStore, checksums
 from fsabs.backends.objects.failures import mismatched
 from fsabs.backends.objects.http1 import ResponseHead
-from fsabs.backends.objects.messages import Body, ObjectPage, PageQuery, Request, Response
+from fsabs.backends.objects.messages import WHOLE, Body, ObjectPage, PageQuery, Reading, Request, Response
 from fsabs.core.errors import CorruptFileError
-from fsabs.core.ranges import Range
 from tests.servers import hostile_store
 from tests.servers.hostile_store import LISTED, Answer, HostileStore, content
 
@@ -64,17 +63,9 @@ class TinyDialect(Dialect):
     def mismatch(self, head: ResponseHead, pieces: Iterable[bytes]) -> str | None:
         return checksums.mismatch([(b"crc32c", head.header(b"x-crc32c") or "")], pieces)
 
-    def read(
-        self,
-        key: str,
-        range: Range | None = None,
-        version: str | None = None,
-        size: int | None = None,
-        into: memoryview | None = None,
-        large: int | None = None,
-    ) -> Request:
-        headers = (f'if-match:"{version}"',) if version else ()
-        return Request("GET", key, "", headers, b"", range, version, size, into, large)
+    def read(self, key: str, wanted: Reading = WHOLE) -> Request:
+        headers = (f'if-match:"{wanted.version}"',) if wanted.version else ()
+        return Request("GET", key, "", headers, b"", *wanted)
 
     def head(self, key: str) -> Request:
         return Request("HEAD", key)

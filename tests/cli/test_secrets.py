@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fsabs.backends.objects import retry
+from fsabs.backends.objects import failures
 from fsabs.cli import main
 from fsabs.cli.program import COMMANDS
 from tests.test_redaction import OPTIONS, SECRET
@@ -64,7 +64,7 @@ ARGUMENTS: dict[str, list[list[str]]] = {
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "BACKOFF", 0.001)  # of hosts that refuse connections
+    monkeypatch.setattr(failures, "BACKOFF", 0.001)  # of hosts that refuse connections
 
 
 def test_the_table_has_every_command() -> None:

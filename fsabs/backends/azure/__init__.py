@@ -1,7 +1,7 @@
 """Azure Blob Storage: a dialect of `backends/objects/`, which sends all requests.
 
-`container.py` is the FS, `dialect.py` its requests and responses. `access.py` finds out which account a container is in
-and by what it is reached, and authorises: by tokens that azure-identity fetches, or by signatures.
+`container.py` is the FS with its requests and responses. `access.py` finds out which account a container is in and by
+what it is reached, and authorises: by tokens that azure-identity fetches, or by signatures.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import os
 import re
 import time
 import urllib.parse
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ...core import errors, identity, process, redaction
@@ -82,11 +82,6 @@ class Account(NamedTuple):
 
     def __repr__(self) -> str:
         return f"Account({self.name!r}, {self.url!r})"
-
-    @property
-    def directories_url(self) -> str:
-        """The URL of the service that knows directories, of an account that has them."""
-        return self.url.replace(".blob.", ".dfs.", 1)
 
 
 def environment() -> access.Environment:
@@ -171,8 +166,6 @@ def of_adlfs(options: Mapping[str, Any]) -> dict[str, Any]:
 
 # ---- access
 
-_found: dict[Hashable, Any] = {}
-MAX_FOUND = 64
 SCOPE = "https://storage.azure.com/.default"
 NONE_FOUND = (
     "no credentials: run `az login`, give account_key=, sas_token= or credential=, or set AZURE_CLIENT_ID, "
@@ -199,16 +192,15 @@ def credential_of(options: AzureOptions) -> Any:
     """Return the credential that options and environment lead to. A process makes its own: they hold connections."""
     if options.credential is not None:
         return options.credential
-    name = (process.generation(), options, environment())
-    if name not in _found:
-        if len(_found) >= MAX_FOUND:
-            _found.clear()
-        library = azure_identity()
-        if options.client_secret is not None:
-            _found[name] = library.ClientSecretCredential(options.tenant_id, options.client_id, options.client_secret)
-        else:
-            _found[name] = library.DefaultAzureCredential(managed_identity_client_id=options.client_id)
-    return _found[name]
+    return _made(process.generation(), options, environment())
+
+
+@functools.lru_cache(maxsize=64)
+def _made(generation: int, options: AzureOptions, settings: access.Environment) -> Any:
+    library = azure_identity()
+    if options.client_secret is not None:
+        return library.ClientSecretCredential(options.tenant_id, options.client_id, options.client_secret)
+    return library.DefaultAzureCredential(managed_identity_client_id=options.client_id)
 
 
 def _fetched(options: AzureOptions) -> Token:
@@ -237,33 +229,25 @@ class IdentityAccess(TokenAccess):
 
     def renewed(self) -> Access | None:
         """Fetch a token anew."""
-        _found.pop((process.generation(), self._options, environment()), None)
+        _made.cache_clear()
         found = IdentityAccess(self.endpoint, self._options)
         return found if found.has_other_token_than(self) else None
 
 
-class PublicAccess(Access):
-    """The access without credentials; those that can be found come into play if it is refused."""
+class PublicAccess(TokenAccess):
+    """The access without a token, or by a shared access signature, which ends the query of each request.
 
-    def __init__(self, endpoint: Endpoint, otherwise: AzureOptions | None = None) -> None:
-        self.endpoint = endpoint
+    The credentials that `otherwise` leads to come into play if it is refused.
+    """
+
+    def __init__(self, endpoint: Endpoint, signature: str = "", otherwise: AzureOptions | None = None) -> None:
+        super().__init__(endpoint, None)
+        self.query = signature
         self._otherwise = otherwise
-
-    def authorise(self, method: str, path: str, query: str, headers: tuple[str, ...], body: Body) -> str:
-        """Return the header lines as they are."""
-        return header_lines(headers)
 
     def renewed(self) -> Access | None:
         """Use what credentials there are."""
         return IdentityAccess(self.endpoint, self._otherwise) if self._otherwise is not None else None
-
-
-class SignatureAccess(PublicAccess):
-    """The access by a shared access signature, which ends the query of each request."""
-
-    def __init__(self, endpoint: Endpoint, signature: str) -> None:
-        super().__init__(endpoint)
-        self.query = signature
 
 
 class KeyAccess(Access):
@@ -309,35 +293,24 @@ def access_of(endpoint: Endpoint, account: Account, options: AzureOptions, publi
     if account.key is not None:
         return KeyAccess(endpoint, account)
     if account.sas is not None:
-        return SignatureAccess(endpoint, account.sas)
+        return PublicAccess(endpoint, account.sas)
     if public and options.credential is None and options.client_secret is None:
-        return PublicAccess(endpoint, options)
+        return PublicAccess(endpoint, otherwise=options)
     return IdentityAccess(endpoint, options)
 
 
-def principal(account: Account, options: AzureOptions) -> str:
-    """Return whom requests are made as, with no secret in it."""
+def identity_of(account: Account, options: AzureOptions) -> tuple[str, str]:
+    """Return whom requests are made as, with no secret in it, and where credentials come from, for people."""
     if options.anonymous:
-        return ""
+        return "", "none: anonymous=True"
     if account.key is not None:
-        return f"key {account.name}"
+        return f"key {account.name}", f"account key ({account.source})"
     if account.sas is not None:
-        return identity.digest_of_secret(account.sas.encode())
+        return identity.digest_of_secret(account.sas.encode()), f"shared access signature ({account.source})"
     if options.credential is not None:
-        return f"credential {type(options.credential).__qualname__} {options.client_id or ''}"
-    return identity.digest_of_secret(repr((options.tenant_id, options.client_id, environment())).encode())
-
-
-def source(account: Account, options: AzureOptions) -> str:
-    """Return where credentials come from, for people."""
-    if options.anonymous:
-        return "none: anonymous=True"
-    if account.key is not None:
-        return f"account key ({account.source})"
-    if account.sas is not None:
-        return f"shared access signature ({account.source})"
-    if options.credential is not None:
-        return f"{type(options.credential).__name__} (option credential)"
+        kind = type(options.credential)
+        return f"credential {kind.__qualname__} {options.client_id or ''}", f"{kind.__name__} (option credential)"
+    source = "azure-identity: environment, workload or managed identity, Azure CLI"
     if options.client_secret is not None:
-        return f"client {options.client_id} (option client_secret)"
-    return "azure-identity: environment, workload or managed identity, Azure CLI"
+        source = f"client {options.client_id} (option client_secret)"
+    return identity.digest_of_secret(repr((options.tenant_id, options.client_id, environment())).encode()), source

@@ -22,22 +22,13 @@ from ..objects.access import EARLY, Access, ConnectionOptions, Endpoint, Token, 
 
 PUBLIC = "https://storage.googleapis.com"
 EMULATOR = "STORAGE_EMULATOR_HOST"
-_GCSFS = {
-    "endpoint_url": "endpoint",
-    "project": "",
-    "access": "",
-    "consistency": "",
-    "check_connection": "",
-    "default_location": "",
-    "session_kwargs": "",
-    "timeout": "read_timeout",
-    "secure_serialize": "",
-    "block_size": "",
-    "cache_timeout": "",
-    "version_aware": "",
-    "experimental_zb_hns_support": "",
-}
-"""gcsfs's names of options, and ours; empty for what changes no result."""
+_GCSFS = {"endpoint_url": "endpoint", "timeout": "read_timeout"}
+"""gcsfs's names of options, and ours."""
+_TUNING = """
+project access consistency check_connection default_location session_kwargs secure_serialize block_size cache_timeout
+version_aware experimental_zb_hns_support
+"""
+"""Those of gcsfs that change no result."""
 
 
 class GCSOptions(NamedTuple):
@@ -91,8 +82,8 @@ def of_gcsfs(options: Mapping[str, Any]) -> dict[str, Any]:
                 found["anonymous"] = True
         elif name == "token":  # a key file, its content, or an object
             found["credentials"] = value
-        elif ours := _GCSFS.get(name, name):
-            found[ours] = value
+        elif name not in _TUNING.split():
+            found[_GCSFS.get(name, name)] = value
     return found
 
 

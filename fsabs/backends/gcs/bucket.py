@@ -1,20 +1,384 @@
-"""The FS of a bucket on Google Cloud Storage, and its options."""
+"""The FS of a bucket on Google Cloud Storage, and its dialect: the JSON API
+(cloud.google.com/storage/docs/json_api), and for objects that are written in parts the XML API's uploads, since the
+other has none.
+"""
 
 from __future__ import annotations
 
+import errno
 import json
-from collections.abc import Mapping
+import re
+import secrets
+import urllib.parse
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from ...core.fs import StoreNotes
-from ..objects import ObjectStore
-from ..objects.access import ConnectionOptions, described
+from ..objects import ObjectStore, bodies, checksums
+from ..objects.access import Access, ConnectionOptions, Endpoint, described, endpoint_at
+from ..objects.bodies import query_of, text_of, unreadable
+from ..objects.dialect import Dialect, PartOf, content_type_of
+from ..objects.failures import GONE, Expired, Throttled, mismatched, refusal_text, refused, retry_after, with_status
+from ..objects.http1 import ResponseHead
+from ..objects.messages import (
+    WHOLE,
+    Body,
+    Found,
+    ObjectPage,
+    PageQuery,
+    Pieces,
+    Reading,
+    Request,
+    Response,
+    parts_of,
+)
 from ..objects.store import COSTS, PART_SIZE
 from . import access
-from .access import EMULATOR, GCSOptions, of_gcsfs, url_of
-from .dialect import GCSDialect
+from .access import EMULATOR, GCSAccess, GCSOptions, environment, google_auth, of_gcsfs, url_of
 
+MARK = "fsabs-write"
+"""The name of the metadata by which a writer knows its own object."""
+_KEPT = (
+    *("cacheControl", "contentDisposition", "contentEncoding", "contentLanguage", "contentType", "customTime"),
+    "metadata",
+)
+"""Fields of an object that its copy keeps."""
+_ABOUT = f"fields=name,size,generation,updated,storageClass,{','.join(_KEPT)}"
+_PAGE_KIND = "storage#objects"
+_LISTED = "kind,items(name,size,generation,updated),prefixes,nextPageToken"
+_WRITTEN = "name,generation,crc32c"
+_ZONAL_CLASS = "RAPID"
+_speaks_of_zones = re.compile("zonal|rapid|grpc", re.IGNORECASE).search
+_speaks_of_bucket = re.compile("bucket does not exist|NoSuchBucket", re.IGNORECASE).search
+_is_of_upload = re.compile("(?:.*&)?upload(?:s|Id=[^&]*)(?:&.*)?").fullmatch
+"""Matches the queries of requests of the XML API."""
+_speaks_of_payer = re.compile("requester pays|user project", re.IGNORECASE).search
+_THROTTLED_REASONS = frozenset({"rateLimitExceeded", "userRateLimitExceeded"})
+_sent_checksum = re.compile(rb'"crc32c": "([^"]*)"').search
 MIN_PART_SIZE = 5 * 1024**2
+
+
+class GCSDialect(Dialect):
+    """The bucket `bucket`, with the options of `GCS`."""
+
+    scheme = "gs"
+    name = "gcs"
+    safe = "~"
+    accept_encoding = "gzip"  # else objects that are stored so come decompressed, whole, and without a length
+    checks_writes = True
+    max_removed = 100
+
+    def __init__(self, bucket: str, options: GCSOptions) -> None:
+        self.bucket = bucket
+        self.options = options
+        self.store_url, _ = url_of(options.endpoint)
+        """The URL of the store."""
+        self._base = urllib.parse.urlsplit(self.store_url).path
+        self._bucket_path = f"/storage/v1/b/{_quoted(bucket)}/o"
+        self._upload_path = f"{self._base}/upload{self._bucket_path}"
+        self._xml_path = f"{self._base}/{_quoted(bucket)}/"
+        named = {"storageClass": options.storage_class, "cacheControl": options.cache_control}
+        self._resource = {name: value for name, value in named.items() if value is not None}
+        self.copies_like = options.storage_class is not None
+
+    # ---- the store
+
+    def same_client(self) -> Hashable:
+        """Return bucket, options and environment."""
+        return self.bucket, self.options, self.store_url, environment()
+
+    def endpoint(self) -> Endpoint:
+        """Return the endpoint of the bucket."""
+        return endpoint_at(self.store_url, f"{self._bucket_path}/", self.options.connection)
+
+    def load(self) -> None:
+        """Import the checksums, and what fetches tokens."""
+        checksums.load()
+        if not (self.options.anonymous or self.options.access_token):
+            google_auth()
+
+    def access(self) -> GCSAccess:
+        """Return this process's access to the bucket."""
+        return GCSAccess(self.endpoint(), self.options)
+
+    def failure(self, request: Request, head: ResponseHead, body: bytes) -> Exception:
+        """Return what a refusal stands for."""
+        status, (reason, message) = head.status, _reason(body)
+        text = refusal_text(status, reason or head.reason, message)
+        error: OSError | None = None
+        if status == 404 and _speaks_of_bucket(message):
+            reason, error = (
+                "NoSuchBucket",
+                FileNotFoundError(errno.ENOENT, f"the bucket {self.bucket!r} does not exist"),
+            )
+        elif reason == GONE:
+            error = OSError(errno.EIO, "the upload is gone: another client aborted it")
+        elif status == 304:
+            return refused(head._replace(status=412), reason, message)
+        elif reason in _THROTTLED_REASONS:
+            return Throttled(with_status(OSError(errno.EBUSY, text), status, reason), retry_after(head))
+        elif status in (400, 403) and _speaks_of_payer(message):
+            advice = "the reader pays for this bucket: give requester_pays='the project that pays'"
+            error = PermissionError(errno.EACCES, f"{text}; {advice}")
+        elif status in (400, 403, 405, 412, 501) and _speaks_of_zones(message):
+            error = self._zonal(text)
+        elif status in (401, 403):
+            advice = "give credentials" if self.options.anonymous else "check the permissions of this account"
+            error = PermissionError(errno.EACCES, f"{text}; {advice}")
+            if status == 401 and not self.options.anonymous:
+                return Expired(with_status(error, status, reason))
+        return refused(head, reason, message, error)
+
+    def _zonal(self, text: str) -> OSError:
+        reason = (
+            "is zonal (Rapid), and read by gRPC alone, which this library has not: open it by gcsfs, with fsspec=True"
+        )
+        return OSError(errno.EOPNOTSUPP, f"{text}: the bucket {self.bucket!r} {reason}")
+
+    def check(self, request: Request, head: ResponseHead, body: bytes) -> Exception | None:
+        """Return why a response is no success of its request."""
+        if request.method == "DELETE" and body.lstrip().startswith(b"<"):
+            return mismatched("a page: nothing shows that anything was removed")
+        if _is_of_upload(request.query):
+            return _check_xml(request, head, body)
+        if request.about or request.path == self._upload_path:
+            found = _object_of(body)
+            if found is None or found.get("name") != request.key:
+                return mismatched(f"a response about {'nothing' if found is None else found.get('name')!r}")
+            sent = _sent_checksum(bytes(parts_of(request.body)[0])) if not request.about else None
+            if sent is not None and found.get("crc32c") != sent[1].decode():
+                return mismatched(
+                    f"the store has an object with the CRC32C {found.get('crc32c')} for {sent[1].decode()}"
+                )
+        elif request.method == "GET" and not body.lstrip().startswith(b"{"):
+            return mismatched("not a page of a listing")
+        return None
+
+    def version(self, head: ResponseHead) -> str | None:
+        """Return the generation."""
+        return head.header(b"x-goog-generation")
+
+    def has_checksum(self, head: ResponseHead) -> bool:
+        """Return whether a response has one of the bytes that are stored, which are those that it has."""
+        return b"\r\nx-goog-hash:" in head.lower and not _is_decompressed(head)
+
+    def mismatch(self, head: ResponseHead, pieces: Iterable[bytes]) -> str | None:
+        """Compare with the checksum of the object."""
+        fields = (field for _, value in head.named("x-goog-hash") for field in value.split(","))
+        found = dict(field.strip().partition("=")[::2] for field in fields)
+        return checksums.mismatch(
+            ((name, found[name.decode()]) for name in (b"crc32c", b"md5") if name.decode() in found), pieces
+        )
+
+    # ---- reading
+
+    def read(self, key: str, wanted: Reading = WHOLE) -> Request:
+        """Return a download."""
+        query = f"alt=media&ifGenerationMatch={_quoted(wanted.version)}" if wanted.version else "alt=media"
+        return Request("GET", key, query, (), b"", *wanted)
+
+    def head(self, key: str) -> Request:
+        """Return a request for an object's resource."""
+        return Request("GET", key, _ABOUT, about=True)
+
+    def found(self, response: Response) -> Found:
+        """Return what an object's resource says."""
+        found = _object_of(response.body) or {}
+        if found.get("storageClass") == _ZONAL_CLASS:
+            raise self._zonal("storage class RAPID")
+        try:
+            return Found(int(found["size"]), datetime.fromisoformat(found["updated"]), str(found["generation"]))
+        except (KeyError, ValueError) as exc:
+            raise unreadable(f"an object without {exc}") from exc
+
+    # ---- listing
+
+    def page_request(self, query: PageQuery) -> Request:
+        """Return a request for a page."""
+        text = query_of(
+            prefix=query.prefix or None,
+            delimiter="/" if query.one_level else None,
+            pageToken=query.token,
+            startOffset=query.after or None,
+            maxResults=query.most,
+            fields=_LISTED,
+            prettyPrint="false",
+        )
+        return Request("GET", "", text)
+
+    def page(self, prefix: str, response: Response) -> ObjectPage:
+        """Return the page in a response."""
+        try:
+            found = json.loads(bodies.page_text(response))
+            if found["kind"] != _PAGE_KIND:  # an empty page has nothing else
+                raise ValueError(f"{found['kind']!r}")
+            objects = [
+                (str(one["name"]), one["updated"], one["generation"], str(one["size"]))
+                for one in found.get("items", ())
+            ]
+            prefixes, token = [*found.get("prefixes", ())], found.get("nextPageToken")
+        except (ValueError, KeyError, TypeError, AttributeError) as exc:
+            raise unreadable(f"not a page of a listing: {type(exc).__name__}: {exc}") from exc
+        for name in (*prefixes[:1], *(entry[0] for entry in objects[:1])):
+            if not name.startswith(prefix):
+                raise unreadable(f"a page of another prefix where {prefix!r} was asked for")
+        return ObjectPage(objects, prefixes, token)
+
+    # ---- writing
+
+    def put(self, key: str, body: Body, exclusive: bool = False, mark: str = "", version: str = "") -> Request:
+        """Return an upload of resource and content, on which the store compares the CRC32C."""
+        resource: dict[str, Any] = {"crc32c": checksums.value("CRC32C", body), "name": key, **self._resource}
+        kind = content_type_of(key, self.options.content_type) or "application/octet-stream"
+        metadata = {**dict(self.options.metadata), **({MARK: mark} if mark else {})}
+        if metadata:
+            resource["metadata"] = metadata
+        query = query_of(
+            fields=_WRITTEN,
+            ifGenerationMatch=0 if exclusive else version or None,
+            kmsKeyName=self.options.kms_key_name,
+            uploadType="multipart",
+        )
+        boundary = secrets.token_hex(16)
+        described = f"--{boundary}\r\nContent-Type: application/json\r\n\r\n{json.dumps(resource)}\r\n"
+        start = f"{described}--{boundary}\r\nContent-Type: {kind}\r\n\r\n".encode()
+        whole = Pieces((start, *parts_of(body), f"\r\n--{boundary}--\r\n".encode()))
+        headers = (f"content-type:multipart/related; boundary={boundary}",)
+        return Request("POST", key, query, headers, whole, path=self._upload_path)
+
+    def mark_of(self, response: Response) -> str | None:
+        """Return the mark in an object's metadata."""
+        metadata = (_object_of(response.body) or {}).get("metadata")
+        return metadata.get(MARK) if isinstance(metadata, dict) else None
+
+    def remove(self, key: str) -> Request:
+        """Return a deletion."""
+        return Request("DELETE", key)
+
+    def remove_many(self, keys: Sequence[str], access: Access) -> tuple[Request | None, Sequence[str]]:
+        """Return a batch of deletions."""
+        if len(keys) < 2:
+            return None, keys
+        calls = (f"DELETE {self._bucket_path}/{_quoted(key)} HTTP/1.1" for key in keys)
+        field, body = bodies.batch(calls, "<{}>")
+        return Request("POST", "", "", (field,), body, path=f"{self._base}/batch/storage/v1"), ()
+
+    def can_copy_from(self, source: Dialect) -> bool:
+        """Return whether a bucket is of the same store, and read by the same user."""
+        return isinstance(source, GCSDialect) and source.options == self.options and source.store_url == self.store_url
+
+    def copy(self, source: Dialect, src: str, dst: str, like: Response | None = None) -> Request | None:
+        """Return a rewrite; to give the copy a storage class is to give it all that it has beside its content."""
+        assert isinstance(source, GCSDialect)
+        headers: tuple[str, ...] = ()
+        body, generation = b"", None
+        if like is not None:
+            found = _object_of(like.body) or {}
+            resource = {name: found[name] for name in _KEPT if name in found}
+            body = json.dumps({**resource, "storageClass": self.options.storage_class}).encode()
+            headers, generation = ("content-type:application/json",), found.get("generation")
+        path = f"{self._base}{source._bucket_path}/{_quoted(src)}/rewriteTo/b/{_quoted(self.bucket)}/o/{_quoted(dst)}"
+        query = query_of(
+            destinationKmsKeyName=self.options.kms_key_name,
+            fields="done,rewriteToken",
+            ifSourceGenerationMatch=generation,
+        )
+        return Request("POST", dst, query, headers, body, slow=True, path=path)
+
+    def copied(self, request: Request, response: Response) -> tuple[Request, float] | None:
+        """Return the next step of a rewrite."""
+        found = _object_of(response.body)
+        if found is None or not isinstance(found.get("done"), bool):
+            raise unreadable("a copy that doesn't say whether it is done")
+        if found["done"]:
+            return None
+        query = request.query.partition("&rewriteToken=")[0]
+        return request._replace(query=f"{query}&rewriteToken={_quoted(found.get('rewriteToken', ''))}"), 0.0
+
+    # ---- uploads, by the XML API
+
+    def begin(self, key: str, mark: str, like: Response | None = None, tags: str = "") -> Request:
+        """Return an initiation."""
+        options, kind = self.options, content_type_of(key, self.options.content_type)
+        named = {
+            "content-type": kind or "application/octet-stream",
+            "cache-control": options.cache_control,
+            "x-goog-storage-class": options.storage_class,
+            "x-goog-encryption-kms-key-name": options.kms_key_name,
+        }
+        headers = (
+            *(f"{name}:{value}" for name, value in named.items() if value is not None),
+            *(f"x-goog-meta-{name}:{value}" for name, value in options.metadata),
+            f"x-goog-meta-{MARK}:{mark}",
+        )
+        return self.about_upload("POST", key, "uploads", headers)
+
+    def about_upload(
+        self, method: str, key: str, query: str, headers: tuple[str, ...] = (), body: Body = b"", slow: bool = False
+    ) -> Request:
+        """Return a request of the XML API."""
+        path = self._xml_path + urllib.parse.quote(key, safe="/~")
+        return Request(method, key, query, headers, body, slow=slow, path=path, about=method == "GET")
+
+    def part(self, part: PartOf, body: Body) -> Request:
+        """Return the request that sends a part."""
+        query = query_of(partNumber=part.number, uploadId=part.upload)
+        checksum = f"x-goog-hash:crc32c={checksums.value('CRC32C', body)}"
+        return self.about_upload("PUT", part.key, query, (checksum,), body)
+
+    def complete(self, key: str, upload: str, receipts: Sequence[str], exclusive: bool) -> Request:
+        """Return a completion. The store takes no condition for it: `exclusive` is for the writer to check before."""
+        return super().complete(key, upload, receipts, exclusive=False)
+
+    def uploads(self, prefix: str, token: Any) -> Request | None:
+        """Return a request for the uploads under way."""
+        key, name = token or (None, None)
+        query = query_of(prefix=prefix or None, key_marker=key, upload_id_marker=name)
+        return Request("GET", "", f"{query}{query and '&'}uploads", path=self._xml_path[:-1])
+
+    # ---- what depends on options
+
+    def like_written(self, key: str) -> tuple[str, ...]:
+        """Return what objects are written with."""
+        return self.begin(key, "").headers
+
+
+def _quoted(text: str) -> str:
+    return urllib.parse.quote(text, safe="~")
+
+
+def _object_of(body: bytes) -> dict[str, Any] | None:
+    """Return the object of JSON that a body is; None for anything else."""
+    try:
+        found = json.loads(body.decode())
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _reason(body: bytes) -> tuple[str, str]:
+    """Return reason and message of a refusal: those of JSON, code and message of XML, or a line of text."""
+    if body.lstrip().startswith(b"<"):
+        return text_of(body, b"Code"), " ".join((text_of(body, b"Details") or text_of(body, b"Message")).split())
+    error = (_object_of(body) or {}).get("error")
+    if isinstance(error, dict):
+        reasons = [one.get("reason", "") for one in error.get("errors") or () if isinstance(one, dict)]
+        return str(reasons[0] if reasons else ""), " ".join(str(error.get("message", "")).split())
+    return "", " ".join(body[:500].decode("utf-8", "replace").split())
+
+
+def _is_decompressed(head: ResponseHead) -> bool:
+    return head.header(b"x-goog-stored-content-encoding") == "gzip" and head.header(b"content-encoding") != "gzip"
+
+
+def _check_xml(request: Request, head: ResponseHead, body: bytes) -> Exception | None:
+    if request.method == "PUT":
+        if head.status != 200 or not head.header(b"etag"):
+            return mismatched(f"status {head.status} without an ETag: nothing shows that anything was stored")
+    elif request.method == "POST":
+        return bodies.check_posted(request, body)
+    return None
 
 
 class GCS(ObjectStore):

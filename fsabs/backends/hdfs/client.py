@@ -28,10 +28,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from ...core import process
 from ...core.stats import FileStat
-from .calls import Pending, begin, no_answer
 from .configuration import HadoopConfiguration, Mount, NameNodeAddress
-from .library import library
-from .rpc_errors import Verdict, not_connected, translated, verdict
+from .library import Pending, Verdict, begin, library, no_answer, not_connected, translated, verdict
 
 T = TypeVar("T")
 

@@ -11,20 +11,20 @@ import errno
 import functools
 import getpass
 import os
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ...core import identity, keys, process
 from ...core.blobs import Blob
 from ...core.fs import FS, Capabilities, FileStat, StoreNotes, StrPath
+from ...core.threads import in_threads
 from ...core.writing import Writer, committing, is_partial
-from .calls import begin, each, no_answer
-from .client import Connection, Deadline, HdfsOptions, HdfsPlace, file_stat, first_page
+from .. import WRITABLE
+from .client import Connection, Deadline, HdfsOptions, HdfsPlace, file_stat
 from .configuration import HadoopConfiguration
+from .library import begin, each, no_answer
 from .reading import CONCURRENCY, HdfsBlob, HdfsSmallBlob, open_file, small_file
 from .writing import HdfsAppendWriter, HdfsOutput, HdfsWriter, sweep
-
-T = TypeVar("T")
 
 SMALL_FILE_BYTES = 256 * 1024
 """The largest file, in bytes, that is read when it is opened: a request without content takes about as long."""
@@ -90,20 +90,7 @@ class Hdfs(FS):
     )
     default_concurrency = CONCURRENCY
     checks_writes = True  # each packet that is sent carries checksums, which the DataNodes verify
-    capabilities: Capabilities = Capabilities(
-        write=True,
-        exclusive=True,
-        replace=True,
-        append=True,
-        mkdir=True,
-        rename=True,
-        remove=True,
-        last_modified=True,
-        settable_times=True,
-        versions=True,
-        stat_is_request=True,
-        modes=True,
-    )
+    capabilities: Capabilities = WRITABLE._replace(append=True, settable_times=True, stat_is_request=True, modes=True)
 
     def __init__(
         self,
@@ -174,28 +161,6 @@ class Hdfs(FS):
     def _deadline(self) -> Deadline:
         return Deadline(self._options.timeout)
 
-    def _each(
-        self, attempt: Callable[[str], T], retry: Callable[[str, Deadline], T], wanted: Sequence[str], width: int
-    ) -> Generator[T, None, None]:
-        """Yield `attempt(key)` of each key, in order, by threads; where that fails, `retry(key, deadline)`."""
-        done = 0
-        while done < len(wanted):
-            with contextlib.closing(each(attempt, wanted[done:], width)) as calls:
-                for call in calls:
-                    deadline = self._deadline()
-                    late = not call.wait(deadline.share())
-                    done += 1
-                    try:
-                        if late:
-                            call.abandon()
-                            raise no_answer("the first attempt", deadline.share())
-                        found = call.result()
-                    except OSError:
-                        found = retry(wanted[done - 1], deadline)
-                    yield found
-                    if late:
-                        break  # the threads wait for a node that is silent: go on with others
-
     # ---- stats and listings
 
     def _stat(self, key: str) -> FileStat:
@@ -240,39 +205,17 @@ class Hdfs(FS):
         return [stat for stat in found if stat.filename[:1] != "." or not is_partial(stat.filename)]
 
     def _walk(self, key: str) -> Iterator[FileStat]:
-        """Yield the tree below `key`, depth first; the directories of a directory are listed ahead, by threads."""
-        stack = [("", *self._members_to_walk(key, "", self._list(key)))]
-        try:
-            while stack:
-                base, members, listings = stack[-1]
-                if (member := next(members, None)) is None:
-                    listings.close()
-                    stack.pop()
-                    continue
-                name = base + member.filename
-                yield member._replace(filename=name)
-                if member.directory:
-                    stack.append((name + "/", *self._members_to_walk(key, name + "/", next(listings))))
-        finally:
-            for _, _, listings in stack:
-                listings.close()
+        return self._tree(key, "", self._list(key))
 
-    def _members_to_walk(
-        self, key: str, base: str, members: Iterator[FileStat]
-    ) -> tuple[Iterator[FileStat], Generator[Iterator[FileStat], None, None]]:
-        """Return the members of a directory, and the listings of those that are directories."""
-        found = list(members)
-        folders = [keys.join(key, base + member.filename) for member in found if member.directory]
-        retry: Callable[[str, Deadline], Iterator[FileStat]] = lambda folder, _: self._list(folder)  # noqa: E731
-        return iter(found), self._each(self._list_once, retry, folders, self.default_concurrency)
-
-    def _list_once(self, key: str) -> Iterator[FileStat]:
-        """Return what `_list` returns, by one attempt without a time limit."""
-        if self._connection.get().points("/" + key):
-            return self._list(key)
-        place = self._find(key)
-        statuses, others = place.nameservice.call_once(functools.partial(first_page, path=place.path))
-        return iter(_in_order(self._visible(place, [*statuses, *others])))
+    def _tree(self, key: str, base: str, members: Iterator[FileStat]) -> Iterator[FileStat]:
+        """Yield what is below a directory `base` of `key`, whose directories are listed ahead, by threads."""
+        found = [member._replace(filename=base + member.filename) for member in members]
+        folders = [keys.join(key, member.filename) for member in found if member.directory]
+        listings = in_threads(self._list, folders, self.default_concurrency)
+        for member in found:
+            yield member
+            if member.directory:
+                yield from self._tree(key, member.filename + "/", next(listings))
 
     # ---- reading
 
@@ -317,7 +260,23 @@ class Hdfs(FS):
             return blob.read_within(deadline)
 
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
-        return self._each(self._read_once, self._read_again, wanted, concurrency or self.default_concurrency)
+        done, width = 0, concurrency or self.default_concurrency
+        while done < len(wanted):
+            with contextlib.closing(each(self._read_once, wanted[done:], width)) as calls:
+                for call in calls:
+                    deadline = self._deadline()
+                    late = not call.wait(deadline.share())
+                    done += 1
+                    try:
+                        if late:
+                            call.abandon()
+                            raise no_answer("the first attempt", deadline.share())
+                        found = call.result()
+                    except OSError:
+                        found = self._read_again(wanted[done - 1], deadline)
+                    yield found
+                    if late:
+                        break  # the threads wait for a node that is silent: go on with others
 
     # ---- writing
 

@@ -22,7 +22,7 @@ from ...core.blobs import Blob, BytesBlob, Origin
 from ...core.stats import FileStat
 from ...core.threads import in_threads
 from .client import Connection, Deadline, HdfsPlace, Nameservice, file_stat
-from .rpc_errors import RECOVER_LEASE
+from .library import RECOVER_LEASE
 
 MAX_GAP_BYTES = 256 * 1024
 """The largest gap, in bytes, between ranges that are read by one request: another request takes about as long."""

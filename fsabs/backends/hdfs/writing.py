@@ -23,7 +23,7 @@ from ...core import process
 from ...core.stats import FileStat
 from ...core.writing import Writer, is_partial, partial_name
 from .client import Connection, Deadline, HdfsPlace, first_page
-from .rpc_errors import Verdict, verdict
+from .library import Verdict, verdict
 
 REPLAY_BYTES = 24 * 1024 * 1024
 """Bytes that were sent last and are kept: more than the library and the sockets hold back."""

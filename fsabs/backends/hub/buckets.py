@@ -17,7 +17,7 @@ from ...core.fs import FS, FileStat
 from ...core.ranges import Range
 from ..objects.failures import Redirected, is_location_refused
 from ..objects.http1 import ResponseHead
-from ..objects.messages import Request
+from ..objects.messages import WHOLE, Reading, Request
 from ..objects.reading import StoreBlob
 from ..s3 import S3
 from ..s3.dialect import S3Dialect
@@ -56,17 +56,9 @@ class BucketDialect(S3Dialect):
         """Return the URL of an object."""
         return f"hf://{self.repository.text}/{keys.to_url_path(key)}"
 
-    def read(
-        self,
-        key: str,
-        range: Range | None = None,
-        version: str | None = None,
-        size: int | None = None,
-        into: memoryview | None = None,
-        large: int | None = None,
-    ) -> Request:
+    def read(self, key: str, wanted: Reading = WHOLE) -> Request:
         """Return a GET without a condition, which the gateway ignores; and what lies elsewhere has another ETag."""
-        return super().read(key, range, None, size, into, large)
+        return super().read(key, wanted._replace(version=None))
 
 
 class HubBucket(S3):

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ...core import errors, keys, process, redaction
 from ...core.writing import Writer
 from ...disk.temporary import NamedSpool
-from ..objects.failures import seconds_to_wait
-from ..objects.retry import DEFAULT_ATTEMPTS, MAX_TURNS, QUOTA_SECONDS, backoff
+from ..objects.failures import DEFAULT_ATTEMPTS, MAX_TURNS, QUOTA_SECONDS, backoff, seconds_to_wait
 from .dialect import DEFAULT_REVISION, is_exhausted
 
 if TYPE_CHECKING:

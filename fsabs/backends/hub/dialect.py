@@ -24,9 +24,8 @@ import urllib.parse
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from ...core import errors, keys
+from ...core import errors
 from ...core.identity import Identity
-from ...core.ranges import Range
 from ..objects.addresses import LONGEST, Addresses, signed_until
 from ..objects.client import absolute
 from ..objects.dialect import EPOCH, Dialect
@@ -35,15 +34,14 @@ from ..objects.failures import (
     OutOfQuota,
     Redirected,
     Throttled,
-    Transient,
     is_location_refused,
     mismatched,
+    refusal,
     refused,
     retry_after,
-    with_status,
 )
 from ..objects.http1 import ResponseHead
-from ..objects.messages import Found, ObjectPage, PageQuery, Request, Response
+from ..objects.messages import WHOLE, Found, ObjectPage, PageQuery, Reading, Request, Response
 from .access import HubAccess, HubOptions, addresses_of, environment, principal_of, token_of
 from .tree import HubFile, Tree, shared
 
@@ -168,27 +166,20 @@ class HubDialect(Dialect):
         status = head.status
         if status < 400:
             return self._redirect(request, head)
-        usual = refused(head, head.header(b"x-error-code") or "", _message(head, body))
-        error = usual.error if isinstance(usual, Transient) else usual
-        assert isinstance(error, OSError)
+        code, message = head.header(b"x-error-code") or "", _message(head, body)
+        error = refusal(status, code or head.reason, message)
         if is_location_refused(request, status):
             self._addresses.forget(request.path)  # signed for a time that is over, or moved
             return Redirected(error, "", anew=True)
         if status == 429:
             exhausted = is_exhausted(head.header(b"ratelimit") or "")
             return OutOfQuota(error, float(exhausted[1])) if exhausted else Throttled(error, retry_after(head))
-        if isinstance(usual, Transient):
-            return usual
-        found = self._refusal(status, head, body)
-        if found is None:
-            return error
-        with_status(found, status, head.header(b"x-error-code") or "")
-        return Expired(found) if status == 401 else found
+        found = refused(head, code, message, self._refusal(status, code, message))
+        return Expired(found) if status == 401 and isinstance(found, OSError) else found
 
-    def _refusal(self, status: int, head: ResponseHead, body: bytes) -> OSError | None:
+    def _refusal(self, status: int, code: str, message: str) -> OSError | None:
         """Return the error for a refusal that the user can do something about, or that is about the repository."""
-        code, message, named = head.header(b"x-error-code"), _message(head, body), f"{self.repository.name}"
-        page = self.options.url + self.repository.page
+        named, page = self.repository.name, self.options.url + self.repository.page
         if code == "RevisionNotFound":
             revision = self.repository.revision or DEFAULT_REVISION
             return FileNotFoundError(errno.ENOENT, f"{named} has no revision {revision!r}")
@@ -211,8 +202,7 @@ class HubDialect(Dialect):
 
     def _redirect(self, request: Request, head: ResponseHead) -> Exception:
         """Return what a redirect stands for: the address of a file, or another name of the repository."""
-        error = refused(head, "", "")
-        assert isinstance(error, OSError)
+        error = refusal(head.status, head.reason)
         here = request.location or f"{self.options.origin}{request.path}"
         there = absolute(here, head.header(b"location") or "")
         if request.method not in ("GET", "HEAD") or there is None:
@@ -280,33 +270,21 @@ class HubDialect(Dialect):
 
     # ---- reading
 
-    def url(self, key: str) -> str:
-        """Return the URL of a file."""
-        return f"hf://{self.repository.text}/{keys.to_url_path(key)}"
-
     def _path(self, key: str) -> str:
         prefix = self.options.path
         return f"{prefix}{self.repository.page}{_RESOLVE}{self.commit}/{urllib.parse.quote(key, safe='/~')}"
 
-    def read(
-        self,
-        key: str,
-        range: Range | None = None,
-        version: str | None = None,
-        size: int | None = None,
-        into: memoryview | None = None,
-        large: int | None = None,
-    ) -> Request:
+    def read(self, key: str, wanted: Reading = WHOLE) -> Request:
         """Return a GET, at the file's address if that is known; the commit is the version."""
-        path, digest, location = self._path(key), "", ""
+        path, size, digest, location = self._path(key), wanted.size, "", ""
         if kept := self._addresses.get(path):
             known_size, known_digest, location = kept.split(" ")
             if known_size.isdigit():
                 size, digest = int(known_size), known_digest
         if (known := self.tree.find(key)[1]) is not None:
             size, digest = known
-        request = Request("GET", key, "", (), b"", range, None, size, into, large)
-        return request._replace(path=path, location=location, digest=digest if range is None else "")
+        request = Request("GET", key, "", (), b"", *wanted._replace(version=None, size=size))
+        return request._replace(path=path, location=location, digest=digest if wanted.range is None else "")
 
     def head(self, key: str) -> Request:
         """Return a HEAD."""

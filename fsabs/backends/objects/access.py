@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ...core import process, redaction
+from .failures import DEFAULT_ATTEMPTS
 from .messages import Body, Request, header_lines
-from .retry import DEFAULT_ATTEMPTS
 
 if TYPE_CHECKING:
     import socket
@@ -64,6 +64,14 @@ class Endpoint(NamedTuple):
     """The file of the client's certificate, or those of certificate and key."""
     transport: Transport | None = None
     """What carries the requests, in place of connections to the host."""
+
+    @classmethod
+    def at(cls, url: str, path_prefix: str = "/") -> Endpoint:
+        """Return the endpoint at a URL, with the usual limits; the URL's path goes before `path_prefix`."""
+        parts = urllib.parse.urlsplit(url)
+        tls, host_header = parts.scheme == "https", parts.netloc.rpartition("@")[2]
+        port = parts.port or (443 if tls else 80)
+        return cls(parts.hostname or "", port, host_header, tls, parts.path + path_prefix)
 
     def __repr__(self) -> str:
         return redaction.representation("Endpoint", self._asdict())
@@ -134,18 +142,12 @@ def checked_url(url: str) -> str:
 
 def endpoint_at(url: str, path_prefix: str, options: ConnectionOptions) -> Endpoint:
     """Return the endpoint at a checked URL of a store; the path in it, and `path_prefix`, go before the quoted key."""
-    parts = urllib.parse.urlsplit(url)
-    tls, host = parts.scheme == "https", parts.hostname or ""
-    return Endpoint(
-        host=host,
-        port=parts.port or (443 if tls else 80),
-        host_header=parts.netloc,
-        tls=tls,
-        path_prefix=parts.path + path_prefix,
-        connect_timeout=options.connect_timeout or Endpoint._field_defaults["connect_timeout"],
-        read_timeout=options.read_timeout or Endpoint._field_defaults["read_timeout"],
+    found = Endpoint.at(url, path_prefix)
+    return found._replace(
+        connect_timeout=options.connect_timeout or found.connect_timeout,
+        read_timeout=options.read_timeout or found.read_timeout,
         max_attempts=options.max_attempts,
-        proxy=_proxy(parts.scheme, parts.netloc, options.proxies),
+        proxy=_proxy("https" if found.tls else "http", found.host_header, options.proxies),
         verify=_certificates(options.verify),
     )
 
@@ -162,20 +164,22 @@ def _certificates(verify: bool | str | None) -> bool | str:
     """Return the file of trusted certificates, True for those of the system, False to trust any."""
     if verify is False or isinstance(verify, str):
         return verify
-    if bundle := os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("SSL_CERT_FILE"):
-        return bundle
-    found = importlib.util.find_spec("certifi")
-    return os.path.join(os.path.dirname(found.origin), "cacert.pem") if found is not None and found.origin else True
+    return os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("SSL_CERT_FILE") or bundled("certifi") or True
+
+
+def bundled(*packages: str) -> str | None:
+    """Return the file of certificates of the first of these packages that is installed; None if none is."""
+    for spec in map(importlib.util.find_spec, packages):
+        if spec is not None and spec.origin is not None:
+            return os.path.join(os.path.dirname(spec.origin), "cacert.pem")
+    return None
 
 
 def environment(*prefixes: str) -> Environment:
     """Return the variables that a client depends on: those that begin so, of proxies, and of certificates."""
-    names = (
-        name
-        for name in os.environ
-        if name.startswith((*prefixes, "REQUESTS_", "SSL_CERT_")) or name.lower().endswith("_proxy")
-    )
-    return tuple((name, os.environ[name]) for name in sorted(names))
+    ours = (*prefixes, "REQUESTS_", "SSL_CERT_")
+    names = sorted(name for name in os.environ if name.startswith(ours) or name.lower().endswith("_proxy"))
+    return tuple((name, os.environ[name]) for name in names)
 
 
 def described(endpoint: Endpoint) -> dict[str, str]:
@@ -192,6 +196,8 @@ def described(endpoint: Endpoint) -> dict[str, str]:
 
 
 # ---- access
+
+_LIMITS = ("connect_timeout", "read_timeout", "max_attempts", "proxy")
 
 
 class Quotas(Protocol):
@@ -238,12 +244,9 @@ class Access(abc.ABC):
 
     def elsewhere(self, url: str) -> Endpoint:
         """Return the endpoint of a host that a redirect has led to; requests carry no credentials there."""
-        parts = urllib.parse.urlsplit(url)
-        tls, host = parts.scheme == "https", parts.hostname or ""
-        port = parts.port or (443 if tls else 80)
-        verify = self.endpoint.verify if self.endpoint.tls else True  # that of a plain one says nothing
-        there = self.endpoint._replace(host=host, port=port, host_header=parts.netloc, tls=tls, path_prefix="/")
-        return there._replace(verify=verify, client_certificate=None, transport=None)
+        here = self.endpoint
+        verify = here.verify if here.tls else True  # that of a plain one says nothing
+        return Endpoint.at(url)._replace(**{name: getattr(here, name) for name in _LIMITS}, verify=verify)
 
 
 class Token(NamedTuple):

@@ -21,6 +21,7 @@ import struct
 import time
 import urllib.parse
 import zlib
+from collections.abc import Callable
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 
@@ -97,8 +98,7 @@ class Addresses:
         self._lock = process.Lock()
         self._folder = folder
         self._prefix = hashlib.blake2b(store.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
-        # By period. A child opens them anew: a daemon closes all that it has inherited, and would write into another
-        # file then.
+        # By period.
         self._files: process.PerProcess[dict[int, _AddressFile]] = process.PerProcess(dict)
         self._known: dict[bytes, tuple[float, str | tuple[int, int, int]]] = {}
         """End, and the address, or its period, offset and size, by the digest of the name."""
@@ -152,13 +152,13 @@ class Addresses:
         """Return the file of a period, opened if it is there, and made to `create` it."""
         files = self._files.get()
         found = files.get(period)
-        if found is not None and (found.opened or not create):
+        if found is not None and (found.fd >= 0 or not create):
             return found
         with self._lock:
             found = files.get(period)
-            if found is None or (create and not found.opened):
+            if found is None or (create and not found.fd >= 0):
                 made = _AddressFile(self._folder or "", f"{self._prefix}-{period}", create)
-                if not (made.opened or create) and period == int(time.time()) // PERIOD:
+                if not (made.fd >= 0 or create) and period == int(time.time()) // PERIOD:
                     return None  # another process may make it yet
                 for number in [number for number in files if number < period - 1]:
                     del files[number]
@@ -166,38 +166,50 @@ class Addresses:
             return found
 
 
-class _AddressFile:
+class SharedFile:
+    """A private file that the processes of a user share; `fd` is -1 for one that can't be opened, or has failed.
+
+    It is closed when it is freed. A child opens it anew: a daemon closes all that it has inherited, and would write
+    into another file then.
+    """
+
+    def __init__(self, folder: str, name: str, flags: int) -> None:
+        self.fd = -1
+        with contextlib.suppress(OSError), Folder(folder, create=bool(flags & os.O_CREAT), private=True) as there:
+            self.fd = there.open(name, os.O_RDWR | flags)
+
+    # What a finalizer needs is bound: when the interpreter ends, the names of the module may be gone before.
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        if self.fd >= 0:
+            close(self.fd)
+
+
+class _AddressFile(SharedFile):
     """One of the files; one that can't be opened has nothing, and takes nothing."""
 
     def __init__(self, folder: str, name: str, create: bool) -> None:
-        self._fd = -1
+        super().__init__(folder, name, os.O_APPEND | (os.O_CREAT if create else 0))
         self._end = 0  # of what has been read
-        with contextlib.suppress(OSError), Folder(folder, create=create, private=True) as there:
-            if create:
-                _sweep(there)
-            self._fd = there.open(name, os.O_RDWR | os.O_APPEND | (os.O_CREAT if create else 0))
-
-    @property
-    def opened(self) -> bool:
-        return self._fd >= 0
+        if create:
+            _sweep(folder)
 
     def has_more(self) -> bool:
-        return self._fd >= 0 and os.fstat(self._fd).st_size > self._end
+        return self.fd >= 0 and os.fstat(self.fd).st_size > self._end
 
     def append(self, digest: bytes, address: bytes, until: float) -> int | None:
         """Add an address; return where it is, or None: then it is not there, or `read_new` will tell."""
         rest = _RECORD.pack(_MAGIC, 0, until, digest, len(address))[_CHECKED_FROM:] + address
-        if self._fd >= 0:
+        if self.fd >= 0:
             with contextlib.suppress(OSError):  # a full disk: nothing is kept
-                write_all(self._fd, _MAGIC + struct.pack("=L", zlib.crc32(rest)) + rest)
-                if (end := os.lseek(self._fd, 0, os.SEEK_CUR)) == self._end + _CHECKED_FROM + len(rest):
+                write_all(self.fd, _MAGIC + struct.pack("=L", zlib.crc32(rest)) + rest)
+                if (end := os.lseek(self.fd, 0, os.SEEK_CUR)) == self._end + _CHECKED_FROM + len(rest):
                     self._end = end  # nothing else was added
                     return end - len(address)
         return None
 
     def address(self, offset: int, size: int) -> str:
         try:
-            return os.pread(self._fd, size, offset).decode("ascii")
+            return os.pread(self.fd, size, offset).decode("ascii")
         except (OSError, ValueError):
             return ""
 
@@ -205,7 +217,7 @@ class _AddressFile:
         """Return digest, end, offset and size of the addresses that were added since the last call."""
         found: list[tuple[bytes, float, int, int]] = []
         with contextlib.suppress(OSError):
-            data, at = os.pread(self._fd, 1 << 24, self._end), 0
+            data, at = os.pread(self.fd, 1 << 24, self._end), 0
             while (at := data.find(_MAGIC, at)) >= 0 and len(data) - at >= _RECORD.size:
                 _, crc, until, digest, size = _RECORD.unpack_from(data, at)
                 end = at + _RECORD.size + size
@@ -221,18 +233,14 @@ class _AddressFile:
             self._end += len(data) if at < 0 else at
         return found
 
-    def __del__(self, close: object = os.close) -> None:
-        if self._fd >= 0:
-            close(self._fd)  # type: ignore[operator]
-
 
 def _digest(name: str) -> bytes:
     return hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def _sweep(folder: Folder) -> None:
+def _sweep(folder: str) -> None:
     """Remove files of earlier periods."""
-    for name, status in list(folder.entries()):
-        if time.time() - status.st_mtime > 2 * PERIOD and re.fullmatch(r"[0-9a-f]{24}-\d+", name):
-            with contextlib.suppress(OSError):
-                folder.remove(name)
+    with contextlib.suppress(OSError), Folder(folder, private=True) as there:
+        for name, status in list(there.entries()):
+            if time.time() - status.st_mtime > 2 * PERIOD and re.fullmatch(r"[0-9a-f]{24}-\d+", name):
+                there.remove(name)

@@ -1,8 +1,8 @@
 """The clients of a bucket: how a request is encoded and authorised, what is decided on one that has failed, and the
 blocking way to send one, for any thread. `pipeline.py` has the other way, which shares all but the waiting.
 
-A request is sent over a connection that is kept alive; what fails by chance is sent again, as `retry.py` has it, to the
-place where the bucket is, and with the credentials of the moment.
+A request is sent over a connection that is kept alive; what fails by chance is sent again, as `failures.py` has it, to
+the place where the bucket is, and with the credentials of the moment.
 """
 
 from __future__ import annotations
@@ -20,10 +20,14 @@ from .access import Access, Endpoint
 from .connections import WOULD_BLOCK, Connection, ConnectionPool, proxy_header
 from .dialect import Dialect
 from .failures import (
+    DEFAULT_ATTEMPTS,
+    Attempts,
     Expired,
     Mismatch,
     Moved,
     Redirected,
+    RetryPolicy,
+    Throttle,
     Throttled,
     Transient,
     Unanswered,
@@ -33,7 +37,6 @@ from .failures import (
 )
 from .http1 import Exchange
 from .messages import Request, Response, has_breaks
-from .retry import DEFAULT_ATTEMPTS, Attempts, RetryPolicy, Throttle
 
 WORTH_RECORDING = 200_000
 """Nanoseconds that the transfer of a body takes at least, to be an event of its own in a trace."""
@@ -96,7 +99,7 @@ class Client:
         if endpoint.proxy is not None and not endpoint.tls:
             origin = endpoint.url
             fixed += proxy_header(endpoint.proxy)
-        pool = pool or ConnectionPool(endpoint, f"{self.dialect.name}.connect", self.url(""))
+        pool = pool or ConnectionPool(endpoint, f"{self.dialect.name}.connect", self.dialect.url(""))
         query = access.query if access is not None else ""
         return Peer(pool, access, origin, endpoint.path_prefix, endpoint.bucket_path, fixed, query)
 
@@ -109,10 +112,6 @@ class Client:
     def endpoint(self) -> Endpoint:
         """Where requests go."""
         return self.access.endpoint
-
-    def url(self, key: str) -> str:
-        """Return the URL of an object, for errors and traces."""
-        return self.dialect.url(key)
 
     # ---- shared with the pipeline
 
@@ -238,7 +237,7 @@ class Client:
         elif isinstance(failure, Throttled) or not (excused and attempts.may_excuse()):
             wait = attempts.wait_after(failure)
         if (instrument := hooks.active) is not None:
-            instrument.record_event("retry", self._operation(request), 1, self.url(request.key))
+            instrument.record_event("retry", self._operation(request), 1, self.dialect.url(request.key))
         return request, wait
 
     def _followed(self, request: Request, failure: Redirected, attempts: Attempts) -> Request:
@@ -282,7 +281,7 @@ class Client:
                 name = f"{self.dialect.name}.redirect"
             elif failure is not None:
                 error = error_name(failure)
-            instrument.record_span("request", name, begin, size, self.url(request.key), error)
+            instrument.record_span("request", name, begin, size, self.dialect.url(request.key), error)
 
     def _operation(self, request: Request) -> str:
         name = request.method.lower()
@@ -293,7 +292,7 @@ class Client:
     def record_wait(self, cause: str, begin: int, size: int = 0) -> None:
         """Record a wait since `begin`, if that is known, under its cause."""
         if begin and (instrument := hooks.active) is not None:
-            instrument.record_span("wait", f"{self.dialect.name}.{cause}", begin, size, self.url(""))
+            instrument.record_span("wait", f"{self.dialect.name}.{cause}", begin, size, self.dialect.url(""))
 
     def record_transfer(self, begin: int, size: int) -> None:
         """Record the time since a response's head came, if its body took time."""
@@ -337,9 +336,9 @@ class Client:
                 if not isinstance(exc, Transient):
                     raise
                 attempts = attempts or Attempts(self.policy)
-                if used and connection is not None and _may_be_old(exc):
-                    pool.drop_aged(connection)  # silently dropped on the way, perhaps: the others are as old
                 excused = used and isinstance(exc, Unanswered | Mismatch)
+                if used and connection is not None and (excused or isinstance(exc.error, TimeoutError)):
+                    pool.drop_aged(connection)  # silently dropped on the way, perhaps: the others are as old
                 request, wait = self.decide(exc, attempts, access, excused, request)
                 if wait:
                     self._sleep("backoff", wait)
@@ -452,10 +451,6 @@ def _origin(url: str) -> str:
     scheme, _, host = url.lower().partition("://")
     usual = ":443" if scheme == "https" else ":80"
     return f"{scheme}://{host.removesuffix(usual)}"
-
-
-def _may_be_old(failure: Transient) -> bool:
-    return isinstance(failure, Unanswered | Mismatch) or isinstance(failure.error, TimeoutError)
 
 
 class SharedClient:

@@ -50,18 +50,6 @@ _Address = tuple[int, Any]
 class Connection:
     """An open connection. Plain ones block, with the kernel's time limit; those with TLS don't block."""
 
-    __slots__ = (
-        "_poll",
-        "descriptor",
-        "dontwait",
-        "head_size",
-        "idle_since",
-        "quickack",
-        "socket",
-        "tls",
-        "used",
-    )
-
     def __init__(self, connected: socket.socket) -> None:
         self.socket = connected
         self.descriptor = connected.fileno()
@@ -188,7 +176,7 @@ class ConnectionPool:
         begin = time.monotonic_ns()
         deadline = time.monotonic() + self.endpoint.connect_timeout
         try:
-            with contextlib.closing(self.open()) as opening:
+            with contextlib.closing(Opening(self)) as opening:
                 while (connection := opening.advance()) is None:
                     opening.wait(deadline)
         except OSError as exc:
@@ -197,10 +185,6 @@ class ConnectionPool:
             raise failure from exc
         self.record(begin)
         return connection
-
-    def open(self) -> Opening:
-        """Return a connection that is being made."""
-        return Opening(self)
 
     def failure(self, exc: Exception) -> Exception:
         """Return the failure to connect that an exception stands for; its text names the endpoint."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 import abc
 import errno
 import functools
+import html
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -25,9 +26,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...core import keys
 from ...core.blobs import Blob
 from ...core.ranges import Range
+from . import bodies, checksums
 from .access import Access
 from .failures import refused
-from .messages import Body, Found, ObjectPage, PageQuery, Request, Response, StoredPart, StoredUpload
+from .messages import (
+    WHOLE,
+    Body,
+    Found,
+    ObjectPage,
+    PageQuery,
+    Reading,
+    Request,
+    Response,
+    StoredPart,
+)
 
 if TYPE_CHECKING:
     from .http1 import ResponseHead
@@ -152,16 +164,8 @@ class Dialect(abc.ABC):
         return f"{self.scheme}://{self.bucket}/{keys.to_url_path(key)}"
 
     @abc.abstractmethod
-    def read(
-        self,
-        key: str,
-        range: Range | None = None,
-        version: str | None = None,
-        size: int | None = None,
-        into: memoryview | None = None,
-        large: int | None = None,
-    ) -> Request:
-        """Return the GET of an object, or of a range (size, offset) of one version of it; see `Request`.
+    def read(self, key: str, wanted: Reading = WHOLE) -> Request:
+        """Return the GET of an object, or of a range of one version of it.
 
         The engine adds the header field for the range; that for the version (If-Match) is the dialect's.
         """
@@ -224,8 +228,11 @@ class Dialect(abc.ABC):
         return None, keys
 
     def not_removed(self, keys: Sequence[str], response: Response) -> Sequence[str]:
-        """Return which of the `keys` of a `remove_many` were not removed: `remove` then raises the reason."""
-        return ()
+        """Return which of the `keys` of a `remove_many` were not removed: `remove` then raises the reason.
+
+        By default, those whose part of a batch is no success, or missing.
+        """
+        return bodies.not_removed(keys, response.body)
 
     def can_copy_from(self, source: Dialect) -> bool:
         """Return whether the store copies from a bucket: one that the same user reads, by the same options."""
@@ -245,7 +252,8 @@ class Dialect(abc.ABC):
         """Return the request that goes on with a copy, and the seconds to wait before it; None if the copy is done."""
         return None
 
-    # ---- objects of any size: an upload of parts, which are sent in any order and become visible together
+    # ---- objects of any size: an upload of parts, which are sent in any order and become visible together; by default
+    # with the messages that S3 has
 
     def begin(self, key: str, mark: str, like: Response | None = None, tags: str = "") -> Request | None:
         """Return the request that begins an upload; None if its first part does: its name is then the mark.
@@ -254,9 +262,15 @@ class Dialect(abc.ABC):
         """
         raise NotImplementedError
 
+    def about_upload(
+        self, method: str, key: str, query: str, headers: tuple[str, ...] = (), body: Body = b"", slow: bool = False
+    ) -> Request:
+        """Return a request about an upload that has begun: that completes it, aborts it, or lists its parts."""
+        raise NotImplementedError
+
     def begun(self, response: Response) -> str:
         """Return the name of the upload that a response has begun."""
-        raise NotImplementedError
+        return html.unescape(bodies.text_of(response.body, b"UploadId"))
 
     def part(self, part: PartOf, body: Body) -> Request:
         """Return the request that sends a part."""
@@ -268,35 +282,32 @@ class Dialect(abc.ABC):
 
     def receipt(self, number: int, request: Request, response: Response) -> str:
         """Return what `complete` needs of a part that was sent."""
-        raise NotImplementedError
+        return bodies.part_element(number, response.head.header(b"etag") or "", None)
 
     def receipt_of_stored(self, part: StoredPart) -> str:
         """Return what `complete` needs of a part that the store has listed."""
-        raise NotImplementedError
+        return bodies.part_element(part.number, f'"{part.version}"', None)
 
     def complete(self, key: str, upload: str, receipts: Sequence[str], exclusive: bool) -> Request:
         """Return the request that makes the object of all parts."""
-        raise NotImplementedError
+        condition, body = ("if-none-match:*",) if exclusive else (), bodies.completion(receipts)
+        return self.about_upload("POST", key, bodies.query_of(uploadId=upload), condition, body, slow=True)
 
     def abort(self, key: str, upload: str) -> Request | None:
         """Return the request that removes an upload and its parts; None where the store does so by itself."""
-        raise NotImplementedError
+        return self.about_upload("DELETE", key, bodies.query_of(uploadId=upload))
 
     def uploads(self, prefix: str, token: Any) -> Request | None:
         """Return the request for a page of the uploads under way; None where the store doesn't tell."""
         return None
 
-    def uploads_page(self, response: Response) -> tuple[list[StoredUpload], Any]:
-        """Return the uploads of a page, and what the next one is asked for with; None at the end."""
-        raise NotImplementedError
-
     def parts(self, key: str, upload: str, token: Any) -> Request:
         """Return the request for a page of an upload's parts."""
-        raise NotImplementedError
+        return self.about_upload("GET", key, bodies.query_of(uploadId=upload, part_number_marker=token))
 
     def parts_page(self, upload: str, response: Response) -> tuple[list[StoredPart], Any]:
         """Return the upload's parts on a page, and what the next one is asked for with; None at the end."""
-        raise NotImplementedError
+        return bodies.parts_page(response)
 
     def tags(self, key: str) -> Request | None:
         """Return the request for an object's tags; None where it has none."""
@@ -317,8 +328,8 @@ class Dialect(abc.ABC):
         return None
 
     def is_part_of(self, part: StoredPart, blob: Blob, offset: int) -> bool:
-        """Return whether a part that the store has is what `blob` has at `offset`; False if the store doesn't say."""
-        return False
+        """Return whether a part that the store has is what `blob` has at `offset`, by the MD5 that its version is."""
+        return part.version == checksums.digest("MD5", checksums.pieces_of(blob, offset, part.size)).hex()
 
     def like_written(self, key: str) -> tuple[str, ...]:
         """Return what objects are written with: an upload of other options is not continued."""

@@ -116,7 +116,10 @@ def parse_head(raw: bytes, method: str) -> ResponseHead:
     at = lower.find(b"\r\nconnection:")
     # Most have no such field, or one line of it.
     plain = at < 0 or (lower.startswith(b" keep-alive\r\n", at + 13) and lower.find(b"\r\nconnection:", at + 13) < 0)
-    reusable = (plain and raw[7:8] == b"1") or _keeps_alive(raw[7:8], lower)
+    reusable = plain and raw[7:8] == b"1"
+    if not reusable:  # by the version and the Connection fields (RFC 9112, section 9.3)
+        options = _values(lower, b"connection")
+        reusable = b"close" not in options and (raw[7:8] != b"0" or b"keep-alive" in options)
     if status == 408:  # the response to the request, whose body the store missed, may still come (RFC 9110, 15.5.9)
         reusable = False
     if method == "HEAD" or status < 200 or status == 204 or status == 304:
@@ -148,12 +151,6 @@ def _status(raw: bytes) -> int:
     if status < 100 or status == 101:
         raise ProtocolError(f"status {status}")
     return status
-
-
-def _keeps_alive(minor: bytes, lower: bytes) -> bool:
-    """Return whether a connection stays open by its version and its Connection fields (RFC 9112, section 9.3)."""
-    options = _values(lower, b"connection")
-    return b"close" not in options and (minor != b"0" or b"keep-alive" in options)
 
 
 def _values(lower: bytes, name: bytes) -> list[bytes]:

@@ -49,6 +49,20 @@ def header_lines(headers: Sequence[str]) -> str:
     return "".join([f"{header}\r\n" for header in headers])
 
 
+class Reading(NamedTuple):
+    """The part of an object that is read, and what is known of it: the fields of a `Request` by the same names."""
+
+    range: Range | None = None
+    version: str | None = None
+    size: int | None = None
+    into: memoryview | None = None
+    large: int | None = None
+
+
+WHOLE = Reading()
+"""All of an object, of which nothing is known."""
+
+
 class Request(NamedTuple):
     """One request, for any method, and the response that it expects."""
 
@@ -104,6 +118,15 @@ class Response(NamedTuple):
     def status(self) -> int:
         """The status code."""
         return self.head.status
+
+    @property
+    def total(self) -> int | None:
+        """The size of the object whose content or range this is; None if that is not known."""
+        if self.status == 206:
+            text = (self.head.header(b"content-range") or "").rpartition("/")[2]
+        else:
+            text = self.head.header(b"content-length") or str(len(self.body))
+        return int(text) if text.isdigit() else None
 
 
 class Found(NamedTuple):

@@ -16,10 +16,9 @@ from ...core import hooks, process
 from .access import Access
 from .client import Client
 from .connections import ATTEMPT_DELAY, WOULD_BLOCK, Connection, ConnectionPool, Opening
-from .failures import Mismatch, Transient, Unanswered
+from .failures import Attempts, Mismatch, Transient, Unanswered
 from .http1 import Exchange
 from .messages import Request, Response
-from .retry import Attempts
 
 MAX_BYTES = 64 * 1024 * 1024
 """The bytes of responses in flight, unless said otherwise; one larger response is received alone."""
@@ -54,23 +53,6 @@ def send_many(
 
 class _Slot:
     """One connection of a pipeline: being opened, with an exchange in flight, or free."""
-
-    __slots__ = (
-        "access",
-        "awaited",
-        "began_body",
-        "begin",
-        "connection",
-        "descriptor",
-        "events",
-        "exchange",
-        "number",
-        "opening",
-        "pool",
-        "request",
-        "sent",
-        "since",
-    )
 
     def __init__(self, number: int, request: Request, pool: ConnectionPool, now: float) -> None:
         self.number = number
@@ -166,7 +148,7 @@ class _Pipeline:
             self._send(slot, number, request)
             return
         slot.begin = time.monotonic_ns() if hooks.active is not None else 0
-        slot.opening = pool.open()
+        slot.opening = Opening(pool)
         self._opening += 1
         self._watch(slot, slot.opening.descriptor)
         self._advance(slot)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import socket
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from ...core import errors, hooks
 from ...core.blobs import Blob
 from ...core.buffers import BytesBuffer
 from ...core.ranges import Range, plan
 from .failures import LargeObject, Transient
-from .messages import Request, Response
+from .messages import Reading, Request, Response
 from .pipeline import MAX_BYTES, send_many
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ MEASURED_SECONDS = 0.25
 """The bytes, or the seconds of waiting, after which the rate is known."""
 LARGE = 32 * 1024 * 1024
 """The size in bytes from which an object is read by parallel ranges."""
+_UP_TO_LARGE = Reading(large=LARGE)
 MAX_BATCH_BYTES = 16 * MAX_BYTES
 """The limit for `pread_many`, which returns all ranges together: a lower limit on bytes in flight would save no memory.
 """
@@ -47,7 +49,7 @@ def read_whole(fs: ObjectStore, key: str) -> bytes:
     if not key:
         raise fs._no_file(key)
     try:
-        return fs.http.send(fs.dialect.read(key, large=LARGE)).body
+        return fs.http.send(fs.dialect.read(key, _UP_TO_LARGE)).body
     except LargeObject as exc:
         return StoreBlob(fs, key, exc.head.length, fs.dialect.version(exc.head)).read_all()
     except FileNotFoundError as exc:
@@ -80,17 +82,13 @@ def open_from_start(fs: ObjectStore, key: str) -> StoreBlob | None:
     None where the response does not describe the object: it may be empty. Raises `FileNotFoundError`.
     """
     try:
-        found = fs.http.send(fs.dialect.read(key, range=(FIRST, 0)))
+        found = fs.http.send(fs.dialect.read(key, Reading((FIRST, 0))))
     except errors.StaleFileError:  # a range of an empty object is refused
         return None
-    if found.status == 200:  # the store ignores ranges
-        total = found.head.header(b"content-length") or ""
-    else:
-        total = (found.head.header(b"content-range") or "").rpartition("/")[2]
     version = fs.dialect.version(found.head)
-    if version is None or not total.isdigit():
+    if version is None or found.total is None:
         return None
-    return StoreBlob(fs, key, int(total), version, found.body)
+    return StoreBlob(fs, key, found.total, version, found.body)
 
 
 class StoreBlob(Blob):
@@ -181,7 +179,8 @@ class StoreBlob(Blob):
                 yield memoryview(chunk)
         if at == self.size:
             return
-        requests = _Pieces(self.size, at)
+        starts = range(at, self.size, STREAM_PIECE)
+        requests = ((min(STREAM_PIECE, self.size - start), start) for start in starts)
         with contextlib.closing(self._responses(requests, STREAM_WIDTH)) as bodies:
             for body in bodies:
                 yield memoryview(body)
@@ -218,15 +217,13 @@ class StoreBlob(Blob):
                 instrument.record_span("request", name, begin, self.size - start - left, self.url)
 
     def _responses(
-        self, requests: Sequence[Range], ahead: int, buffers: Sequence[memoryview] | None = None
+        self, requests: Iterable[Range], ahead: int, buffers: Sequence[memoryview] | None = None
     ) -> Generator[bytes, None, None]:
         """Yield the bodies of ranges, in order; empty ones where they are received into `buffers`."""
         client = self._origin.http
-        width = min(self._origin.default_concurrency, len(requests), ahead)
-        wanted = (
-            self._request(part, buffers[number] if buffers is not None else None)
-            for number, part in enumerate(requests)
-        )
+        width = min(self._origin.default_concurrency, ahead)
+        places = itertools.repeat(None) if buffers is None else buffers
+        wanted = (self._request(part, place) for part, place in zip(requests, places, strict=False))
         with contextlib.closing(send_many(client, wanted, width, ahead=ahead, max_bytes=MAX_BATCH_BYTES)) as outcomes:
             for outcome in outcomes:
                 if isinstance(outcome, Response):
@@ -240,7 +237,7 @@ class StoreBlob(Blob):
                         del outcome  # as in `client.Client`
 
     def _request(self, part: Range | None, into: memoryview | None = None) -> Request:
-        return self._origin.dialect.read(self._key, part, self.version, self.size, into)
+        return self._origin.dialect.read(self._key, Reading(part, self.version, self.size, into))
 
 
 def _chunks(connection: socket.socket, rest: bytes, left: int) -> Iterator[bytes]:
@@ -265,18 +262,3 @@ def _chunks(connection: socket.socket, rest: bytes, left: int) -> Iterator[bytes
         received += len(chunk)
         left -= len(chunk)
         yield chunk
-
-
-class _Pieces(Sequence[Range]):
-    """The ranges of a stream, without a list of them."""
-
-    def __init__(self, size: int, start: int) -> None:
-        self._size = size
-        self._start = start
-
-    def __len__(self) -> int:
-        return -(-(self._size - self._start) // STREAM_PIECE)
-
-    def __getitem__(self, number: Any) -> Any:
-        at = self._start + number * STREAM_PIECE
-        return min(STREAM_PIECE, self._size - at), at

@@ -15,6 +15,7 @@ from ...core.blobs import Blob
 from ...core.fs import FS, LAST_NAME, Capabilities, FileStat, ListPage, StoreNotes, StrPath
 from ...core.threads import Threads
 from ...core.writing import Writer
+from .. import WRITABLE
 from . import listing
 from .client import Client, shared
 from .dialect import Dialect
@@ -22,8 +23,7 @@ from .listing import fetch, prefix_of
 from .messages import Found, ObjectPage, PageQuery, Request, Response
 from .pipeline import send_many
 from .reading import StoreBlob, get_many, open_from_start, read_whole
-from .uploads import abort_old, copy_parts, resume
-from .writing import StoreWriter, put, put_if, put_many
+from .writing import StoreWriter, abort_old, copy_parts, put, put_many, put_marked, resume
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -48,18 +48,8 @@ class ObjectStore(FS):
 
     default_concurrency = 32
     _notes: StoreNotes = StoreNotes(COSTS, records_requests=True)
-    capabilities: Capabilities = Capabilities(
-        write=True,
-        exclusive=True,
-        replace=True,
-        mkdir=True,
-        rename=True,
-        remove=True,
-        implied_directories=True,
-        last_modified=True,
-        versions=True,
-        content_versions=True,
-        stat_is_request=True,
+    capabilities: Capabilities = WRITABLE._replace(
+        implied_directories=True, content_versions=True, stat_is_request=True
     )
 
     def __init__(self, dialect: Dialect, prefix: str | None = None, part_size: int = PART_SIZE) -> None:
@@ -243,7 +233,7 @@ class ObjectStore(FS):
             self._write_if(key, writemany.content_of(path, data), version)
 
     def _write_if(self, key: str, data: bytes, version: str) -> None:
-        put_if(self, key, data, version)
+        put_marked(self, key, data, version=version)
 
     @property
     def checks_writes(self) -> bool:  # type: ignore[override]

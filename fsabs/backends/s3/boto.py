@@ -24,9 +24,8 @@ from ...core import errors, process, redaction
 from ..objects import checksums
 from ..objects.access import Endpoint
 from ..objects.failures import Transient, refusal
-from .endpoint import DEFAULT_REGION, Place
+from .endpoint import DEFAULT_REGION, EXPRESS, SIGV4, Place
 from .options import CONNECT_TIMEOUT, READ_TIMEOUT, Options, core_session, environment
-from .signing import EXPRESS, SIGV4
 
 _MODULES = (
     "boto3",
@@ -190,22 +189,17 @@ def resolve(bucket: str, options: Options) -> Place:
         mocked = answer_of_handler(client, "GetObject", found.request.prepare()) is not None
     parts = urllib.parse.urlsplit(found.request.url)
     session, config = client._endpoint.http_session, client.meta.config
-    tls, retries = parts.scheme == "https", config.retries or {}
     proxy = session._proxy_config.proxy_url_for(found.request.url) or None
     odd = odd_headers(found.request)
     signature = _signature(found.signature)
     ours = signature != "" and not mocked and not odd and not (proxy or "").startswith("https:")
-    endpoint = Endpoint(
-        host=parts.hostname or "",
-        port=parts.port or (443 if tls else 80),
-        host_header=parts.netloc.rpartition("@")[2],
-        tls=tls,
-        path_prefix=parts.path[: -len(_PROBE_KEY)],
+    endpoint = Endpoint.at(f"{parts.scheme}://{parts.netloc}", parts.path[: -len(_PROBE_KEY)])
+    endpoint = endpoint._replace(
         connect_timeout=config.connect_timeout,
         read_timeout=config.read_timeout,
-        max_attempts=retries.get("total_max_attempts"),
+        max_attempts=(config.retries or {}).get("total_max_attempts"),
         proxy=proxy if ours else None,
-        verify=_certificates(session._verify) if tls else False,
+        verify=_certificates(session._verify) if endpoint.tls else False,
         client_certificate=config.client_cert,
         transport=None if ours else BotoTransport(options, bucket),
     )

@@ -1,8 +1,13 @@
-"""The dialect of S3, and of the stores that speak it (docs.aws.amazon.com/AmazonS3/latest/API)."""
+"""The dialect of S3, and of the stores that speak it (docs.aws.amazon.com/AmazonS3/latest/API).
+
+Pages of objects are parsed in bulk by a regular expression. A store writes the elements of an entry in an order of its
+own: the pattern is made from the order in the first entry, and entries of another form are parsed one by one.
+"""
 
 from __future__ import annotations
 
 import errno
+import functools
 import html
 import itertools
 import re
@@ -15,7 +20,7 @@ from ...core.blobs import Blob
 from ...core.ranges import Range
 from ..objects import bodies, checksums
 from ..objects.access import Access
-from ..objects.bodies import query_of, text_of
+from ..objects.bodies import NAMESPACE, entries_of, fields_of, page_text, query_of, text_of, unquoted, unreadable
 from ..objects.dialect import Dialect, PartOf
 from ..objects.failures import (
     GONE,
@@ -25,14 +30,13 @@ from ..objects.failures import (
     Throttled,
     Transient,
     mismatched,
+    refusal_text,
     refused,
     retry_after,
-    with_status,
 )
 from ..objects.http1 import ResponseHead
-from ..objects.messages import Body, ObjectPage, PageQuery, Request, Response, StoredPart
-from ..objects.uploads import part_size
-from . import messages
+from ..objects.messages import WHOLE, Body, ObjectPage, PageQuery, Reading, Request, Response, StoredPart, Text
+from ..objects.writing import part_size
 from .endpoint import S3Access, needs_no_boto3, resolve
 from .options import MARK, S3Options, environment, parse
 
@@ -79,6 +83,13 @@ _STARTS = {
 """Where a page of a listing begins: parameters, and the elements by which a store repeats them."""
 _KEPT = ("cache-control", "content-disposition", "content-encoding", "content-language", "content-type", "expires")
 """Header fields of an object that its copy keeps, beside its metadata."""
+_FIELDS = ("Key", "LastModified", "ETag", "Size")
+_prefixes = re.compile(r"<CommonPrefixes>\s*<Prefix>([^<]*)</Prefix>\s*</CommonPrefixes>")
+_prefix = re.compile(r"<Prefix>([^<]*)</Prefix>")
+_texts = re.compile(r">[^<]*<")
+_element = re.compile(r"<(Key|LastModified|ETag|Size)>([^<]*)</\1>")
+_MAX_ENTRY = 16 * 1024
+"""Characters of the first entry: a key has 1,024 bytes."""
 
 
 class S3Dialect(Dialect):
@@ -117,7 +128,7 @@ class S3Dialect(Dialect):
 
     def access(self) -> S3Access:
         """Return this process's access to the bucket."""
-        return S3Access.resolved(self.bucket, self.options)
+        return S3Access(self.bucket, self.options, resolve(self.bucket, self.options))
 
     def failure(self, request: Request, head: ResponseHead, body: bytes) -> Exception:
         """Return what a refusal stands for."""
@@ -125,7 +136,10 @@ class S3Dialect(Dialect):
         key, copied = text_of(body, b"Key"), any(header.startswith(_COPIED) for header in request.headers)
         if key and key.isalnum() and request.key.isalnum() and key != request.key and not copied:
             return mismatched(f"a refusal of the key {key!r}")
-        error = _refusal(request, head, code, message)
+        known = _refusal(request, status, code or head.reason, message)
+        failure = refused(head, code, message, known)
+        error = failure.error if isinstance(failure, Transient) else failure
+        assert isinstance(error, OSError)
         region = head.header(b"x-amz-bucket-region") or text_of(body, b"Region")
         if 300 <= status < 400 or code in _MOVED_CODES or (status == 400 and region):
             return Moved(error, region) if region else error
@@ -135,10 +149,7 @@ class S3Dialect(Dialect):
             return Throttled(error, retry_after(head))
         if code in _TRANSIENT_CODES or (code == _CONFLICT and request.method == "PUT"):
             return Transient(error)
-        usual = refused(head, code, message)
-        if isinstance(usual, Throttled):
-            return Throttled(error, usual.retry_after)
-        return Transient(error) if isinstance(usual, Transient) else error
+        return failure
 
     def check(self, request: Request, head: ResponseHead, body: bytes) -> Exception | None:
         """Return why a response is no success of its request."""
@@ -179,21 +190,13 @@ class S3Dialect(Dialect):
         query = self.versions.get(key, "")
         return f"s3://{self.bucket}/{keys.to_url_path(key)}{query and '?' + query}"
 
-    def read(
-        self,
-        key: str,
-        range: Range | None = None,
-        version: str | None = None,
-        size: int | None = None,
-        into: memoryview | None = None,
-        large: int | None = None,
-    ) -> Request:
+    def read(self, key: str, wanted: Reading = WHOLE) -> Request:
         """Return a GET."""
-        headers = self._whole_headers if range is None else self._read_headers
+        headers, version = self._whole_headers if wanted.range is None else self._read_headers, wanted.version
         if version and not version.startswith("W/"):  # a weak one matches nothing (RFC 9110, section 13.1.1)
             headers = (*headers, f'if-match:"{version}"')
         query = self.versions.get(key, "") if self.versions else ""
-        return Request("GET", key, query, headers, b"", range, version, size, into, large)
+        return Request("GET", key, query, headers, b"", *wanted)
 
     def head(self, key: str) -> Request:
         """Return a HEAD."""
@@ -222,7 +225,14 @@ class S3Dialect(Dialect):
 
     def page(self, prefix: str, response: Response) -> ObjectPage:
         """Return the page in a response."""
-        return messages.page(response, prefix)
+        text = page_text(response)
+        found = parse_page(text)
+        listed = _prefix.search(text.partition("<Contents>")[0].partition("<CommonPrefixes>")[0])
+        # Ceph encodes keys, but not the prefix, and drops what XML can't carry.
+        same = listed is None or prefix in (found.decode(listed[1]), html.unescape(listed[1]))
+        if not same and prefix.isprintable():
+            raise unreadable(f"a page of another prefix where {prefix!r} was asked for")
+        return found
 
     # ---- writing
 
@@ -277,13 +287,15 @@ class S3Dialect(Dialect):
         odd = [key for key in keys if not key.isprintable()]
         if not plain:
             return None, odd
-        body = messages.removal(plain)
+        objects = "".join(f"<Object><Key>{html.escape(key, quote=False)}</Key></Object>" for key in plain)
+        body = f'<Delete xmlns="{NAMESPACE}">{objects}<Quiet>true</Quiet></Delete>'.encode()
         checksum = f"content-md5:{checksums.value('MD5', body)}"
         return Request("POST", "", "delete=", (*self._bucket_headers, checksum), body), odd
 
     def not_removed(self, keys: Sequence[str], response: Response) -> Sequence[str]:
         """Return the keys of the errors in a response."""
-        found = set(messages.not_removed(response.body))
+        refused_ones = entries_of(response.body.decode("utf-8", "replace"), "Error")
+        found = {html.unescape(text_of(entry.encode(), b"Key")) for entry in refused_ones}
         return [key for key in keys if key in found]
 
     def can_copy_from(self, source: Dialect) -> bool:
@@ -327,9 +339,12 @@ class S3Dialect(Dialect):
             headers = (*headers, "x-amz-checksum-type:FULL_OBJECT")
         return Request("POST", key, "uploads=", headers)
 
-    def begun(self, response: Response) -> str:
-        """Return the id of an upload."""
-        return html.unescape(text_of(response.body, b"UploadId"))
+    def about_upload(
+        self, method: str, key: str, query: str, headers: tuple[str, ...] = (), body: Body = b"", slow: bool = False
+    ) -> Request:
+        """Return a request about an upload; the customer's key goes with its completion."""
+        headers = (*(self._read_headers if method == "POST" else self._bucket_headers), *headers)
+        return Request(method, key, query, headers, body, slow=slow, about=method == "GET")
 
     def part(self, part: PartOf, body: Body) -> Request:
         """Return an UploadPart."""
@@ -362,31 +377,11 @@ class S3Dialect(Dialect):
         checksum = part.checksums.get(algorithm)
         return bodies.part_element(part.number, f'"{part.version}"', (algorithm, checksum) if checksum else None)
 
-    def complete(self, key: str, upload: str, receipts: Sequence[str], exclusive: bool) -> Request:
-        """Return a CompleteMultipartUpload."""
-        headers = (*self._read_headers, *(("if-none-match:*",) if exclusive else ()))
-        return Request("POST", key, query_of(uploadId=upload), headers, bodies.completion(receipts), slow=True)
-
-    def abort(self, key: str, upload: str) -> Request:
-        """Return an AbortMultipartUpload."""
-        return Request("DELETE", key, query_of(uploadId=upload), self._bucket_headers)
-
     def uploads(self, prefix: str, token: Any) -> Request | None:
         """Return a ListMultipartUploads."""
         key, name = token or (None, None)
         query = query_of(encoding_type="url", prefix=prefix, key_marker=key, upload_id_marker=name)
         return Request("GET", "", f"{query}&uploads=", self._bucket_headers)
-
-    uploads_page = staticmethod(bodies.uploads_page)
-
-    def parts(self, key: str, upload: str, token: Any) -> Request:
-        """Return a ListParts."""
-        query = query_of(uploadId=upload, **{"part-number-marker": token})
-        return Request("GET", key, query, self._bucket_headers, about=True)
-
-    def parts_page(self, upload: str, response: Response) -> tuple[list[StoredPart], Any]:
-        """Return the parts of a page."""
-        return bodies.parts_page(response)
 
     def tags(self, key: str) -> Request:
         """Return a GetObjectTagging."""
@@ -395,7 +390,8 @@ class S3Dialect(Dialect):
 
     def tags_of(self, response: Response) -> str:
         """Return an object's tags."""
-        return messages.tags(response)
+        pairs = [fields_of(entry) for entry in entries_of(page_text(response), "Tag")]
+        return urllib.parse.urlencode([(pair["Key"], pair.get("Value", "")) for pair in pairs])
 
     # ---- what depends on options
 
@@ -408,10 +404,6 @@ class S3Dialect(Dialect):
         if version == other:
             return True
         return False if _is_md5(version) and _is_md5(other) else None
-
-    def is_part_of(self, part: StoredPart, blob: Blob, offset: int) -> bool:
-        """Return whether the ETag of a part is the MD5 of what a blob has at an offset."""
-        return part.version == checksums.digest("MD5", checksums.pieces_of(blob, offset, part.size)).hex()
 
     def like_written(self, key: str) -> tuple[str, ...]:
         """Return the header fields of what is written."""
@@ -427,31 +419,25 @@ def _query_of(part: PartOf) -> str:
     return query_of(partNumber=part.number, uploadId=part.upload)
 
 
-def _refusal(request: Request, head: ResponseHead, code: str, message: str) -> OSError:
-    """Return the error for a refusal: the response's status, and the code and message of its body."""
-    status = head.status
-    text = f"{code or head.reason} ({status})" + (f": {message}" if message not in ("", code) else "")
-    error: OSError | None = None
+def _refusal(request: Request, status: int, code: str, message: str) -> OSError | None:
+    """Return the error for a refusal whose code says more than its status; None for others."""
+    text = refusal_text(status, code, message)
     if code in ("PreconditionFailed", _CONFLICT):
-        error = errors.StaleFileError(errno.ESTALE, "the object is not the version that was opened")
-    elif code == "NoSuchBucket":
-        error = FileNotFoundError(errno.ENOENT, "the bucket does not exist")
-    elif code == GONE:
-        error = OSError(errno.EIO, "the multipart upload is gone: another client aborted it")
-    elif code in _REFUSED_CODES:
-        error = PermissionError(errno.EACCES, text)
-    elif code == "RequestTimeout":
-        error = TimeoutError(errno.ETIMEDOUT, text)
-    elif any(header.startswith(_COPIED) for header in request.headers):
+        return errors.StaleFileError(errno.ESTALE, "the object is not the version that was opened")
+    if code == "NoSuchBucket":
+        return FileNotFoundError(errno.ENOENT, "the bucket does not exist")
+    if code == GONE:
+        return OSError(errno.EIO, "the multipart upload is gone: another client aborted it")
+    if code in _REFUSED_CODES:
+        return PermissionError(errno.EACCES, text)
+    if code == "RequestTimeout":
+        return TimeoutError(errno.ETIMEDOUT, text)
+    if any(header.startswith(_COPIED) for header in request.headers):
         if code == "NotImplemented":  # as Ceph's copy of encrypted objects is
-            error = OSError(errno.ENOTSUP, text)
-        elif code == "EntityTooLarge" or (code == "InvalidRequest" and "larger than" in message):
-            error = OSError(errno.EFBIG, text)
-    if error is not None:
-        return with_status(error, status, code)
-    failure = refused(head, code, message)
-    assert isinstance(failure, OSError | Transient)
-    return failure.error if isinstance(failure, Transient) else failure
+            return OSError(errno.ENOTSUP, text)
+        if code == "EntityTooLarge" or (code == "InvalidRequest" and "larger than" in message):
+            return OSError(errno.EFBIG, text)
+    return None
 
 
 def _check_put(request: Request, head: ResponseHead, body: bytes) -> Exception | None:
@@ -508,3 +494,53 @@ def _ends(size: int, chunk: int) -> Iterator[int]:
         yield at
         if at >= size:
             return
+
+
+# ---- pages of objects
+
+
+def parse_page(text: str) -> ObjectPage:
+    """Parse a page; `CorruptFileError` for what is none, or is cut short."""
+    if "<ListBucketResult" not in text or not text.rstrip().endswith("</ListBucketResult>"):
+        raise unreadable(f"not a page of a listing: {text[:80]!r}")
+    decode = unquoted if "<EncodingType>url</EncodingType>" in text else html.unescape
+    token = None
+    if "<IsTruncated>true</IsTruncated>" in text:
+        found = re.search(r"<NextContinuationToken>([^<]*)</NextContinuationToken>", text)
+        if found is None:
+            raise unreadable("a page of a listing that goes on, without a token")
+        token = html.unescape(found[1])
+    return ObjectPage(_objects(text), [decode(found) for found in _prefixes.findall(text)], token, decode)
+
+
+def _objects(text: str) -> list[Text]:
+    count = text.count("<Contents>")
+    if not count:
+        return []
+    first = next(entries_of(text, "Contents"))
+    order = tuple(name for name, _ in _element.findall(first)) if len(first) < _MAX_ENTRY else ()
+    if sorted(order) == sorted(_FIELDS):
+        found: list[Text] = _pattern(_texts.sub("><", first)).findall(text)
+        if len(found) == count:
+            places = [order.index(name) for name in _FIELDS]
+            if places != [0, 1, 2, 3]:
+                found = [(e[places[0]], e[places[1]], e[places[2]], e[places[3]]) for e in found]
+            return found
+    return [_object(entry) for entry in entries_of(text, "Contents")]
+
+
+@functools.lru_cache(maxsize=16)
+def _pattern(form: str) -> re.Pattern[str]:
+    """Return the pattern of entries of this form: an entry without its texts."""
+    elements = re.escape(form)
+    for name in _FIELDS:
+        elements = elements.replace(f"<{name}></{name}>", f"<{name}>([^<]*)</{name}>")
+    elements = elements.replace("></", ">[^<]*</").replace("><", r">\s*<")
+    return re.compile(rf"<Contents>\s*{elements}\s*</Contents>")
+
+
+def _object(entry: str) -> Text:
+    found = dict(_element.findall(entry))
+    if "Key" not in found or not found.get("Size", "").isdigit():
+        raise unreadable(f"an entry of a listing without key or size: {entry[:80]!r}")
+    return found["Key"], found.get("LastModified", ""), found.get("ETag", ""), found["Size"]

@@ -10,21 +10,27 @@ from __future__ import annotations
 
 import configparser
 import errno
-import importlib.util
+import hashlib
+import hmac
 import os
 import re
 import sys
 import time
 import urllib.parse
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core import redaction
-from ..objects.access import Access, Endpoint, described
-from ..objects.messages import Body, header_lines
+from ..objects.access import Access, Endpoint, bundled, checked_url, described
+from ..objects.messages import Body, has_breaks, header_lines, parts_of
 from .options import CONNECT_TIMEOUT, READ_TIMEOUT, Options, core_session, environment
-from .signing import SIGV4, Signer
 
+if TYPE_CHECKING:
+    from _hashlib import HASH
+
+
+SIGV4 = "s3v4"
+EXPRESS = "v4-s3express"
 DEFAULT_REGION = "us-east-1"
 """A store of one's own has no regions, but a signature needs the name of one."""
 _VARIABLES = """
@@ -151,17 +157,11 @@ def plain(bucket: str, options: Options) -> Place | None:
     if address is None or not re.fullmatch("[a-z0-9-]+", region) or not str(attempts or 1).isdigit():
         return None
     store, host_header, path_prefix = address
-    parts = urllib.parse.urlsplit(f"{store}/")
-    tls = parts.scheme == "https"
-    verify = _certificates(options.verify) if tls else False
+    endpoint = Endpoint.at(f"{store.partition(':')[0]}://{host_header}", path_prefix)
+    verify = _certificates(options.verify) if endpoint.tls else False
     if verify is None:
         return None
-    endpoint = Endpoint(
-        host=urllib.parse.urlsplit(f"//{host_header}").hostname or "",
-        port=parts.port or (443 if tls else 80),
-        host_header=host_header,
-        tls=tls,
-        path_prefix=path_prefix,
+    endpoint = endpoint._replace(
         connect_timeout=options.connect_timeout or CONNECT_TIMEOUT,
         read_timeout=options.read_timeout or READ_TIMEOUT,
         max_attempts=int(attempts) if attempts else None,
@@ -222,14 +222,12 @@ def _keys(options: Options) -> Credentials | None:
 def _own_address(url: str, bucket: str) -> tuple[str, str, str] | None:
     """Return store, host and path prefix of a bucket behind an endpoint of one's own, which boto3 has in the path."""
     try:
-        parts = urllib.parse.urlsplit(url)
-        host, _ = parts.hostname or "", parts.port
+        parts = urllib.parse.urlsplit(checked_url(url))
     except ValueError:
         return None
-    usual = parts.scheme in ("http", "https") and host and not (parts.query or parts.fragment or "@" in parts.netloc)
-    if not usual or "amazonaws" in host or not _NAMED_BUCKET(bucket) or bucket.endswith(_SPECIAL_BUCKETS):
+    path, host = parts.path, parts.hostname or ""
+    if "amazonaws" in host or not _NAMED_BUCKET(bucket) or bucket.endswith(_SPECIAL_BUCKETS):
         return None
-    path = parts.path.rstrip("/")
     if not re.fullmatch("[A-Za-z0-9/._~-]*", path) or not re.fullmatch(r"[A-Za-z0-9._:\[\]-]+", parts.netloc):
         return None
     return f"{parts.scheme}://{parts.netloc.lower()}{path}", parts.netloc, f"{path}/{bucket}/"
@@ -248,13 +246,8 @@ def _certificates(verify: bool | str | None) -> bool | str | None:
     """Return the file of trusted certificates that botocore would load, False for none; None if it is not known."""
     if verify is False or isinstance(verify, str):
         return verify
-    if verify is None and (bundle := os.environ.get("AWS_CA_BUNDLE") or os.environ.get("REQUESTS_CA_BUNDLE")):
-        return bundle
-    for package in ("certifi", "botocore"):
-        spec = importlib.util.find_spec(package)
-        if spec is not None and spec.origin is not None:
-            return os.path.join(os.path.dirname(spec.origin), "cacert.pem")
-    return None
+    given = (os.environ.get("AWS_CA_BUNDLE") or os.environ.get("REQUESTS_CA_BUNDLE")) if verify is None else None
+    return given or bundled("certifi", "botocore")
 
 
 # ---- access
@@ -281,11 +274,6 @@ class S3Access(Access):
         if self._signer is not None:
             self.authorise = self._signer.lines  # type: ignore[method-assign]  # a call less for each request
 
-    @classmethod
-    def resolved(cls, bucket: str, options: Options) -> S3Access:
-        """Return the access to a bucket, as it is configured."""
-        return cls(bucket, options, resolve(bucket, options))
-
     def authorise(self, method: str, path: str, query: str, headers: tuple[str, ...], body: Body) -> str:
         """Return the header lines of a request that is not signed here."""
         return header_lines(headers)
@@ -305,7 +293,7 @@ class S3Access(Access):
         forget(self._bucket, self._options)
         before = self.place.credentials.get_frozen_credentials()[:3]
         _forget_client(self._options)
-        found = S3Access.resolved(self._bucket, self._options)
+        found = S3Access(self._bucket, self._options, resolve(self._bucket, self._options))
         if found.place.credentials.get_frozen_credentials()[:3] != before:
             return found
         self._unchanged_since = time.monotonic()
@@ -321,8 +309,6 @@ class S3Access(Access):
 
 def _forget_client(options: Options) -> None:
     """Have boto3, if it has been asked, look for credentials again."""
-    import sys
-
     if (boto := sys.modules.get("fsabs.backends.s3.boto")) is not None:
         boto.forget_credentials(options)
 
@@ -405,3 +391,149 @@ def _source_of_region(place: Place, options: Options) -> str:
     if os.environ.get("AWS_DEFAULT_REGION"):
         return "$AWS_DEFAULT_REGION"
     return "default" if place.region == DEFAULT_REGION else "AWS configuration file"
+
+
+# ---- Signature Version 4 (docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html) of requests to one endpoint
+
+_EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
+_UNSIGNED = "UNSIGNED-PAYLOAD"
+_BLOCK = hashlib.sha256().block_size
+_MAX_FORMS = 64
+"""Sets of headers that are kept for a second; those of a body's checksum are all different."""
+
+Headers = tuple[str, ...]
+"""`name:value` each, with names in lower case."""
+
+
+class _SignedHeaders(NamedTuple):
+    """The values that all requests of one second with the same headers and payload share."""
+
+    canonical: str
+    """The canonical request after the query."""
+    lines: str
+    """The header lines up to the signature."""
+
+
+class _Second:
+    """The values that all requests of one second share."""
+
+    def __init__(self, number: int, stamp: str, key: bytes, scope: str, access_key: str, token: str | None) -> None:
+        self.number = number
+        self.stamp = stamp
+        self.token = token
+        self.credential = f"{access_key}/{scope}"
+        text = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n"
+        # The two hashes of an HMAC (RFC 2104) that have taken the key, and the string to sign before the digest: copies
+        # of them go on in half the time of a new HMAC.
+        key = key.ljust(_BLOCK, b"\0")
+        self.inner: HASH = hashlib.sha256(bytes(byte ^ 0x36 for byte in key) + text.encode())
+        self.outer: HASH = hashlib.sha256(bytes(byte ^ 0x5C for byte in key))
+        self.forms: dict[tuple[Headers, str], _SignedHeaders] = {}
+
+    def signature(self, canonical: str) -> str:
+        """Return the signature of a canonical request."""
+        inner, outer = self.inner.copy(), self.outer.copy()
+        inner.update(hashlib.sha256(canonical.encode()).hexdigest().encode())
+        outer.update(inner.digest())
+        return outer.hexdigest()
+
+
+class Signer:
+    """Signs requests to an endpoint with the credentials of the moment, which boto3 renews when it is time."""
+
+    def __init__(self, place: Place) -> None:
+        self._credentials = place.credentials
+        self._region = place.region
+        self._service = place.signing_name
+        self._host = place.endpoint.host_header
+        self._tls = place.endpoint.tls
+        self._sign_payload = place.sign_payload
+        express = place.signature == EXPRESS
+        self._token_header = "x-amz-s3session-token" if express else "x-amz-security-token"
+        self._token_name = "X-Amz-S3session-Token" if express else "X-Amz-Security-Token"
+        self._second: _Second | None = None
+
+    def lines(self, method: str, path: str, query: str = "", headers: Headers = (), body: Body = b"") -> str:
+        """Return the header lines that sign a request, `headers` among them.
+
+        Args:
+            method: of HTTP.
+            path: quoted.
+            query: in its canonical form: quoted, sorted by name, each name with a `=`.
+            headers: further headers that are signed; those named `x-amz-...` have to be.
+            body: hashed, unless TLS and a checksum among `headers` protect it.
+        """
+        now = int(time.time())
+        second = self._second
+        if second is None or second.number != now:
+            second = self._second = self._begin(now)
+        payload = self._payload(headers, body) if body else _EMPTY_SHA256
+        form = second.forms.get((headers, payload))
+        if form is None:
+            form = self._form(second, headers, payload)
+            if len(second.forms) < _MAX_FORMS:
+                second.forms[headers, payload] = form
+        signature = second.signature(f"{method}\n{path}\n{query}{form.canonical}")
+        return f"{form.lines}{signature}\r\n"
+
+    def presigned(self, method: str, path: str, query: str, seconds: int) -> str:
+        """Return the query of a request that whoever has it may send, for so many seconds; its body is not signed."""
+        second = self._begin(int(time.time()))
+        parameters = {
+            "X-Amz-Algorithm": "AWS4-HMAC-SHA256",
+            "X-Amz-Credential": second.credential,
+            "X-Amz-Date": second.stamp,
+            "X-Amz-Expires": str(seconds),
+            "X-Amz-SignedHeaders": "host",
+        }
+        if second.token:
+            parameters[self._token_name] = second.token
+        pairs = [f"{name}={urllib.parse.quote(value, safe='~')}" for name, value in parameters.items()]
+        query = "&".join(sorted([*filter(None, query.split("&")), *pairs]))
+        canonical = f"{method}\n{path}\n{query}\nhost:{self._host}\n\nhost\n{_UNSIGNED}"
+        return f"{query}&X-Amz-Signature={second.signature(canonical)}"
+
+    def _payload(self, headers: Headers, body: Body) -> str:
+        protected = self._tls and any(header.startswith("x-amz-checksum-") for header in headers)
+        sign = not protected if self._sign_payload is None else self._sign_payload
+        if not sign:
+            return _UNSIGNED
+        found = hashlib.sha256()
+        for part in parts_of(body):
+            found.update(part)
+        return found.hexdigest()
+
+    def _begin(self, number: int) -> _Second:
+        frozen = self._credentials.get_frozen_credentials()
+        if has_breaks(f"{frozen.access_key}{frozen.token or ''}"):
+            raise PermissionError(errno.EACCES, "a line break or a NUL in the access key or the session token")
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(number))
+        day = stamp[:8]
+        scope = f"{day}/{self._region}/{self._service}/aws4_request"
+        return _Second(number, stamp, self._key(frozen.secret_key, day), scope, frozen.access_key, frozen.token)
+
+    def _form(self, second: _Second, headers: Headers, payload: str) -> _SignedHeaders:
+        sent = [*headers, f"x-amz-content-sha256:{payload}", f"x-amz-date:{second.stamp}"]
+        if second.token:
+            sent.append(f"{self._token_header}:{second.token}")
+        lines = header_lines(sent)
+        ordered = sorted((f"host:{self._host}", *map(_canonical, sent)), key=_name)
+        signed = ";".join(map(_name, ordered))
+        authorization = f"AWS4-HMAC-SHA256 Credential={second.credential}, SignedHeaders={signed}, Signature="
+        return _SignedHeaders("\n".join(["", *ordered, "", signed, payload]), f"{lines}Authorization: {authorization}")
+
+    def _key(self, secret: str, day: str) -> bytes:
+        """Return the day's signing key."""
+        key = ("AWS4" + secret).encode()
+        for part in (day, self._region, self._service, "aws4_request"):
+            key = hmac.digest(key, part.encode(), "sha256")
+        return key
+
+
+def _name(header: str) -> str:
+    return header.partition(":")[0]
+
+
+def _canonical(header: str) -> str:
+    """Return the header with its value's runs of spaces as one."""
+    return f"{_name(header)}:{' '.join(header.partition(':')[2].split())}" if " " in header else header
