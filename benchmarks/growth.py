@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .frame import data
+from .frame import bucket, data, serving
 from .frame.measure import at_most
 from .frame.race import Bench, Entrant, Race
-from .frame.workers import ROOT
 
 COUNTS = (1_000, 10_000, 100_000, 1_000_000)
 LOOKUPS = 2000
@@ -84,10 +81,6 @@ def buckets(counts: tuple[int, ...]) -> Iterator[dict[int, str]]:
     with contextlib.ExitStack() as stack:
         endpoints = {}
         for count in counts:
-            code = f"from benchmarks.frame import bucket; bucket.serve({count})"
-            server = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE)
-            stack.enter_context(server)
-            stack.callback(server.terminate)
-            assert server.stdout is not None
-            endpoints[count] = f"http://127.0.0.1:{int(server.stdout.readline())}"
+            port = stack.enter_context(serving.started(bucket.serve, count))
+            endpoints[count] = f"http://127.0.0.1:{port}"
         yield endpoints

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
-import sys
 from http.server import ThreadingHTTPServer
 
 from tests.servers import synthetic_bucket
+
+from . import serving
 
 
 def serve(total: int) -> None:
@@ -16,6 +17,5 @@ def serve(total: int) -> None:
     for start in range(0, total, 1000):
         synthetic_bucket.page(start, total)
     server = ThreadingHTTPServer(("127.0.0.1", 0), synthetic_bucket.Handler)
-    sys.stdout.write(f"{server.server_port}\n")
-    sys.stdout.flush()
+    serving.announce(server.server_port)
     server.serve_forever()
