@@ -195,10 +195,12 @@ class _Sink:
         query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(target).query))
         most = int(query.get("max-keys", 1000))
         if "continuation-token" in query:
-            return self._page(int(query["continuation-token"]), most)
+            return self._page(int(query["continuation-token"]), most, "s3")
         if prefix := query.get("prefix", ""):  # of what was written, which isn't kept
-            return self._page(self._keys, most).replace(b"<Prefix></Prefix>", f"<Prefix>{prefix}</Prefix>".encode())
-        return self._page(self._behind(query.get("start-after", "")), most)
+            return self._page(self._keys, most, "s3").replace(
+                b"<Prefix></Prefix>", f"<Prefix>{prefix}</Prefix>".encode()
+            )
+        return self._page(self._behind(query.get("start-after", "")), most, "s3")
 
     def _behind(self, after: str, itself: bool = False) -> int:
         """Return the number of the first key behind a string, which may be the key `itself`."""
@@ -212,7 +214,7 @@ class _Sink:
                 high = middle
         return low
 
-    def _made_page(self, first: int, most: int, cloud: str = "s3") -> bytes:
+    def _made_page(self, first: int, most: int, cloud: str) -> bytes:
         end = min(first + most, self._keys)
         if cloud == "gcs":
             items = ",".join(map(_ITEM.format, range(first, end)))
