@@ -116,13 +116,10 @@ class Paths:
         if location.scheme in locations.VERBATIM:
             folder, _, name = location.path.rpartition("/")
             return ResolvedPath(self._opened(location, folder or "/", "r"), name, text, contents)
-        key = keys.normalize(location.path)
-        parts = key.split("/") if key else []
-        inner = [
-            at for at, part in enumerate(parts) if (at + 1 < len(parts) or contents) and registry.container_of(part)
-        ]
+        parts, named = locations.split(location.path)
+        inner = [at for at in named if at + 1 < len(parts) or contents]
         if not inner:
-            return ResolvedPath(self._opened(location, location.path and "/", "r"), key, text, contents)
+            return ResolvedPath(self._opened(location, location.path and "/", "r"), "/".join(parts), text, contents)
         end = inner[-1] + 1
         fs = self._opened(location, "/" + "/".join(parts[:end]), mode)
         return ResolvedPath(fs, "/".join(parts[end:]), text, contents)
