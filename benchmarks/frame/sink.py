@@ -6,6 +6,7 @@ One thread, and a little work for each request, so that the client's time counts
 from __future__ import annotations
 
 import asyncio
+import bisect
 import contextlib
 import functools
 import itertools
@@ -43,6 +44,13 @@ def _field_of(name: bytes, start: bytes) -> re.Match[bytes] | None:
     return re.search(rb'"%b": *"[^"]*"' % name, start)
 
 
+_KEY = "data/{0:07d}.jpg"
+_QUERIES = {
+    "s3": ("max-keys", 1000, "continuation-token", "start-after"),
+    "gcs": ("maxResults", 1000, "pageToken", "startOffset"),
+    "azure": ("maxresults", 5000, "marker", "startFrom"),
+}
+"""The parameters of a listing: how many keys, by default so many, after which page, and from which key on."""
 _PART = b'ETag: "0123456789abcdef0123456789abcdef"\r\n'
 _BEGUN = f"{_HEAD}<InitiateMultipartUploadResult {_NAMESPACE}><Bucket>bucket</Bucket><UploadId>1</UploadId>" + (
     "</InitiateMultipartUploadResult>"
@@ -139,80 +147,51 @@ class _Sink:
         self._keys = keys
         self._numbers = itertools.count(1)
         self._page = functools.lru_cache(maxsize=2048)(self._made_page)
-        for cloud, size in (("s3", 1000), ("gcs", 1000), ("azure", 5000)):
+        for cloud, (_, size, _, _) in _QUERIES.items():
             for first in range(0, min(keys, 100_000), size):  # as many as a client walks through without a delay
                 self._page(first, size, cloud)
 
     def response(self, request: bytes, start: bytes = b"") -> bytes:
         """Return the response to a request, whose body has this `start`."""
         method, target, _ = request.split(b"\r\n", 1)[0].split(b" ")
-        if b"\r\nx-ms-version:" in request.lower():
-            return self._of_azure(method, target, request)
-        if b"/storage/v1/b/" in target:
-            return self._of_google(method, target, start)
+        azure, google = b"\r\nx-ms-version:" in request.lower(), b"/storage/v1/b/" in target
+        if method == b"GET" and (azure or google):
+            return self._answer(self._listing(target, "azure" if azure else "gcs"))
+        if azure:
+            return self._answer(b"", b'ETag: "0x1"\r\n', b"201 Created")
+        if google:
+            fields = (found[0] for found in map(_field_of, (b"name", b"crc32c"), (start, start)) if found)
+            return self._answer(b"{%b}" % b", ".join(fields))
         if method == b"PUT":
             checksum = _checksum(request)
-            echoed = checksum[1] + b"\r\n" if checksum else b""
-            return b"HTTP/1.1 200 OK\r\n%b%b%bContent-Length: 0\r\n\r\n" % (self._identifier(), _PART, echoed)
+            return self._answer(b"", _PART + (checksum[1] + b"\r\n" if checksum else b""))
         if method == b"HEAD":
-            return b"HTTP/1.1 404 Not Found\r\n%bContent-Length: 0\r\n\r\n" % self._identifier()
+            return self._answer(b"", b"", b"404 Not Found")
         if method == b"POST":
             body = (_BEGUN if target.endswith((b"?uploads", b"?uploads=")) else _ENDED).encode()
-        elif b"list-type=2" in target:
-            body = self._listing(target.decode())
         else:
-            body = b""
-        kind = b"Content-Type: application/xml\r\n"
-        return b"HTTP/1.1 200 OK\r\n%b%bContent-Length: %d\r\n\r\n%b" % (self._identifier(), kind, len(body), body)
+            body = self._listing(target, "s3") if b"list-type=2" in target else b""
+        return self._answer(body, b"Content-Type: application/xml\r\n")
 
-    def _of_azure(self, method: bytes, target: bytes, request: bytes) -> bytes:
-        if method == b"GET":
-            query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(target.decode()).query))
-            most = int(query.get("maxresults", 5000))
-            first = int(query["marker"]) if "marker" in query else self._behind(query.get("startFrom", ""), True)
-            body = self._page(first, most, "azure")
-            return b"HTTP/1.1 200 OK\r\n%bContent-Length: %d\r\n\r\n%b" % (self._identifier(), len(body), body)
-        return b'HTTP/1.1 201 Created\r\n%bETag: "0x1"\r\nContent-Length: 0\r\n\r\n' % self._identifier()
+    def _answer(self, body: bytes, headers: bytes = b"", status: bytes = b"200 OK") -> bytes:
+        """Return a response, with a header that differs from one to the next, as that of every store does."""
+        number, length = next(self._numbers), len(body)
+        return b"HTTP/1.1 %b\r\nx-amz-request-id: %016X\r\n%bContent-Length: %d\r\n\r\n%b" % (
+            status, number, headers, length, body,
+        )  # fmt: skip
 
-    def _of_google(self, method: bytes, target: bytes, start: bytes) -> bytes:
-        if method == b"GET":
-            query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(target.decode()).query))
-            most = int(query.get("maxResults", 1000))
-            first = (
-                int(query["pageToken"]) if "pageToken" in query else self._behind(query.get("startOffset", ""), True)
-            )
-            body = self._page(first, most, "gcs")
-        else:
-            fields = (found[0] for found in map(_field_of, (b"name", b"crc32c"), (start, start)) if found)
-            body = b"{%b}" % b", ".join(fields)
-        return b"HTTP/1.1 200 OK\r\n%bContent-Length: %d\r\n\r\n%b" % (self._identifier(), len(body), body)
-
-    def _identifier(self) -> bytes:
-        """Return a header that differs from response to response, as that of every store does."""
-        return b"x-amz-request-id: %016X\r\n" % next(self._numbers)
-
-    def _listing(self, target: str) -> bytes:
-        query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(target).query))
-        most = int(query.get("max-keys", 1000))
-        if "continuation-token" in query:
-            return self._page(int(query["continuation-token"]), most, "s3")
-        if prefix := query.get("prefix", ""):  # of what was written, which isn't kept
-            return self._page(self._keys, most, "s3").replace(
-                b"<Prefix></Prefix>", f"<Prefix>{prefix}</Prefix>".encode()
-            )
-        return self._page(self._behind(query.get("start-after", "")), most, "s3")
-
-    def _behind(self, after: str, itself: bool = False) -> int:
-        """Return the number of the first key behind a string, which may be the key `itself`."""
-        low, high = 0, self._keys
-        while low < high:
-            middle = (low + high) // 2
-            key = f"data/{middle:07d}.jpg"
-            if key < after or (key == after and not itself):
-                low = middle + 1
-            else:
-                high = middle
-        return low
+    def _listing(self, target: bytes, cloud: str) -> bytes:
+        """Return the page that a query asks for."""
+        size, most, token, start = _QUERIES[cloud]
+        query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(target.decode()).query))
+        most = int(query.get(size, most))
+        if token in query:
+            return self._page(int(query[token]), most, cloud)
+        if cloud == "s3" and (prefix := query.get("prefix", "")):  # of what was written, which isn't kept
+            empty = self._page(self._keys, most, cloud)
+            return empty.replace(b"<Prefix></Prefix>", f"<Prefix>{prefix}</Prefix>".encode())
+        bisect_at = bisect.bisect_right if cloud == "s3" else bisect.bisect_left  # S3 lists what comes after a key
+        return self._page(bisect_at(range(self._keys), query.get(start, ""), key=_KEY.format), most, cloud)
 
     def _made_page(self, first: int, most: int, cloud: str) -> bytes:
         end = min(first + most, self._keys)
