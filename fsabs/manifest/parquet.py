@@ -21,11 +21,9 @@ _KEPT = 64  # groups in memory
 
 
 def _pyarrow() -> Any:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise errors.missing("pyarrow", "", "a manifest in Parquet") from None
+    import pyarrow
+    import pyarrow.parquet
+
     return pyarrow
 
 

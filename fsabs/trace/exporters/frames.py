@@ -47,10 +47,7 @@ def table(events: Iterable[Event]) -> Any:
 
 def frame(events: Iterable[Event]) -> Any:
     """As `table`, a `pandas.DataFrame`. Without pandas, raises `MissingDependencyError`."""
-    try:
-        import pandas  # noqa: F401 - only to say what is missing
-    except ModuleNotFoundError:
-        raise errors.missing("pandas", "pandas", "a DataFrame of events") from None
+    errors.required("pandas", "pandas", "pandas", "a DataFrame of events")
     return table(events).to_pandas()
 
 

@@ -131,7 +131,4 @@ def _names(kind: str, name: str) -> dict[str, Any]:
 
 
 def _api() -> None:
-    try:
-        import opentelemetry.trace  # noqa: F401 - only to say what is missing
-    except ModuleNotFoundError:
-        raise errors.missing("opentelemetry-sdk", "otel", "exporting a trace to OpenTelemetry") from None
+    errors.required("opentelemetry.trace", "opentelemetry-sdk", "otel", "exporting a trace to OpenTelemetry")
