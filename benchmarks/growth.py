@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .frame import data
+from .frame import data, sink
 from .frame.measure import at_most
 from .frame.race import Bench, Entrant, Race
-from .frame.workers import ROOT
 
 COUNTS = (1_000, 10_000, 100_000, 1_000_000)
 LOOKUPS = 2000
@@ -80,14 +78,12 @@ def linear(race: Race, entrants: dict[int, Entrant]) -> None:
 
 @contextlib.contextmanager
 def buckets(counts: tuple[int, ...]) -> Iterator[dict[int, str]]:
-    """Servers that make up the pages of a listing when they are asked for: the endpoint of each count of keys."""
+    """Stores of keys that are not there, whose pages have been asked for once: the endpoint of each count of keys."""
     with contextlib.ExitStack() as stack:
         endpoints = {}
         for count in counts:
-            code = f"from benchmarks.frame import bucket; bucket.serve({count})"
-            server = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE)
-            stack.enter_context(server)
-            stack.callback(server.terminate)
-            assert server.stdout is not None
-            endpoints[count] = f"http://127.0.0.1:{int(server.stdout.readline())}"
+            endpoints[count] = stack.enter_context(sink.start(keys=count))
+            for first in range(0, count, 1000):
+                with urllib.request.urlopen(f"{endpoints[count]}/?list-type=2&continuation-token={first}") as page:
+                    page.read()
         yield endpoints

@@ -42,31 +42,27 @@ def zip_of(path: Path, *files: Path) -> None:
 
 def listing_of(count: int, size: int) -> str:
     """A store's response to a listing of `count` objects, a thousand at most, of `size` bytes: `00000.bin`, ..."""
-    entries = "".join(
-        f"<Contents><Key>{number:05}.bin</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
-        f"<ETag>&quot;{number:032x}&quot;</ETag><Size>{size}</Size><StorageClass>STANDARD</StorageClass></Contents>"
-        for number in range(count)
-    )
-    return (
-        '<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
-        f"<Name>bucket</Name><Prefix></Prefix><KeyCount>{count}</KeyCount><MaxKeys>1000</MaxKeys>"
-        f"<EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>"
-    )
+    return _page([(f"{number:05}.bin", f"{number:032x}", size) for number in range(count)])
 
 
 def listing(bucket: Path, keys: list[str]) -> str:
     """The page of a listing of all keys, with the versions that nginx gives files."""
-    entries = []
-    for key in sorted(keys):
-        status = (bucket / key).stat()
-        etag = f"&quot;{int(status.st_mtime):x}-{status.st_size:x}&quot;"
-        written = "<LastModified>2020-01-01T00:00:00.000Z</LastModified>"
-        entries.append(
-            f"<Contents><Key>{key}</Key>{written}<ETag>{etag}</ETag><Size>{status.st_size}</Size></Contents>"
-        )
-    name = "http://s3.amazonaws.com/doc/2006-03-01/"
-    found = f"<IsTruncated>false</IsTruncated><KeyCount>{len(keys)}</KeyCount>{''.join(entries)}"
-    return f'<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="{name}">{found}</ListBucketResult>'
+    found = [(key, (bucket / key).stat()) for key in sorted(keys)]
+    return _page([(key, f"{int(one.st_mtime):x}-{one.st_size:x}", one.st_size) for key, one in found])
+
+
+def _page(objects: list[tuple[str, str, int]]) -> str:
+    """The page of objects: their keys, entity tags and sizes."""
+    entries = "".join(
+        f"<Contents><Key>{key}</Key><LastModified>2020-01-01T00:00:00.000Z</LastModified>"
+        f"<ETag>&quot;{etag}&quot;</ETag><Size>{size}</Size><StorageClass>STANDARD</StorageClass></Contents>"
+        for key, etag, size in objects
+    )
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
+        f"<Name>bucket</Name><Prefix></Prefix><KeyCount>{len(objects)}</KeyCount><MaxKeys>1000</MaxKeys>"
+        f"<EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>"
+    )
 
 
 def index_size(path: Path) -> int:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
 from tests.servers.hostile_store import Answer, Request
 from tests.servers.hub import File, HubServer
+
+from . import serving
 
 COUNTS = "/counts"
 """Here it tells how many requests of which kind it has answered."""
@@ -38,13 +38,8 @@ def start(files: Path, contents: str) -> Iterator[str]:
 
     `contents` is the endpoint of an nginx with the files that are large for the hub.
     """
-    code = f"from benchmarks.frame import hub; hub.serve({str(files)!r}, {contents!r})"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stdout is not None
-            yield server.stdout.readline().strip()
-        finally:
-            server.kill()
+    with serving.started(serve, str(files), contents) as endpoint:
+        yield endpoint
 
 
 def serve(files: str, contents: str) -> None:
@@ -53,16 +48,12 @@ def serve(files: str, contents: str) -> None:
         hub.elsewhere.origin = contents
         tree = {path.name: File.of(path.read_bytes(), True) for path in Path(files).iterdir()}
         hub.make(REPOSITORY).commit(tree, "the files")
-        asyncio.run(_serve(hub))
 
+        def begun(port: int) -> None:
+            hub.endpoint = f"http://127.0.0.1:{port}"
+            serving.announce(hub.endpoint)
 
-async def _serve(hub: HubServer) -> None:
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: _Connection(hub), "127.0.0.1", 0)
-    hub.endpoint = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    sys.stdout.write(f"{hub.endpoint}\n")
-    sys.stdout.flush()
-    await server.serve_forever()
+        asyncio.run(serving.serve(lambda: _Connection(hub), begun))
 
 
 class _Connection(asyncio.Protocol):

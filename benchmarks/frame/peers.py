@@ -7,7 +7,6 @@ table can name it.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import hashlib
 import json
@@ -15,7 +14,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 ENVIRONMENTS: dict[str, tuple[str, ...]] = {
@@ -111,7 +109,8 @@ def _made(environment: str) -> tuple[Path, dict[str, str]]:
     folder = cache_directory() / f"{environment}-{digest}"
     stamp = folder / "absent.json"
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(folder.with_suffix(".lock")):
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel lets it go if the process dies
         if not stamp.exists():
             sys.stderr.write(f"making the environment of the peers, once: {folder}\n")
             shutil.rmtree(folder, ignore_errors=True)
@@ -137,11 +136,3 @@ def _installed(folder: Path, groups: tuple[str, ...]) -> dict[str, str]:
 def packages(group: str) -> list[str]:
     """The names in a line of requirements."""
     return [word.partition("==")[0] for word in group.split() if not word.startswith("-")]
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on a file; the kernel lets it go if the process dies."""
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 from . import delay
 
-PACKAGES = {"nginx": "nginx-light", "wrk": "wrk", "ip": "iproute2", "tc": "iproute2"}
-INSTALL = "apt-get install nginx-light wrk iproute2"
+PACKAGES = {"nginx": "nginx-light", "wrk": "wrk"}
+INSTALL = "apt-get install nginx-light wrk"
 
 _CONF = """
 daemon off; worker_processes 1; pid {root}/pid; error_log {root}/error.log crit;
@@ -36,11 +36,11 @@ http {{
   client_body_temp_path {root}/body; proxy_temp_path {root}/proxy; fastcgi_temp_path {root}/fastcgi;
   uwsgi_temp_path {root}/uwsgi; scgi_temp_path {root}/scgi;
   open_file_cache max=20000 inactive=600s; open_file_cache_valid 600s;
-  server {{ listen {host}:{port}{tls} backlog=4096; root {files}; {certificate}
+  server {{ listen 127.0.0.1:{port}{tls} backlog=4096; root {files}; {certificate}
     location /storage/v1/b/bucket/o/ {{ alias {files}/bucket/; {fields} }}
     location /download/storage/v1/b/bucket/o/ {{ alias {files}/bucket/; {fields} }}
     location /bucket/ {{ {fields} }}
-    location /account/ {{ proxy_pass http://{host}:{port}/; proxy_set_header Range $http_x_ms_range; }}
+    location /account/ {{ proxy_pass http://127.0.0.1:{port}/; proxy_set_header Range $http_x_ms_range; }}
     location ~ ^/[^/]+/?$ {{ default_type application/xml; try_files $uri{listing}$arg_prefix $uri{listing} @empty; }}
     location @empty {{ return 200; }} }}
 }}
@@ -109,26 +109,17 @@ def store(
     With `checksums`, the CRC32C of each object of `bucket`, it is one of the clouds, too: the paths of Google's two
     APIs and of Azure's lead to the bucket, whose objects have the header fields of those.
     """
-    host = "127.0.0.1"
-    with _nginx(files, host, (), certificate, logged, sending, checksums) as (port, log):
-        yield Store(f"{'https' if certificate else 'http'}://{host}:{port}", "", log)
+    with _nginx(files, certificate, logged, sending, checksums) as (port, log):
+        yield Store(f"{'https' if certificate else 'http'}://127.0.0.1:{port}", "", log)
 
 
 @contextlib.contextmanager
 def far_store(files: Path, milliseconds: float, *, logged: bool = False) -> Iterator[Store]:
     """nginx with half of `milliseconds` on each way between it and its clients."""
-    why_not = delay.netem_missing(program("ip"), program("tc"))
-    if why_not is None:
-        with (
-            delay.namespace(milliseconds) as (host, prefix),
-            _nginx(files, host, prefix, None, logged) as (port, log),
-        ):
-            yield Store(f"http://{host}:{port}", f"{milliseconds:g} ms by tc netem on a network namespace's veth", log)
-        return
-    with _nginx(files, "127.0.0.1", (), None, logged) as (port, log), delay.proxy(port, milliseconds) as near:
+    with _nginx(files, None, logged) as (port, log), delay.proxy(port, milliseconds) as near:
         how = (
             f"{milliseconds:g} ms by a proxy in a process of its own, which holds the bytes of each way back for "
-            f"{milliseconds / 2:g} ms ({why_not}): it shares the CPUs with client and server"
+            f"{milliseconds / 2:g} ms: it shares the CPUs with client and server"
         )
         yield Store(f"http://127.0.0.1:{near}", how, log)
 
@@ -136,8 +127,6 @@ def far_store(files: Path, milliseconds: float, *, logged: bool = False) -> Iter
 @contextlib.contextmanager
 def _nginx(
     files: Path,
-    host: str,
-    prefix: Sequence[str],
     certificate: Certificate | None,
     logged: bool,
     sending: str = SENDING,
@@ -158,7 +147,6 @@ def _nginx(
             fields=_OF_CLOUDS if checksums is not None else "",
             root=root,
             listing=LISTING,
-            host=host,
             port=port,
             files=files,
             sending=sending,
@@ -168,10 +156,10 @@ def _nginx(
         )
         conf = Path(root, "nginx.conf")
         conf.write_text(text)
-        command = [*prefix, nginx, "-c", str(conf), "-p", root, "-e", f"{root}/error.log"]
+        command = [nginx, "-c", str(conf), "-p", root, "-e", f"{root}/error.log"]
         server = subprocess.Popen(command)
         try:
-            _wait(host, port, server)
+            _wait(port, server)
             yield port, log
         finally:
             server.terminate()
@@ -186,14 +174,14 @@ def free_port() -> int:
         return port
 
 
-def _wait(host: str, port: int, server: subprocess.Popen[bytes]) -> None:
+def _wait(port: int, server: subprocess.Popen[bytes]) -> None:
     for _ in range(200):
-        with contextlib.suppress(OSError), socket.create_connection((host, port), 1):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             return
         if server.poll() is not None:
             break
         time.sleep(0.05)
-    raise SystemExit(f"nginx doesn't answer at {host}:{port}")
+    raise SystemExit(f"nginx doesn't answer at 127.0.0.1:{port}")
 
 
 # ---- what was asked of it

@@ -41,7 +41,6 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=self._log,
         )
-        self._answers = bytearray()
         try:
             self._answer()
         except BaseException:
@@ -75,26 +74,18 @@ class Worker:
         self._log.close()
 
     def _answer(self) -> dict[str, float]:
-        answer = json.loads(self._line())
+        assert self._process.stdout is not None
+        if not select.select([self._process.stdout], [], [], PATIENCE)[0]:
+            self._process.kill()
+            raise Dropped(f"it hung: no answer in {PATIENCE:.0f} s")
+        line = self._process.stdout.readline()
+        if not line:
+            raise Dropped(f"its process ended with status {self._process.wait()}")
+        answer = json.loads(line)
         if why := answer.get("absent") or answer.get("failed"):
             raise Dropped(why)
         figures: dict[str, float] = answer
         return figures
-
-    def _line(self) -> bytes:
-        assert self._process.stdout is not None
-        descriptor = self._process.stdout.fileno()
-        while b"\n" not in self._answers:
-            if not select.select([descriptor], [], [], PATIENCE)[0]:
-                self._process.kill()
-                raise Dropped(f"it hung: no answer in {PATIENCE:.0f} s")
-            data = os.read(descriptor, 65536)
-            if not data:
-                raise Dropped(f"its process ended with status {self._process.wait()}")
-            self._answers += data
-        line, _, rest = bytes(self._answers).partition(b"\n")
-        self._answers = bytearray(rest)
-        return line
 
 
 class Here:

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fnmatch
 import re
+import shutil
 import sys
 import threading
 from argparse import Namespace
@@ -115,8 +116,7 @@ def _pipe(given: Namespace) -> int:
         if place.contents:
             raise UsageError("- has no name: name the file that it becomes")
         with place.fs.open(place.path, "wb") as file:
-            while piece := sys.stdin.buffer.read(_PIECE):
-                file.write(piece)
+            shutil.copyfileobj(sys.stdin.buffer, file, _PIECE)
     return 0
 
 

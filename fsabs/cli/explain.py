@@ -83,16 +83,13 @@ def explain(invocation: Invocation, given: Namespace) -> int:
 
 def _measure(invocation: Invocation, url: str) -> None:
     """Write what a few requests have cost."""
-
     found = costs(url)
     if invocation.output.json:
-        for cost in found:
-            invocation.output.record(cost._asdict(), "")
+        invocation.output.table(Cost._fields, found)
         return
-    columns = ("operation", "requests", "bytes", "round trips", "seconds", "note")
     rows = [(*cost[:4], None if cost.seconds is None else f"{cost.seconds:.3g}", cost.note) for cost in found]
     invocation.output.record({}, "")
-    invocation.output.table(columns, rows)
+    invocation.output.table([name.replace("_", " ") for name in Cost._fields], rows)
 
 
 def _of_url(url: str) -> Iterator[Fact]:
@@ -129,7 +126,9 @@ def facts_of(fs: FS) -> Iterator[Fact]:
     while isinstance(fs, LayerFS):
         yield Fact("layer", type(fs).__name__)
         fs = fs.inner
-    containers = [Fact("container", found.file_url, type(found).__name__) for found in _containers(fs)]
+    containers = [
+        Fact("container", one.file_url, type(one).__name__) for one in _nested(fs) if isinstance(one, Container)
+    ]
     yield from reversed(containers)
     for name, value in fs._describe_store().items():
         text, mark, source = value.rpartition(" (")
@@ -143,19 +142,15 @@ def facts_of(fs: FS) -> Iterator[Fact]:
 
 def backend_of(fs: FS) -> FS:
     """Return the FS of the store that an FS is in, through its layers and containers."""
-    while isinstance(fs, LayerFS | Container):
-        fs = fs.inner if isinstance(fs, LayerFS) else fs.parent
-    return fs
+    *_, store = _nested(fs)
+    return store
 
 
-def _containers(fs: FS) -> Iterator[Container]:
-    """Yield the containers that an FS is in, the innermost first."""
-    while isinstance(fs, LayerFS | Container):
-        if isinstance(fs, Container):
-            yield fs
-            fs = fs.parent
-        else:
-            fs = fs.inner
+def _nested(fs: FS) -> Iterator[FS]:
+    """Yield an FS and those that it is in, as layers and containers are, to that of the store."""
+    yield fs
+    if isinstance(fs, LayerFS | Container):
+        yield from _nested(fs.inner if isinstance(fs, LayerFS) else fs.parent)
 
 
 def _chain(name: str) -> Iterator[str]:
@@ -505,8 +500,7 @@ def bench(invocation: Invocation, given: Namespace) -> None:
             "cache": cache_advice(fs, sample),
         }
     if output.json:
-        for step in steps:
-            output.record(step._asdict(), "")
+        output.table(ThroughputStep._fields, steps)
         output.record(advice, "")
         return
     output.table(_COLUMNS, [[f"{value:.4g}" for value in step] for step in steps])

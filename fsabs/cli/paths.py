@@ -24,8 +24,6 @@ from .output import redacted
 from .program import Adder, argument
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from ..core.fs import FS
     from ..core.stats import FileStat
     from .program import Invocation
@@ -96,12 +94,15 @@ class ResolvedPath(NamedTuple):
         return self._replace(path=path.rstrip("/"), text=_joined(self.text, name), contents=name.endswith("/"))
 
 
-class Paths:
-    """Resolves the paths of one command; a context manager, which closes what was opened for them."""
+class Paths(contextlib.ExitStack):
+    """Resolves the paths of one command.
+
+    `close()`, or the end of the `with` block, closes what was opened: containers that were written become visible.
+    """
 
     def __init__(self) -> None:
+        super().__init__()
         self._open: dict[tuple[object, ...], FS] = {}
-        self._exits = contextlib.ExitStack()
 
     def resolve(self, text: str, mode: str = "r") -> ResolvedPath:
         """Return what a path names, whether it exists or not; `mode` is that of the container that it leads into.
@@ -116,13 +117,10 @@ class Paths:
         if location.scheme in locations.VERBATIM:
             folder, _, name = location.path.rpartition("/")
             return ResolvedPath(self._opened(location, folder or "/", "r"), name, text, contents)
-        key = keys.normalize(location.path)
-        parts = key.split("/") if key else []
-        inner = [
-            at for at, part in enumerate(parts) if (at + 1 < len(parts) or contents) and registry.container_of(part)
-        ]
+        parts, named = locations.split(location.path)
+        inner = [at for at in named if at + 1 < len(parts) or contents]
         if not inner:
-            return ResolvedPath(self._opened(location, location.path and "/", "r"), key, text, contents)
+            return ResolvedPath(self._opened(location, location.path and "/", "r"), "/".join(parts), text, contents)
         end = inner[-1] + 1
         fs = self._opened(location, "/" + "/".join(parts[:end]), mode)
         return ResolvedPath(fs, "/".join(parts[end:]), text, contents)
@@ -184,7 +182,7 @@ class Paths:
         key = (location.scheme, location.authority, location.query, path, mode)
         if key not in self._open:
             found = opening.open_location(location._replace(path=path, object=location.path), mode)
-            self._open[key] = self._exits.enter_context(found)
+            self._open[key] = self.enter_context(found)
         return self._open[key]
 
     def discard(self) -> None:
@@ -192,18 +190,6 @@ class Paths:
         for fs in self._open.values():
             if isinstance(fs, Container):
                 fs._abort()
-
-    def close(self) -> None:
-        """Close what was opened, so that containers that were written become visible."""
-        self._exits.close()
-
-    def __enter__(self) -> Paths:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._exits.__exit__(kind, exc, trace)
 
 
 def _names_contents(text: str, location: locations.Location) -> bool:

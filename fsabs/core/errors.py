@@ -28,7 +28,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from .redaction import without_secrets as without_secrets
 
@@ -111,6 +111,16 @@ def missing(package: str, extra: str, purpose: str) -> MissingDependencyError:
         return MissingDependencyError(reason, name=caught.name)
     wanted = f"'fsabs[{extra}]'" if extra else package
     return MissingDependencyError(f"{purpose} needs {package}: pip install {wanted}", name=package)
+
+
+def required(module: str, package: str, extra: str, purpose: str) -> Any:
+    """Import and return a module; raise the error that `missing` returns if its library is not installed."""
+    import importlib
+
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise missing(package, extra, purpose) from None
 
 
 def _is_of(module: str | None, package: str) -> bool:

@@ -313,7 +313,7 @@ class ResumedReplacement(Replacement):
     @classmethod
     def of(cls, path: str, identity: str, size: int, *, durable: bool = False) -> ResumedReplacement | None:
         """Return the replacement of `path` by `size` bytes that have this identity."""
-        boot = _boot_id()
+        boot = boot_id()
         if not boot:  # a loss of power may lose bytes in the middle of a file, and it couldn't be told from a kill
             return None
         import hashlib
@@ -474,7 +474,7 @@ def _fsync_directory(path: str, dir_fd: int | None) -> None:
         os.close(fd)
 
 
-def _boot_id() -> str:
+def boot_id() -> str:
     """Return what distinguishes this start of the machine from others; empty where that is not known."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:

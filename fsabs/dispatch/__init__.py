@@ -10,11 +10,6 @@ from typing import TYPE_CHECKING
 from ..core import errors
 from ..core.lazy import exports
 
-try:
-    import sqlalchemy as _sqlalchemy  # noqa: F401 - nearly all modules here need it
-except ImportError:
-    raise errors.missing("SQLAlchemy", "sql", "dispatching tasks") from None
-
 if TYPE_CHECKING:
     from ..readers.data import Mode, Task, TaskType
     from .accounts import Counters, FailedTask, JobFailedError, LedgerEntry, Status
@@ -51,4 +46,5 @@ __all__ = [
     "get_dataset",
 ]
 
+errors.required("sqlalchemy", "SQLAlchemy", "sql", "dispatching tasks")  # nearly all modules here need it
 __getattr__, __dir__ = exports(__name__, _HOMES)

@@ -102,7 +102,7 @@ def status(connection: sa.Connection, job: DispatchJob) -> Status:
     current = _counters(connection.execute(queries.count_of_epoch, {**values, "of_epoch": row.epoch}))
     current = current._replace(todo=current.todo + row.tasks - row.laid_out)
     evaluation = Counters()
-    if job.evaluates and job.type != TaskType.EVALUATION:
+    if job.evaluates:
         values["task_type"] = int(TaskType.EVALUATION)
         evaluation = _counters(connection.execute(queries.count_by_state, values))
     held = connection.execute(queries.by_worker, {"job_id": job.id, "seconds": job.settings.lease_seconds}).all()
@@ -165,7 +165,7 @@ _CHUNK = 500
 def state_of(connection: sa.Connection, job: DispatchJob) -> dict[str, Any]:
     """Return the state of a job."""
     # The job's row first: while it is locked, no tasks are laid out.
-    row = connection.execute(sa.select(jobs).where(jobs.c.id == job.id).with_for_update(key_share=True)).one()
+    row = connection.execute(queries.locked_job, {"job_id": job.id}).one()
     left = sa.select(tasks).where(tasks.c.job == job.id, tasks.c.state != DONE).order_by(tasks.c.id)
     done = tasks.c.type != int(job.type)  # evaluations and the callback are listed, done or not
     others = sa.select(tasks.c.type, tasks.c.epoch, tasks.c.number).where(tasks.c.job == job.id, done)
@@ -203,7 +203,7 @@ def restore(connection: sa.Connection, job: DispatchJob, state: Mapping[str, Any
             f"the state is of job {state['job']!r} with (type, records_per_task, seed, shards, records) "
             f"{state['content']}, not of {job.name!r} with {_content(job)}"
         )
-    row = connection.execute(sa.select(jobs).where(jobs.c.id == job.id).with_for_update(key_share=True)).one()
+    row = connection.execute(queries.locked_job, {"job_id": job.id}).one()
     epoch, laid_out = state["epoch"], state["laid_out"]
     if (row.epoch, row.laid_out) < (epoch, laid_out):
         raise ValueError(f"job {job.name!r} is not as far as the state says: was it reset?")

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from ..core import hooks, process
+from ..core import hooks
 from ..core.writing import ClosesOnExit
 from ..readers.data import Mode, Task, TaskType
 from . import accounts, jobs, queries
@@ -61,7 +61,7 @@ class TaskDispatcher(ClosesOnExit):
         except BaseException:
             self._database.close()
             raise
-        self._known = (process.generation(), frozenset[str]())  # workers that this process has registered
+        self._registered: set[str] = set()  # workers whose rows are in the database
 
     @classmethod
     def create(
@@ -156,7 +156,7 @@ class TaskDispatcher(ClosesOnExit):
                 attempts.append(1)  # the lease may have been taken
             if found is None:
                 found = self._database.run("get", claim)
-                self._registered(worker)
+                self._registered.add(worker)
         if isinstance(found, Dispatch):
             return found
         if found == ABANDONED:
@@ -311,8 +311,7 @@ class TaskDispatcher(ClosesOnExit):
     def _types(self, type: TaskType | None) -> tuple[TaskType, ...]:
         """Return the queues to look into, in order."""
         if type is None:
-            evaluates = self._job.evaluates and self._job.type != TaskType.EVALUATION
-            return (TaskType.EVALUATION, self._job.type) if evaluates else (self._job.type,)
+            return (TaskType.EVALUATION, self._job.type) if self._job.evaluates else (self._job.type,)
         if type not in (TaskType.TRAINING, TaskType.EVALUATION, TaskType.PREDICTION):
             raise ValueError(f"a worker can't ask for tasks of the type {type!r}")
         if type != self._job.type and not (type == TaskType.EVALUATION and self._job.evaluates):
@@ -321,9 +320,8 @@ class TaskDispatcher(ClosesOnExit):
 
     def _quick(self, worker: str, lease: int, type: TaskType | None) -> Dispatch | None:
         """Lease a free task by one statement, or find by another that there is none yet, without a lock on the job."""
-        generation, known = self._known
         types = self._types(type)
-        if worker not in known or generation != process.generation() or len(types) > 1:
+        if worker not in self._registered or len(types) > 1:
             return None
         values = self._candidate(worker, lease, types[0])
         if (row := self._database.claim(queries.claim_todo, values)) is not None:
@@ -334,41 +332,34 @@ class TaskDispatcher(ClosesOnExit):
     def _claim(
         self, connection: sa.Connection, worker: str, lease: int, types: tuple[TaskType, ...], again: bool
     ) -> Dispatch | str:
-        self._register(connection, worker)
+        if worker not in self._registered:
+            jobs.insert_missing(connection, workers, {"job": self._job.id, "name": worker, "joined": now()})
         for type in types:
             values = self._candidate(worker, lease, type)
             if again and (row := connection.execute(queries.held, {**values, "with_lease": lease}).first()) is not None:
                 return self._dispatch(row, lease)
-            for claim in (queries.claim_todo, queries.claim_late):
-                if (row := connection.execute(claim, values).first()) is not None:
-                    if claim is queries.claim_late and (instrument := hooks.active) is not None:
-                        instrument.record_event("retry", "dispatch.late", 1, self._database.url)
-                    return self._dispatch(row, lease)
+            if (found := self._leased(connection, worker, lease, type)) is not None:
+                return found
         if self._job.type not in types:
             held = {"job_id": self._job.id, "types": [int(one) for one in types]}
             return TaskType.WAIT.name if connection.execute(queries.any_doing, held).first() else FINISHED
         state = jobs.lay_out(connection, self._job)
         if state is not None:
             return state
-        end = self._candidate(worker, lease, TaskType.TRAIN_END_CALLBACK)
-        for candidate in (self._candidate(worker, lease, self._job.type), end):
-            for claim in (queries.claim_todo, queries.claim_late):
-                if (row := connection.execute(claim, candidate).first()) is not None:
-                    return self._dispatch(row, lease)
+        for type in (self._job.type, TaskType.TRAIN_END_CALLBACK):
+            if (found := self._leased(connection, worker, lease, type)) is not None:
+                return found
         return TaskType.WAIT.name
 
-    def _register(self, connection: sa.Connection, worker: str) -> None:
-        generation, known = self._known
-        if worker not in known or generation != process.generation():
-            jobs.insert_missing(connection, workers, {"job": self._job.id, "name": worker, "joined": now()})
-
-    def _registered(self, worker: str) -> None:
-        """Remember a worker whose registration was committed."""
-        generation, known = self._known
-        if generation != process.generation():
-            known = frozenset()
-        if worker not in known:
-            self._known = (process.generation(), known | {worker})
+    def _leased(self, connection: sa.Connection, worker: str, lease: int, type: TaskType) -> Dispatch | None:
+        """Lease the next free task of a type, or the one whose lease ended first; None if there is none."""
+        values = self._candidate(worker, lease, type)
+        if (row := connection.execute(queries.claim_todo, values).first()) is None:
+            if (row := connection.execute(queries.claim_late, values).first()) is None:
+                return None
+            if (instrument := hooks.active) is not None:
+                instrument.record_event("retry", "dispatch.late", 1, self._database.url)
+        return self._dispatch(row, lease)
 
     def _candidate(self, worker: str, lease: int, type: TaskType) -> dict[str, Any]:
         return {

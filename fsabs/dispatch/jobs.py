@@ -13,13 +13,14 @@ import math
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from ..core import errors
-from ..readers.data import AbstractDataReader, Mode, Shard, TaskType, shards_of
+from ..readers.data import Mode, Shard, TaskType, shards_of
 from . import queries
 from .schema import ABANDONED, FAILED, FINISHED, RUNNING, jobs, now, shards, tasks
 
@@ -103,7 +104,7 @@ def checked_shards(source: Any, mode: str) -> list[Shard]:
     Raises `ValueError` if there is no record, or if two shards overlap; `TypeError` for an unknown shape. Empty shards
     are left out with a warning.
     """
-    reader = source if hasattr(source, "create_shards") else _Given(source)
+    reader: Any = source if hasattr(source, "create_shards") else SimpleNamespace(create_shards=lambda mode: source)
     found = shards_of(reader, mode)
     empty = [shard.name for shard in found if not shard.count]
     shards = [shard for shard in found if shard.count]
@@ -120,20 +121,6 @@ def checked_shards(source: Any, mode: str) -> list[Shard]:
             if following.start < one.end:
                 raise ValueError(f"shards overlap: {tuple(one)} and {tuple(following)}")
     return shards
-
-
-class _Given(AbstractDataReader):
-    """A reader of shards that are given as they are."""
-
-    def __init__(self, shards: Any) -> None:
-        super().__init__()
-        self._shards = shards
-
-    def read_records(self, task: Any) -> Any:
-        raise NotImplementedError("shards without a reader have no records")  # pragma: no cover
-
-    def create_shards(self, mode: str = Mode.TRAINING) -> Any:
-        return self._shards
 
 
 class Settings(NamedTuple):
@@ -179,8 +166,8 @@ class DispatchJob(NamedTuple):
 
     @property
     def evaluates(self) -> bool:
-        """True if the job has evaluation shards."""
-        return self.evaluation is not None
+        """True if the job has evaluation shards beside those of its epochs."""
+        return self.evaluation is not None and self.type != TaskType.EVALUATION
 
 
 def load_job(connection: sa.Connection, name: str, url: str) -> DispatchJob:
@@ -359,7 +346,7 @@ def evaluate(connection: sa.Connection, job: DispatchJob, model_version: int) ->
     """Lay out the evaluation shards for a version of the model; return how many tasks are new."""
     if job.evaluation is None or job.type == TaskType.EVALUATION:
         raise ValueError(f"job {job.name!r} has no evaluation shards beside those of its epochs")
-    row = connection.execute(sa.select(jobs.c.state).where(jobs.c.id == job.id).with_for_update(key_share=True)).one()
+    row = connection.execute(queries.locked_job, {"job_id": job.id}).one()
     if row.state != RUNNING:
         raise ValueError(f"job {job.name!r} is {row.state}: there is nothing more to evaluate")
     laid_out = sa.select(tasks.c.id).where(

@@ -127,9 +127,13 @@ class LeasedTasks:
             if held in self.held:
                 self.held.remove(held)
 
-    def wake(self) -> None:
-        """Ask for a task again at once if none was free: one was reported."""
-        self._wakes.put(None)
+    def report(self, held: HeldTask, error: str = "") -> bool:
+        """Report a task that was done, or why it failed; return whether its lease was in force."""
+        self.release(held)
+        counted = held.counted if error else None
+        in_force = self._dispatcher.report(held.task, held.lease, not error, counted, error)
+        self._wakes.put(None)  # if no task was free, there may be one now
+        return in_force
 
     def close(self) -> list[HeldTask]:
         """End the threads; return the tasks that are still held."""

@@ -128,24 +128,15 @@ count_by_state = (
     .group_by(tasks.c.state)
 )
 count_of_epoch = count_by_state.where(tasks.c.epoch == _value("of_epoch"))
-any_doing = (
-    sa.select(tasks.c.id)
-    .where(
-        tasks.c.job == _value("job_id"),
-        tasks.c.type.in_(sa.bindparam("types", expanding=True)),
-        _is(DOING),
-    )
-    .limit(_ONE)
-)
-any_todo = (
-    sa.select(tasks.c.id)
-    .where(
-        tasks.c.job == _value("job_id"),
-        tasks.c.type.in_(sa.bindparam("types", expanding=True)),
-        _is(TODO),
-    )
-    .limit(_ONE)
-)
+
+
+def _any(state: int) -> sa.Select[Any]:
+    """Return the query for one task of some types in a state."""
+    types = tasks.c.type.in_(sa.bindparam("types", expanding=True))
+    return sa.select(tasks.c.id).where(tasks.c.job == _value("job_id"), types, _is(state)).limit(_ONE)
+
+
+any_doing, any_todo = _any(DOING), _any(TODO)
 _of_queue = (tasks.c.job == _value("job_id"), tasks.c.type == _value("task_type"))
 queue = sa.select(
     sa.exists().where(*_of_queue, _is(TODO)).label("any_todo"),

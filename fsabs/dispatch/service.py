@@ -104,7 +104,7 @@ class TaskDataService(ClosesOnExit):
                 elif error:
                     self._fail(held, error)
                 elif self._count(held, part):
-                    in_force = self._report(held) and in_force
+                    in_force = self._accepted(held, self._tasks.report(held)) and in_force
         return in_force
 
     def close(self) -> None:
@@ -136,17 +136,9 @@ class TaskDataService(ClosesOnExit):
             held.counted += count
             return held.counted == held.size and not held.failed
 
-    def _report(self, held: HeldTask) -> bool:
-        self._tasks.release(held)
-        in_force = not held.lost and self._accepted(held, self.dispatcher.report(held.task, held.lease))
-        self._tasks.wake()
-        return in_force
-
     def _fail(self, held: HeldTask, reason: str) -> None:
         held.lost = True
-        self._tasks.release(held)
-        self.dispatcher.report(held.task, held.lease, success=False, records=held.counted, error=reason)
-        self._tasks.wake()
+        self._tasks.report(held, reason)
 
     def _end_training(self, held: HeldTask) -> None:
         try:
@@ -155,9 +147,7 @@ class TaskDataService(ClosesOnExit):
         except Exception as exc:  # the callback is the user's: its task fails, and the job goes on
             self._fail(held, f"{type(exc).__name__}: {exc}")
             return
-        self._tasks.release(held)
-        self.dispatcher.report(held.task, held.lease)
-        self._tasks.wake()
+        self._tasks.report(held)
 
     def _accepted(self, held: HeldTask, accepted: bool) -> bool:
         if not accepted:

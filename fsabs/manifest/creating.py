@@ -5,7 +5,6 @@ own.
 from __future__ import annotations
 
 import heapq
-import itertools
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +15,7 @@ from ..core import identity, keys
 from ..core.blobs import Blob
 from ..core.fs import FS, FileStat, StrPath
 from ..core.readahead import pieces
-from ..transfer.walks import refuse_special
+from ..transfer.walks import refuse_special, side_by_side
 from ..urls import opening
 from . import formats
 from .entries import DIGESTS, NAME, ManifestEntry, ascending, digest_of, distinct, in_order, without_full_directories
@@ -218,7 +217,7 @@ def check(
     there = ascending(listed(fs, ["/" + fs._root], manifest.url), ValueError)
     if not manifest.has_directories:
         there = (entry for entry in there if not entry.directory)
-    for compared, (expected, found) in enumerate(_side_by_side(iter(manifest), there), 1):
+    for compared, (expected, found) in enumerate(side_by_side(iter(manifest), there, name=NAME), 1):
         if progress is not None:
             progress(compared)
         if found is None:
@@ -237,17 +236,3 @@ def _content(fs: FS, expected: ManifestEntry) -> str:
     with fs.open_blob("/" + _key(fs, expected)) as blob:
         found = digest_of(expected.digest.partition(":")[0], pieces(blob))
     return "" if found == expected.digest else f"{found}, {expected.digest} in the manifest"
-
-
-def _side_by_side(
-    expected: Iterator[ManifestEntry], there: Iterator[ManifestEntry]
-) -> Iterator[tuple[ManifestEntry | None, ManifestEntry | None]]:
-    """Yield the entries of both by name; None in place of one that only the other has."""
-    merged = heapq.merge(((entry, 0) for entry in expected), ((entry, 1) for entry in there), key=_name)
-    for _, same in itertools.groupby(merged, key=_name):
-        both = {at: entry for entry, at in same}
-        yield both.get(0), both.get(1)
-
-
-def _name(item: tuple[ManifestEntry, int]) -> str:
-    return item[0].name

@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 
 from ..core import errors
 from ..core.blobs import Blob
+from ..core.writing import ClosesOnExit
 from ..urls import locations, opening
 from . import croissant, jsonlines, parquet
 from .entries import ManifestEntry, ManifestTable
@@ -35,7 +36,7 @@ def write(file: BinaryIO, suffix: str, entries: Iterable[ManifestEntry], url: st
     return croissant.write(file, entries, url)
 
 
-class Manifest:
+class Manifest(ClosesOnExit):
     """A manifest that is open for lookups; a context manager.
 
     Works in threads and after forks, and is the same manifest after pickling, or raises `StaleFileError`. JSON lines
@@ -85,12 +86,6 @@ class Manifest:
     def close(self) -> None:
         """Close the manifest's file."""
         self._open.close()
-
-    def __enter__(self) -> Manifest:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"Manifest({self.url!r})"

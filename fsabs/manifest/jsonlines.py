@@ -46,7 +46,7 @@ class JsonLinesTable(ManifestTable):
         super().__init__(blob)
         self._size = _REMOTE_BLOCK if remote else _BLOCK
         self._block = functools.lru_cache(_KEPT // self._size)(functools.partial(_read_block, blob, self._size))
-        self._probes: dict[int, tuple[int, bytes, int]] = {}
+        self._probe = functools.lru_cache(_PROBES)(self._line_after)
         if (heading := blob.pread(len(HEADING), 0)) != HEADING:
             if heading.startswith(_OTHER_FORMAT):
                 form = heading[len(_OTHER_FORMAT) :].partition(b"}")[0].decode("ascii", "replace")
@@ -90,7 +90,7 @@ class JsonLinesTable(ManifestTable):
         found, low, high = self._end, self._start, self._end
         while low < high:
             middle = (low + high) // 2 if high - low > 512 else low
-            start, line_name, end = self._probe(middle, middle == low)
+            start, line_name, end = self._named_line(low) if middle == low else self._probe(middle)
             if start >= high:
                 high = middle
             elif line_name < wanted:
@@ -99,17 +99,10 @@ class JsonLinesTable(ManifestTable):
                 found, high = start, middle
         return found
 
-    def _probe(self, offset: int, at_start: bool) -> tuple[int, bytes, int]:
+    def _line_after(self, offset: int) -> tuple[int, bytes, int]:
         """Return start, name and end of the first line that begins at or after `offset`, which may be the footer."""
-        if at_start:
-            return self._named_line(offset)
-        known = self._probes.get(offset)
-        if known is None:
-            start = offset - 1 + len(self._line(offset - 1))
-            known = self._named_line(start) if start < self._end else (self._end, b"", self._end)
-            if len(self._probes) < _PROBES:
-                self._probes[offset] = known
-        return known
+        start = offset - 1 + len(self._line(offset - 1))
+        return self._named_line(start) if start < self._end else (self._end, b"", self._end)
 
     def _named_line(self, offset: int) -> tuple[int, bytes, int]:
         line = self._line(offset)

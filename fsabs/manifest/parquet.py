@@ -6,8 +6,8 @@ The row groups are small, and their statistics have the first and last name of e
 from __future__ import annotations
 
 import bisect
+import functools
 import itertools
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
@@ -21,11 +21,9 @@ _KEPT = 64  # groups in memory
 
 
 def _pyarrow() -> Any:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise errors.missing("pyarrow", "", "a manifest in Parquet") from None
+    import pyarrow
+    import pyarrow.parquet
+
     return pyarrow
 
 
@@ -61,7 +59,7 @@ class ParquetTable(ManifestTable):
     def __init__(self, blob: Blob) -> None:
         super().__init__(blob)
         self._lock = process.Lock()
-        self._groups: OrderedDict[int, list[Any]] = OrderedDict()
+        self._group = functools.lru_cache(_KEPT)(self._read)
         arrow = _pyarrow()
         try:
             self._file = arrow.parquet.ParquetFile(buffered(blob), pre_buffer=False)
@@ -96,21 +94,12 @@ class ParquetTable(ManifestTable):
         except ValueError as exc:
             raise errors.corrupt(self._blob.url, f"row group {number}: {exc}") from None
 
-    def _group(self, number: int) -> list[Any]:
-        """Return the columns of a row group, in the order of an entry's fields."""
-        with self._lock:
-            group = self._groups.get(number)
-            if group is None:
-                group = self._groups[number] = self._read(number)
-                while len(self._groups) > _KEPT:
-                    self._groups.popitem(last=False)
-            self._groups.move_to_end(number)
-            return group
-
     def _read(self, number: int) -> list[Any]:
+        """Return the columns of a row group, in the order of an entry's fields."""
         arrow = _pyarrow()
         try:
-            table = self._file.read_row_group(number, list(ManifestEntry._fields), use_threads=False)
+            with self._lock:
+                table = self._file.read_row_group(number, list(ManifestEntry._fields), use_threads=False)
             return [table.column(name).combine_chunks() for name in ManifestEntry._fields]
         except (arrow.ArrowException, KeyError, ValueError) as exc:
             raise errors.corrupt(self._blob.url, f"row group {number}: {exc}") from None

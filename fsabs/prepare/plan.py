@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ..core.limits import parse_json
@@ -227,30 +226,3 @@ class PrepareProgress(NamedTuple):
             f"{self.files} of {self.total_files} files, {self.records} records, {self.failures} skipped, "
             f"{self.files_per_second:.0f} files/s, {'unknown' if left is None else f'{left:.0f} s'} left"
         )
-
-
-class PrepareTally:
-    """Adds up results of units."""
-
-    def __init__(self, total_files: int, total_bytes: int, earlier: Sequence[UnitResult]) -> None:
-        self._total_files, self._total_bytes = total_files, total_bytes
-        self._started = time.monotonic()
-        self._files = self._bytes = self._records = self._failures = 0
-        self.resumed_files = 0
-        for result in earlier:
-            self.add(result)
-        self.resumed_files = self._files
-
-    def add(self, result: UnitResult) -> PrepareProgress:
-        """Count a unit; return the progress."""
-        self._files += result.inputs
-        self._bytes += result.input_bytes
-        self._records += result.records
-        self._failures += len(result.failures)
-        return self.progress()
-
-    def progress(self) -> PrepareProgress:
-        """Return the progress."""
-        seconds = time.monotonic() - self._started
-        counted = self._files, self._total_files, self._bytes, self._total_bytes, self._records, self._failures
-        return PrepareProgress(*counted, self.resumed_files, seconds)

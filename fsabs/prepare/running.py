@@ -24,7 +24,6 @@ from .plan import (
     PrepareJob,
     PrepareProgress,
     PrepareReport,
-    PrepareTally,
     Unit,
     UnitResult,
     fingerprint,
@@ -173,17 +172,32 @@ def _work(
     progress: Callable[[PrepareProgress], object],
 ) -> int:
     """Do what is left of the job; return the number of files that were done before."""
+    started = time.monotonic()
     earlier = output.begin(job_id)
-    tally = PrepareTally(len(listing.files), sum(file.size for file in listing.files), earlier)
+    state = PrepareProgress(0, len(listing.files), 0, sum(file.size for file in listing.files), 0, 0, 0, 0.0)
+    for result in earlier:
+        state = _added(state, result)
+    state = state._replace(resumed_files=state.files)
     done = {result.number for result in earlier}
     left = [unit for unit in units if unit.number not in done]
-    progress(tally.progress())
+    progress(state)
     with contextlib.closing(runner.run(job, left)) as results:
-        for result in results if left else ():
-            if result is not None and result.error:
-                raise PrepareError(str(result.failures[0]))
-            progress(tally.progress() if result is None else tally.add(result))
-    return tally.resumed_files
+        for new in results if left else ():
+            if new is not None and new.error:
+                raise PrepareError(str(new.failures[0]))
+            state = (state if new is None else _added(state, new))._replace(seconds=time.monotonic() - started)
+            progress(state)
+    return state.resumed_files
+
+
+def _added(state: PrepareProgress, result: UnitResult) -> PrepareProgress:
+    """Return the progress with one unit more."""
+    return state._replace(
+        files=state.files + result.inputs,
+        bytes=state.bytes + result.input_bytes,
+        records=state.records + result.records,
+        failures=state.failures + len(result.failures),
+    )
 
 
 def _report(

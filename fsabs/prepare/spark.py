@@ -43,10 +43,7 @@ class SparkRunner:
     """Works on units as tasks of Spark."""
 
     def __init__(self, output: OutputDirectory, master: str | None, num_workers: int | None) -> None:
-        try:
-            import pyspark  # noqa: F401
-        except ImportError:
-            raise errors.missing("pyspark", "spark", "preparing data on Spark") from None
+        errors.required("pyspark", "pyspark", "spark", "preparing data on Spark")
         self._output = output
         self._master = _with_retries(master)
         self._num_workers = num_workers

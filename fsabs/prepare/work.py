@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import os
 import tempfile
 import uuid
@@ -16,6 +17,7 @@ from typing import Any, TypeGuard
 
 from ..core.errors import CorruptFileError, stale, without_secrets
 from ..core.fs import FS
+from ..core.writing import AbortsOnError
 from ..readers.data import TokenWriter
 from ..readers.prefetch import prefetch
 from ..readers.recordio import RecordWriter
@@ -120,19 +122,13 @@ class UnitWorker:
 
     def _contents(self, files: Sequence[InputFile]) -> Iterator[tuple[InputFile, bytes | OSError | None]]:
         """Yield each file with its content; None for those that the function opens or that are large."""
-        batch: list[InputFile] = []
-        for file in files:
-            by_path = not self._model.takes_file and self._roots.local_path(file) is not None
-            if file.size >= LARGE or not file.size or by_path:
-                yield from self._read(batch)
-                batch = []
-                yield file, None
-                continue
-            if batch and batch[0].root != file.root:
-                yield from self._read(batch)
-                batch = []
-            batch.append(file)
-        yield from self._read(batch)
+        for (_, whole), group in itertools.groupby(files, lambda file: (file.root, self._is_read_whole(file))):
+            some = list(group)
+            yield from self._read(list(some)) if whole else ((file, None) for file in some)
+
+    def _is_read_whole(self, file: InputFile) -> bool:
+        by_path = not self._model.takes_file and self._roots.local_path(file) is not None
+        return 0 < file.size < LARGE and not by_path
 
     def _read(self, files: list[InputFile]) -> Iterator[tuple[InputFile, bytes | OSError]]:
         """Yield files of one root with their contents, or with the error of reading them."""
@@ -180,7 +176,7 @@ def _many(fs: FS, files: list[InputFile]) -> Iterator[bytes]:
         start = end
 
 
-class _RollingWriter(contextlib.AbstractContextManager["_RollingWriter"]):
+class _RollingWriter(AbortsOnError, contextlib.AbstractContextManager["_RollingWriter"]):
     """Writes records to numbered files, each with up to as many as the format says."""
 
     def __init__(self, fs: FS, stem: str, job: PrepareJob) -> None:
@@ -193,7 +189,7 @@ class _RollingWriter(contextlib.AbstractContextManager["_RollingWriter"]):
     def write(self, record: bytes) -> None:
         """Write a record to the file that has room for it."""
         if self._writer is not None and self._writer.records >= self._format.records_per_file:
-            self._finish()
+            self.close()
         if self._writer is None:
             self._path = f"{self._stem}-{self._count:06}"
             options = self._format
@@ -205,7 +201,8 @@ class _RollingWriter(contextlib.AbstractContextManager["_RollingWriter"]):
                 )
         self._writer.write(record)
 
-    def _finish(self) -> None:
+    def close(self) -> None:
+        """Close the file that is being written."""
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.close()
@@ -219,9 +216,3 @@ class _RollingWriter(contextlib.AbstractContextManager["_RollingWriter"]):
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.abort()
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if kind is not None:
-            self.abort()
-        else:
-            self._finish()

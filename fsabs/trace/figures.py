@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from .intervals import Array
 from .results import Histogram
+from .schema import trimmed
 
 FINE = 32
 """Buckets of a fine histogram for each power of two: their middle is at most 1.6 % off."""
@@ -74,13 +75,6 @@ def finer(counts: Sequence[int]) -> Array:
         found[first : last + 1] += share
         found[first : first + rest] += 1
     return found
-
-
-def trimmed(counts: list[int]) -> list[int]:
-    """Without the empty buckets at the end."""
-    while counts and not counts[-1]:
-        counts = counts[:-1]
-    return counts
 
 
 class Grid:

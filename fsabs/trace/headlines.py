@@ -5,16 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from . import units
-from .results import (
-    Analysis,
-    Breakdown,
-    Finding,
-    Row,
-)
-from .schema import (
-    INSTANTS,
-    READS,
-)
+from .results import Analysis, Breakdown, Finding, Row
+from .schema import INSTANTS, READS
 
 STALL_BOUNDS = (10.0, 30.0)
 """Per cent of the steps' time: a data stall from which one should look, and from which it is grave."""
@@ -39,16 +31,7 @@ class Headline(NamedTuple):
 
 def headlines(analysis: Analysis) -> list[Headline]:
     """All of them, in order; what is not known has a dash."""
-    return [
-        _seconds(analysis),
-        _stall(analysis),
-        _asked(analysis),
-        _throughput(analysis),
-        _amplification(analysis),
-        _cache(analysis),
-        _retries(analysis),
-        _errors(analysis),
-    ]
+    return [Headline(code, name, *figure(analysis)) for code, name, figure in _FIGURES]
 
 
 def bad_first(analysis: Analysis) -> str:
@@ -81,71 +64,73 @@ def calls(analysis: Analysis) -> list[Row]:
     return [row for row in analysis.operations if row.kind == "fs"]
 
 
-def _seconds(analysis: Analysis) -> Headline:
-    return Headline(
-        "seconds",
-        "Duration",
-        units.duration(analysis.seconds),
-        f"{_many(len(analysis.processes), 'process', 'processes')}, {_many(analysis.events, 'event')}",
-    )
+# ---- each figure: its value, note and state
 
 
-def _stall(analysis: Analysis) -> Headline:
-    if analysis.stall is None:
-        return Headline("stall", "Data stall", units.NOTHING, "no step was marked")
-    percentage = analysis.stall.percentage
-    return Headline(
-        "stall",
-        "Data stall",
-        units.percent(percentage / 100),
-        f"{units.duration(analysis.stall.wait)} of {_many(analysis.stall.steps, 'step')}",
-        _state(percentage, *STALL_BOUNDS),
-    )
+def _seconds(analysis: Analysis) -> tuple[str, ...]:
+    note = f"{_many(len(analysis.processes), 'process', 'processes')}, {_many(analysis.events, 'event')}"
+    return units.duration(analysis.seconds), note
 
 
-def _asked(analysis: Analysis) -> Headline:
+def _stall(analysis: Analysis) -> tuple[str, ...]:
+    stall = analysis.stall
+    if stall is None:
+        return units.NOTHING, "no step was marked"
+    note = f"{units.duration(stall.wait)} of {_many(stall.steps, 'step')}"
+    return units.percent(stall.percentage / 100), note, _state(stall.percentage, *STALL_BOUNDS)
+
+
+def _asked(analysis: Analysis) -> tuple[str, ...]:
     reads = sum(row.calls for row in calls(analysis) if row.operation in READS)
-    return Headline("bytes", "Bytes read", units.size(analysis.amplification.asked), f"by {_many(reads, 'read')}")
+    return units.size(analysis.amplification.asked), f"by {_many(reads, 'read')}"
 
 
-def _throughput(analysis: Analysis) -> Headline:
+def _throughput(analysis: Analysis) -> tuple[str, ...]:
     seconds = analysis.seconds
     value = units.rate(analysis.amplification.asked / seconds) if seconds else units.NOTHING
     peak = max(analysis.timeline.asked, default=0.0)
-    return Headline("throughput", "Throughput", value, f"at most {units.rate(peak)}" if peak else "")
+    return value, f"at most {units.rate(peak)}" if peak else ""
 
 
-def _amplification(analysis: Analysis) -> Headline:
+def _amplification(analysis: Analysis) -> tuple[str, ...]:
     ratio, fetched = analysis.amplification.ratio, analysis.amplification.fetched
     if fetched is None:
-        return Headline("amplification", "Read amplification", units.NOTHING, "no store recorded requests")
+        return units.NOTHING, "no store recorded requests"
     note = f"{units.size(fetched)} fetched"
-    if ratio is None:
-        return Headline("amplification", "Read amplification", units.NOTHING, note)
-    return Headline("amplification", "Read amplification", f"{ratio:.2f} ×", note, _state(ratio, *AMPLIFICATION_BOUNDS))
+    return (units.NOTHING, note) if ratio is None else (f"{ratio:.2f} ×", note, _state(ratio, *AMPLIFICATION_BOUNDS))
 
 
-def _cache(analysis: Analysis) -> Headline:
+def _cache(analysis: Analysis) -> tuple[str, ...]:
     use = analysis.cache
     if use.hit_rate is None:
-        return Headline("hits", "Cache hit rate", units.NOTHING, "no cache was asked")
+        return units.NOTHING, "no cache was asked"
     note = f"{units.count(use.hits)} of {units.count(use.hits + use.misses)}"
     note += f", {units.count(use.evictions)} evicted" if use.evictions else ""
-    return Headline(
-        "hits", "Cache hit rate", units.percent(use.hit_rate), note, "warn" if use.hit_rate < HIT_RATE_BOUND else ""
-    )
+    return units.percent(use.hit_rate), note, "warn" if use.hit_rate < HIT_RATE_BOUND else ""
 
 
-def _retries(analysis: Analysis) -> Headline:
+def _retries(analysis: Analysis) -> tuple[str, ...]:
     note = f"{units.duration(analysis.retry_seconds)} in failed attempts" if analysis.retry_seconds else ""
-    return Headline("retries", "Retries", units.count(analysis.retries), note, "warn" if analysis.retries else "")
+    return units.count(analysis.retries), note, "warn" if analysis.retries else ""
 
 
-def _errors(analysis: Analysis) -> Headline:
+def _errors(analysis: Analysis) -> tuple[str, ...]:
     errors = sum(row.errors for row in calls(analysis))
     failed = sum(row.errors for row in analysis.operations if row.kind == "request")
     note = f"and {_many(failed, 'failed attempt')}" if failed else "of the program's calls"
-    return Headline("errors", "Errors", units.count(errors), note, "bad" if errors else "")
+    return units.count(errors), note, "bad" if errors else ""
+
+
+_FIGURES = (
+    ("seconds", "Duration", _seconds),
+    ("stall", "Data stall", _stall),
+    ("bytes", "Bytes read", _asked),
+    ("throughput", "Throughput", _throughput),
+    ("amplification", "Read amplification", _amplification),
+    ("hits", "Cache hit rate", _cache),
+    ("retries", "Retries", _retries),
+    ("errors", "Errors", _errors),
+)
 
 
 def _state(value: float, warn: float, bad: float) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..disk.files import Replacement
@@ -67,7 +68,7 @@ def _process(source: TraceSource, pid: int, zero: int) -> Iterator[str]:
         ("fsabs.process", source.header),
     ):
         yield json.dumps({"ph": "M", "name": name, "pid": pid, "tid": 0, "ts": 0, "args": args}) + ",\n"
-    overlapping, quoted, nesting = 0, _Quoted(), _Nesting()
+    overlapping, quoted, nesting = 0, functools.lru_cache(50_000)(json.dumps), _Nesting()
     for some in source.columns():
         lines = []
         for at in range(len(some.begin)):
@@ -76,7 +77,7 @@ def _process(source: TraceSource, pid: int, zero: int) -> Iterator[str]:
             args = {"size": event.size}
             args |= {"offset": event.offset} if event.offset >= 0 else {}
             args |= {name: value for name in ("where", "error") if (value := getattr(event, name))}
-            common = f'"cat":{quoted[event.kind]},"name":{quoted[event.name]},"pid":{pid},"tid":{event.thread}'
+            common = f'"cat":{quoted(event.kind)},"name":{quoted(event.name)},"pid":{pid},"tid":{event.thread}'
             timed = f'{common},"ts":{begin:.3f}'
             if event.kind in INSTANTS:
                 lines.append(f'{{"ph":"i","s":"t",{timed},"args":{_args(args, quoted)}}},\n')
@@ -118,16 +119,6 @@ class _Nesting:
         return True
 
 
-class _Quoted(dict[str, str]):
-    """Texts as JSON, of which few are new."""
-
-    def __missing__(self, text: str) -> str:
-        if len(self) > 50_000:
-            self.clear()
-        quoted = self[text] = json.dumps(text)
-        return quoted
-
-
-def _args(args: dict[str, Any], quoted: _Quoted) -> str:
-    values = (f'"{name}":{quoted[value] if isinstance(value, str) else value}' for name, value in args.items())
+def _args(args: dict[str, Any], quoted: Callable[[str], str]) -> str:
+    values = (f'"{name}":{quoted(value) if isinstance(value, str) else value}' for name, value in args.items())
     return f"{{{','.join(values)}}}"

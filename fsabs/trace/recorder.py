@@ -22,6 +22,7 @@ from ..core import hooks
 from ..core.threads import Flag
 from ..disk.descriptors import write_all
 from . import chunks
+from .schema import trimmed
 
 PERIOD = 0.25
 """Seconds between two flushes."""
@@ -67,15 +68,8 @@ class Counter:
         return {
             "kind": kind, "name": chunks.cleaned(name), "calls": sum(self.latency), "errors": self.errors,
             "bytes": self.bytes, "nanoseconds": self.nanoseconds, "least": min(self.least, self.most),
-            "most": self.most, "latency": _trimmed(self.latency), "sizes": _trimmed(self.sizes),
+            "most": self.most, "latency": trimmed(self.latency), "sizes": trimmed(self.sizes),
         }  # fmt: skip
-
-
-def _trimmed(counts: list[int]) -> list[int]:
-    end = len(counts)
-    while end and not counts[end - 1]:
-        end -= 1
-    return counts[:end]
 
 
 class Recorder(hooks.Instrument):

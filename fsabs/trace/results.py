@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from .schema import (
-    Event,
-    ProcessInfo,
-)
+from .schema import Event, ProcessInfo
 
 
 class Histogram(NamedTuple):

@@ -57,6 +57,13 @@ def operation(name: str) -> str:
     return name.partition(".")[2] or name
 
 
+def trimmed(counts: list[int]) -> list[int]:
+    """Return the counts of a histogram without the empty buckets at the end."""
+    while counts and not counts[-1]:
+        counts = counts[:-1]
+    return counts
+
+
 class Header(TypedDict):
     """The `process` of a chunk: the first one of a file has it."""
 

@@ -18,6 +18,7 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from ..core import hooks, process
+from ..disk.files import boot_id
 from .recorder import MAX_BYTES, Recorder
 from .schema import SCHEMA
 
@@ -164,7 +165,7 @@ def _header(settings: TraceSettings, monotonic_ns: int, wall_ns: int) -> dict[st
     return {
         "schema": SCHEMA,
         "host": socket.gethostname(),
-        "boot": _boot(),
+        "boot": boot_id() or socket.gethostname(),  # not Linux: the processes of a machine share its clock there, too
         "pid": os.getpid(),
         "parent": _parent or os.getppid(),
         "main": threading.main_thread().native_id or 0,
@@ -176,15 +177,6 @@ def _header(settings: TraceSettings, monotonic_ns: int, wall_ns: int) -> dict[st
         "wall_ns": wall_ns,
         "events": settings.detail == "events",
     }
-
-
-@functools.cache
-def _boot() -> str:
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            return file.read().strip()
-    except OSError:  # not Linux: the processes of a machine share its clock there, too
-        return socket.gethostname()
 
 
 def _rank() -> int | None:

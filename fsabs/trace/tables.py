@@ -12,7 +12,7 @@ from . import figures
 from .intervals import Array, Collector
 from .reading import Columns, Key
 from .results import FileRow, Histogram, Row
-from .schema import KINDS, Event, layer, operation
+from .schema import KINDS, Event, layer, operation, trimmed
 
 FILES_KEPT = 200_000
 """The limit of distinct files."""
@@ -128,7 +128,7 @@ class OperationTable:
         import numpy as np
 
         counts = sum((self.all[key].sizes for key in wanted), np.zeros(65, np.int64))
-        return Histogram("bytes", figures.trimmed([int(count) for count in counts]))
+        return Histogram("bytes", trimmed([int(count) for count in counts]))
 
 
 def _order(row: Row) -> tuple[int, float, str]:

@@ -7,12 +7,7 @@ from collections.abc import Sequence
 
 from . import units
 from .headlines import bad_first, costs, headlines, moved, part_of
-from .results import (
-    CAUSES,
-    Analysis,
-    Finding,
-    Row,
-)
+from .results import CAUSES, Analysis, Finding, Row
 
 WIDTH = 100
 FILES = 10

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import math
-import unicodedata
 
 from . import chunks
 
@@ -12,7 +11,6 @@ NOTHING = "–"
 """What stands for a figure that isn't known."""
 
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
-_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def count(number: float) -> str:
@@ -86,11 +84,9 @@ def evidence(name: str, value: float | int | str) -> str:
 
 def visible(text: str) -> str:
     """`text` with everything that is not seen, or that a terminal would obey, in the spelling of Python's strings."""
-    if text.isascii() and text.isprintable():
+    if text.isprintable():
         return text
-    return "".join(
-        char.encode("unicode_escape").decode() if unicodedata.category(char) in _INVISIBLE else char for char in text
-    )
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def address(where: str, most: int = 240) -> str:

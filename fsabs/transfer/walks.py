@@ -8,7 +8,7 @@ import errno
 import os
 import stat as stat_bits
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core import errors, keys
 from ..core.limits import LinkedEntries
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..core.blobs import Blob
     from ..core.fs import FS
 
+T = TypeVar("T")
 Failed = Callable[[str, OSError], None]
 """Takes what could not be listed: its name, relative to the walk's directory, and the error."""
 _MOST_PASSED = 10_000
@@ -212,15 +213,15 @@ def existing(fs: FS, key: str, failed: Failed | None = None) -> Iterator[FileSta
 
 
 def side_by_side(
-    left: Iterator[FileStat], right: Iterator[FileStat]
-) -> Iterator[tuple[FileStat | None, FileStat | None]]:
-    """Yield the entries of two ordered walks, those of one name together."""
+    left: Iterator[T], right: Iterator[T], *, name: Callable[[Any], str] = FileStat.listed
+) -> Iterator[tuple[T | None, T | None]]:
+    """Yield the entries of two walks that are ordered by `name`, those of one name together."""
     one, other = next(left, None), next(right, None)
     while one is not None or other is not None:
-        if other is None or (one is not None and one.listed() < other.listed()):
+        if other is None or (one is not None and name(one) < name(other)):
             yield one, None
             one = next(left, None)
-        elif one is None or other.listed() < one.listed():
+        elif one is None or name(other) < name(one):
             yield None, other
             other = next(right, None)
         else:

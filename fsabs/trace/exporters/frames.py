@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...core import errors
-from ..schema import (
-    Event,
-)
+from ..schema import Event
 
 AT_ONCE = 65_536
 """Events of a batch."""
@@ -49,10 +47,7 @@ def table(events: Iterable[Event]) -> Any:
 
 def frame(events: Iterable[Event]) -> Any:
     """As `table`, a `pandas.DataFrame`. Without pandas, raises `MissingDependencyError`."""
-    try:
-        import pandas  # noqa: F401 - only to say what is missing
-    except ModuleNotFoundError:
-        raise errors.missing("pandas", "pandas", "a DataFrame of events") from None
+    errors.required("pandas", "pandas", "pandas", "a DataFrame of events")
     return table(events).to_pandas()
 
 
@@ -66,13 +61,5 @@ def _batches(events: Iterator[Event], at_once: int) -> Iterator[Any]:
              None if one.offset < 0 else one.offset, one.where or None, one.error or None, one.process, one.thread)
             for one in some
         ]  # fmt: skip
-        values = zip(zip(*rows, strict=True), columns, strict=True)
-        yield pa.RecordBatch.from_arrays([_array(column, field.type) for column, field in values], schema=columns)
-
-
-def _array(values: Sequence[Any], kind: Any) -> Any:
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(kind):
-        return pa.array(values, pa.string()).dictionary_encode().cast(kind)
-    return pa.array(values, kind)
+        arrays = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), columns, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=columns)

@@ -11,13 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ...core import errors, hooks
-from ..schema import (
-    INSTANTS,
-    OVERLAPPING,
-    Event,
-    ProcessInfo,
-    Tally,
-)
+from ..schema import INSTANTS, OVERLAPPING, Event, ProcessInfo, Tally, layer, operation
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
@@ -74,8 +68,7 @@ def _observer(value: Callable[[Tally], float]) -> Callable[[CallbackOptions], It
         tally = getattr(hooks.active, "tally", None)
         for one in tally()["histograms"] if tally is not None else ():
             counted = Tally(**one)
-            layer, _, operation = counted.name.partition(".")
-            yield Observation(value(counted), _names(counted.kind, layer, operation or layer))
+            yield Observation(value(counted), _names(counted.kind, counted.name))
 
     return observe
 
@@ -118,10 +111,7 @@ def _end(under: list[tuple[int, Span]], event: Event | None) -> None:
 def _span(tracer: Tracer, event: Event, parent: Span) -> Span:
     from opentelemetry import trace
 
-    attributes = _names(event.kind, event.layer, event.operation) | {
-        "thread.id": event.thread,
-        "fsabs.size": event.size,
-    }
+    attributes = _names(event.kind, event.name) | {"thread.id": event.thread, "fsabs.size": event.size}
     if event.offset >= 0:
         attributes["fsabs.offset"] = event.offset
     if event.where:
@@ -136,12 +126,9 @@ def _span(tracer: Tracer, event: Event, parent: Span) -> Span:
     return span
 
 
-def _names(kind: str, layer: str, operation: str) -> dict[str, Any]:
-    return {"fsabs.kind": kind, "fsabs.layer": layer, "fsabs.operation": operation}
+def _names(kind: str, name: str) -> dict[str, Any]:
+    return {"fsabs.kind": kind, "fsabs.layer": layer(name), "fsabs.operation": operation(name)}
 
 
 def _api() -> None:
-    try:
-        import opentelemetry.trace  # noqa: F401 - only to say what is missing
-    except ModuleNotFoundError:
-        raise errors.missing("opentelemetry-sdk", "otel", "exporting a trace to OpenTelemetry") from None
+    errors.required("opentelemetry.trace", "opentelemetry-sdk", "otel", "exporting a trace to OpenTelemetry")

@@ -6,12 +6,12 @@ so that there are as many series as there are operations. The buckets are the sa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 
 from ...core import hooks
-from ..results import Analysis
-from ..schema import INSTANTS, READS, Tally
+from ..results import Analysis, Histogram, Row
+from ..schema import INSTANTS, READS, Tally, layer, operation
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """What a server says that it is."""
@@ -21,28 +21,14 @@ SIZES = range(8, 37, 2)
 """Of sizes: from 255 bytes to 64 GiB."""
 
 
-class _Series(NamedTuple):
-    """The series of one operation."""
+def _labels(one: Tally) -> str:
+    pairs = (("kind", one.kind), ("layer", layer(one.name)), ("operation", operation(one.name)))
+    return ",".join(f'{name}="{_escaped(value)}"' for name, value in pairs)
 
-    kind: str
-    layer: str
-    operation: str
-    calls: int
-    errors: int
-    bytes: int
-    seconds: float
-    latency: Sequence[int]
-    sizes: Sequence[int]
 
-    @property
-    def labels(self) -> str:
-        pairs = (("kind", self.kind), ("layer", self.layer), ("operation", self.operation))
-        return ",".join(f'{name}="{_escaped(value)}"' for name, value in pairs)
-
-    @property
-    def in_bytes(self) -> bool:
-        """True if its size is in bytes; that of a step is a number, and that of a hit may be a count."""
-        return self.kind in ("request", "decompress") or (self.kind == "fs" and self.operation in (*READS, "write"))
+def _in_bytes(one: Tally) -> bool:
+    """Return True if its size is in bytes; that of a step is a number, and that of a hit may be a count."""
+    return one.kind in ("request", "decompress") or (one.kind == "fs" and operation(one.name) in (*READS, "write"))
 
 
 def running() -> str:
@@ -60,24 +46,12 @@ def running() -> str:
 
 def text(tallies: Iterable[Tally], dropped: int = 0) -> str:
     """Return the counts of recorders, of one process or of several, as text."""
-    found = (
-        _Series(
-            one.kind, *_split(one.name), one.calls, one.errors, one.bytes, one.nanoseconds / 1e9, one.latency, one.sizes
-        )
-        for one in tallies
-    )
-    return "".join(_families(_merged(found))) + _single("events_dropped", "counter", "Events that were lost", dropped)
+    return "".join(_families(_merged(tallies))) + _single("events_dropped", "counter", "Events that were lost", dropped)
 
 
 def of(analysis: Analysis) -> str:
     """A whole trace as text: the same series, and its headline figures as gauges."""
-    found = [
-        _Series(
-            row.kind, row.layer, row.operation, row.calls, row.errors, row.bytes, row.seconds,
-            _latency(analysis, row.kind, row.layer, row.operation), (),
-        )
-        for row in analysis.operations
-    ]  # fmt: skip
+    found = [_tally(row, analysis.latencies) for row in analysis.operations]
     gauges = (
         ("trace_seconds", "Seconds from the first event to the last", analysis.seconds),
         ("data_stall_ratio", "Part of the steps' time in which they waited for data",
@@ -90,20 +64,27 @@ def of(analysis: Analysis) -> str:
     return "".join([*_families(_merged(found)), dropped, *parts])
 
 
-def _families(series: Sequence[_Series]) -> list[str]:
+def _tally(row: Row, latencies: Mapping[str, Histogram]) -> Tally:
+    """Return the row of an operation as a recorder counts it."""
+    name, nanoseconds = f"{row.layer}.{row.operation}", round(row.seconds * 1e9)
+    latency = latencies.get(f"{row.kind} {name}", Histogram("ns", ())).counts
+    return Tally(row.kind, name, row.calls, row.errors, row.bytes, nanoseconds, 0, 0, list(latency), [])
+
+
+def _families(series: Sequence[Tally]) -> list[str]:
     timed = [one for one in series if one.kind not in INSTANTS]
-    sized = [one for one in series if one.in_bytes]
+    sized = [one for one in series if _in_bytes(one)]
     return [
-        _counter("operations", "Calls, attempts and happenings", [(one.labels, one.calls) for one in series]),
-        _counter("operation_errors", "Those that ended by an exception", [(one.labels, one.errors) for one in timed]),
-        _counter("operation_bytes", "Bytes that they moved", [(one.labels, one.bytes) for one in sized]),
+        _counter("operations", "Calls, attempts and happenings", [(_labels(one), one.calls) for one in series]),
+        _counter("operation_errors", "Those that ended by an exception", [(_labels(one), one.errors) for one in timed]),
+        _counter("operation_bytes", "Bytes that they moved", [(_labels(one), one.bytes) for one in sized]),
         _histogram(
             "operation_duration_seconds", "How long they took",
-            [(one.labels, one.latency, one.seconds) for one in timed if one.latency], TIMES, 1e-9,
+            [(_labels(one), one.latency, one.nanoseconds / 1e9) for one in timed if one.latency], TIMES, 1e-9,
         ),
         _histogram(
             "operation_size_bytes", "Bytes of each",
-            [(one.labels, one.sizes, float(one.bytes)) for one in sized if one.sizes], SIZES, 1,
+            [(_labels(one), one.sizes, float(one.bytes)) for one in sized if one.sizes], SIZES, 1,
         ),
     ]  # fmt: skip
 
@@ -136,35 +117,28 @@ def _head(name: str, kind: str, description: str) -> str:
     return f"# HELP fsabs_{name} {description}.\n# TYPE fsabs_{name} {kind}\n"
 
 
-def _merged(series: Iterable[_Series]) -> list[_Series]:
+def _merged(tallies: Iterable[Tally]) -> list[Tally]:
     """One for each operation: a series may be there only once."""
-    found: dict[tuple[str, str, str], _Series] = {}
-    for one in series:
-        key = one[:3]
-        found[key] = one if key not in found else _sum(found[key], one)
+    found: dict[tuple[str, str], Tally] = {}
+    for one in tallies:
+        key = one.kind, one.name
+        found[key] = _sum(found[key], one) if key in found else one
     return list(found.values())
 
 
-def _sum(one: _Series, other: _Series) -> _Series:
-    return _Series(
-        *one[:3], one.calls + other.calls, one.errors + other.errors, one.bytes + other.bytes,
-        one.seconds + other.seconds, _sums(one.latency, other.latency), _sums(one.sizes, other.sizes),
-    )  # fmt: skip
+def _sum(one: Tally, other: Tally) -> Tally:
+    return one._replace(
+        calls=one.calls + other.calls,
+        errors=one.errors + other.errors,
+        bytes=one.bytes + other.bytes,
+        nanoseconds=one.nanoseconds + other.nanoseconds,
+        latency=_sums(one.latency, other.latency),
+        sizes=_sums(one.sizes, other.sizes),
+    )
 
 
 def _sums(one: Sequence[int], other: Sequence[int]) -> list[int]:
-    most = max(len(one), len(other))
-    return [sum(counts[at] for counts in (one, other) if at < len(counts)) for at in range(most)]
-
-
-def _latency(analysis: Analysis, kind: str, layer: str, operation: str) -> Sequence[int]:
-    found = analysis.latencies.get(f"{kind} {layer}.{operation}")
-    return found.counts if found is not None else ()
-
-
-def _split(name: str) -> tuple[str, str]:
-    layer, _, operation = name.partition(".")
-    return layer, operation or name
+    return [sum(counts) for counts in zip_longest(one, other, fillvalue=0)]
 
 
 def _number(value: float) -> str:

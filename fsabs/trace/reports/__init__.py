@@ -94,12 +94,7 @@ def _render(template: str, **values: Any) -> str:
 
 @functools.cache
 def _environment() -> Any:
-    try:
-        import jinja2
-    except ModuleNotFoundError as exc:
-        if exc.name != "jinja2":
-            raise
-        raise errors.missing("Jinja2", "cli", "the report of a trace") from None
+    jinja2 = errors.required("jinja2", "Jinja2", "cli", "the report of a trace")
     from markupsafe import Markup, escape
 
     made = jinja2.Environment(

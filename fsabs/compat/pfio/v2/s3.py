@@ -14,16 +14,13 @@ import os
 import posixpath
 import urllib.parse
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import fsabs
 
 from ....core import redaction
 from ....core.writing import keep_if_dropped
 from .fs import FS, FileStat, format_repr, warn_ignored
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 DEFAULT_MAX_BUFFER_SIZE = 16 * 1024 * 1024
 _MIN_PART = 5 * 1024 * 1024
@@ -176,8 +173,7 @@ class S3(FS):
                 return keep_if_dropped(self.fsabs.open(self._path(path), mode, buffering, **known))
             if "r" not in mode:
                 return keep_if_dropped(self.fsabs.open(self._path(path), mode))
-            reader = _ObjectReader(self.fsabs.open(self._path(path), "rb"))
-        return reader if buffering == 0 else io.BufferedReader(reader, max(buffering, io.DEFAULT_BUFFER_SIZE))
+            return self.fsabs.open(self._path(path), "rb", buffering)
 
     def list(self, prefix: str | None = "", recursive: bool = False, detail: bool = False) -> Iterator[Any]:
         """Yield the objects below a prefix; if not `recursive`, up to the next `/`, and the prefixes that go on.
@@ -250,41 +246,6 @@ def _host(endpoint: str) -> str | None:
 def _object_stat(found: fsabs.FileStat) -> S3ObjectStat:
     modified = datetime.datetime.fromtimestamp(found.last_modified or 0, datetime.UTC)
     return S3ObjectStat(found.filename, {"LastModified": modified, "Size": found.size, "ETag": found.version})
-
-
-class _ObjectReader(io.RawIOBase):
-    """An object opened for reading, as a raw file."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-        self.name = file.name
-
-    def readinto(self, buffer: Buffer) -> int:
-        read: int = self._file.readinto(buffer)
-        return read
-
-    def readall(self) -> bytes:
-        content: bytes = self._file.read()
-        return content
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        position: int = self._file.seek(offset, whence)
-        return position
-
-    def tell(self) -> int:
-        position: int = self._file.tell()
-        return position
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        if not self.closed:
-            self._file.close()
-        super().close()
 
 
 _CODES = {
