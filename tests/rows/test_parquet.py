@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import itertools
 import json
 import os
@@ -14,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as pe
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -269,6 +272,16 @@ def test_filters_leave_row_groups_out(folder: Path) -> None:
         ShardedDataset(folder, filters=[("nothing", "=", 3)])
 
 
+@pytest.mark.parametrize("operation", ["=", "!=", "<", "<=", ">", ">=", "in", "not in"])
+def test_filters_leave_no_row_out_that_pyarrow_gives(operation: str, tmp_path: Path) -> None:
+    values = [*(1, None), *(1, 1), *(None, None), *(1, 2), *(2, None), *(2, 3)]
+    pq.write_table(pa.table({"x": values}), tmp_path / "x.parquet", row_group_size=2)
+    filters = [("x", operation, [1] if "in" in operation else 1)]
+    wanted = pq.read_table(tmp_path / "x.parquet", filters=filters).to_pylist()
+    seen = list(ShardedDataset(tmp_path, filters=filters))
+    assert all(seen.count(row) >= wanted.count(row) for row in wanted)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_row_groups_that_other_filters_add_come_at_the_end(seed: int, folder: Path) -> None:
     def data(*others: Any) -> ShardedDataset:
@@ -382,6 +395,21 @@ def test_any_damaged_footer_is_an_error_with_the_file(folder: Path) -> None:
             assert "x.parquet" in str(exc)  # noqa: PT017 - some changes do no harm
         else:
             assert len(rows) == 300
+
+
+class _Keys(pe.KmsClient):  # type: ignore[misc]
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> bytes:
+        return base64.b64encode(key_bytes)
+
+
+@pytest.mark.parametrize("plaintext_footer", [True, False])
+def test_an_encrypted_file_is_refused(plaintext_footer: bool, folder: Path) -> None:
+    wanted = pe.EncryptionConfiguration("key", column_keys={"key": ["text"]}, plaintext_footer=plaintext_footer)
+    keys = pe.CryptoFactory(lambda _: _Keys()).file_encryption_properties(pe.KmsConnectionConfig(), wanted)
+    with pq.ParquetWriter(folder / "part-3.parquet", table(0, 9).schema, encryption_properties=keys) as writer:
+        writer.write_table(table(0, 9))
+    with pytest.raises(io.UnsupportedOperation, match=r"encrypted.*part-3.parquet"):  # pyarrow could end the process
+        list(ShardedDataset(folder, columns=["id"], filters=[("id", ">", 7)], on_error="skip"))
 
 
 def test_shards_of_other_columns_are_refused_by_name(folder: Path) -> None:

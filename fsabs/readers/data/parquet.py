@@ -41,6 +41,7 @@ _LARGEST_FOOTER = 256 << 20
 _KIND = "parquet-1"
 _DECODED = 64 << 20  # bytes of decoded row groups that are kept for reads by number
 _OPEN_AT_ONCE = 16  # files that are kept open
+_SIGNATURE = 28  # bytes after a footer that is not encrypted, of a file with columns that are
 _STREAM = 1 << 20  # bytes that are fetched at once of a column of a row group that is read in parts
 
 
@@ -581,9 +582,12 @@ def _parse(url: str, tail: bytes) -> Any:
     import pyarrow.parquet as pq
 
     try:
-        return pq.read_metadata(pa.BufferReader(tail))
+        found = pq.read_metadata(pa.BufferReader(tail))
     except (pa.ArrowException, OSError, ValueError) as exc:
         raise errors.corrupt(url, f"the footer can't be read: {_first_line(exc)}", "create_shards") from exc
+    if len(tail) - 8 - found.serialized_size == _SIGNATURE:  # asked for such a column, pyarrow ends the process
+        raise errors.unsupported("open", url, "columns of it are encrypted")
+    return found
 
 
 def assembled(decoded: Sequence[pa.Table | None], which: Numbers, within: Numbers, np: Any) -> tuple[Any, Numbers]:
@@ -663,6 +667,8 @@ def _checked(condition: Any) -> Condition:
 
 def _may_hold(statistics: Any, operation: str, value: Any) -> bool:
     if statistics is None or not statistics.has_min_max:
+        return True
+    if operation == "not in" and statistics.null_count != 0:  # a null fits this, and no other condition
         return True
     try:
         return _OPERATORS[operation](statistics.min, statistics.max, value)
