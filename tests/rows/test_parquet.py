@@ -412,6 +412,28 @@ def test_an_encrypted_file_is_refused(plaintext_footer: bool, folder: Path) -> N
         list(ShardedDataset(folder, columns=["id"], filters=[("id", ">", 7)], on_error="skip"))
 
 
+def test_a_row_group_of_more_columns_than_the_schema_is_corrupt(folder: Path) -> None:
+    path = folder / "part-3.parquet"
+    pq.write_table(pa.table({"id": [1], "more": [2]}), path, store_schema=False, use_dictionary=False)
+    content = path.read_bytes()
+    size = int.from_bytes(content[-8:-4], "little")
+    footer = bytearray(content[-8 - size : -8])
+    column = b"\x15\x04\x25\x02\x18\x04more\x00"  # of the schema: int64, optional, its name
+    for before, after in (
+        (
+            b"\x3c\x35\x00\x18\x06schema\x15\x04",
+            b"\x2c\x35\x00\x18\x06schema\x15\x02",
+        ),  # the numbers of elements and columns
+        (column, b""),
+        (b"\x19\x2c\x1c\x00\x00\x1c\x00\x00", b""),  # the orders of columns
+    ):
+        assert footer.count(before) == 1
+        footer = footer.replace(before, after)
+    path.write_bytes(content[: -8 - size] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+    with pytest.raises(errors.CorruptFileError, match=r"other columns than the schema.*part-3.parquet"):
+        list(ShardedDataset(path))
+
+
 def test_shards_of_other_columns_are_refused_by_name(folder: Path) -> None:
     pq.write_table(pa.table({"id": ["text"], "other": [1]}), folder / "part-3.parquet")
     with pytest.raises(ValueError, match=r"'id' of .*part-3.parquet is string, and in the first file int64"):

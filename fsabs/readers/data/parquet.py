@@ -196,15 +196,16 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         with self._open_listed(name) as blob:
             tail = _footer(blob)
             found = _parse(blob.url, tail)
-            rows = [found.row_group(group).num_rows for group in range(found.num_row_groups)]
+            groups = [found.row_group(group) for group in range(found.num_row_groups)]
+            if any(group.num_columns != found.num_columns for group in groups):  # pyarrow would end the process
+                raise errors.corrupt(blob.url, "a row group has other columns than the schema", "create_shards")
+            rows = [group.num_rows for group in groups]
             if sum(rows) != found.num_rows or any(count < 0 for count in rows):
                 reason = f"the footer says {found.num_rows} rows, and its row groups have {sum(rows)}"
                 raise errors.corrupt(blob.url, reason, "create_shards")
             self._check_schema(blob.url, found)
-            decoded = [max(0, found.row_group(group).total_byte_size) for group in range(found.num_row_groups)]
-            wanted = [True] * len(rows)
-            if self._predicate is not None:
-                wanted = [self._predicate.admits(found.row_group(group)) for group in range(len(rows))]
+            decoded = [max(0, group.total_byte_size) for group in groups]
+            wanted = [self._predicate is None or self._predicate.admits(group) for group in groups]
             digest = digest_of(tail)
             return Footer(blob.size, blob.version, tuple(rows), tuple(decoded), tuple(wanted), digest)
 
