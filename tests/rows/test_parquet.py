@@ -143,6 +143,35 @@ def test_large_row_groups_are_read_in_parts(tmp_path: Path) -> None:
     assert list(ShardedDataset(ParquetDataReader(tmp_path, chunk_bytes=20_000))) == table(0, 10_000).to_pylist()
 
 
+@pytest.mark.parametrize("chunk_bytes", [1 << 20, 100])
+def test_views_are_read_as_strings(chunk_bytes: int, tmp_path: Path) -> None:
+    view = pa.string_view()
+
+    def part(start: int) -> pa.Table:  # pyarrow slices no lists of views
+        texts = [f"a text of {number}" for number in range(start, start + 10)]
+        columns = {
+            "text": pa.array(texts, view),
+            "data": pa.array([text.encode() for text in texts], pa.binary_view()),
+            "words": pa.array([[text, None] for text in texts], pa.list_(view)),
+            "pair": pa.array([[text, text] for text in texts], pa.list_(view, 2)),
+            "meta": pa.array([{"a": text} for text in texts], pa.struct([("a", view)])),
+            "map": pa.array([[(text, text)] for text in texts], pa.map_(view, view)),
+        }
+        return pa.table(columns)
+
+    parts = [part(start) for start in range(0, 40, 10)]
+    rows = [row for each in parts for row in each.to_pylist()]
+    with pq.ParquetWriter(tmp_path / "x.parquet", parts[0].schema) as writer:
+        for each in parts:
+            writer.write_table(each)
+    reader = ParquetDataReader(tmp_path, chunk_bytes=chunk_bytes)
+    assert list(ShardedDataset(reader)) == rows
+    assert sorted(ShardedDataset(reader, seed=1), key=str) == sorted(rows, key=str)
+    batches = list(ShardedDataset(reader, seed=1, batch_size=7))
+    assert {batch.schema.field("text").type for batch in batches} == {reader.schema.field("text").type} == {pa.string()}
+    assert sorted((row for batch in batches for row in batch.to_pylist()), key=str) == sorted(rows, key=str)
+
+
 @pytest.mark.parametrize("packed", ["data.zip", "data.tar", "outer.zip/data.tar"])
 def test_rows_in_archives(folder: Path, tmp_path_factory: pytest.TempPathFactory, packed: str) -> None:
     away = tmp_path_factory.mktemp("packed")

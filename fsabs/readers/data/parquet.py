@@ -115,6 +115,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         self._chunk_bytes = chunk_bytes
         self._footers: dict[str, Footer] = {}
         self._schema: Any = None
+        self._has_views = False
         self._decoded: OrderedDict[Chunk, Any] = OrderedDict()
         self._idle: list[_OpenFile] = []  # files that are open and not in use, the last one used last
         self._scan: _GroupScan | None = None
@@ -210,7 +211,9 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
             return Footer(blob.size, blob.version, tuple(rows), tuple(decoded), tuple(wanted), digest)
 
     def _check_schema(self, url: str, metadata: Any) -> None:
-        schema = metadata.schema.to_arrow_schema().remove_metadata()
+        given = metadata.schema.to_arrow_schema().remove_metadata()
+        schema = _without_views(given)
+        self._has_views = self._has_views or schema != given
         names = schema.names if self._columns is None else self._columns
         absent = [name for name in names if name not in schema.names]
         if absent:
@@ -340,8 +343,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
                     start, stop = max(0, first - row), min(batch.num_rows, last - row)
                     row += batch.num_rows
                     if start < stop:
-                        table = pa.Table.from_batches([batch.slice(start, stop - start)])
-                        yield table if self._columns is None else table.select(self._columns)
+                        yield self._wanted(pa.Table.from_batches([batch.slice(start, stop - start)]))
                     if row >= last:
                         break
         finally:
@@ -375,7 +377,13 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
             closing, self._idle = self._idle[:-_OPEN_AT_ONCE], self._idle[-_OPEN_AT_ONCE:]
         for one in closing:
             one.blob.close()
-        return table if self._columns is None else table.select(self._columns)
+        return self._wanted(table)
+
+    def _wanted(self, table: pa.Table) -> pa.Table:
+        """Return the wanted columns, in their order, with the types of `schema`."""
+        if self._columns is not None:
+            table = table.select(self._columns)
+        return table.cast(_without_views(table.schema)) if self._has_views else table
 
     def _opened(self, name: str) -> _OpenFile:
         """Return an open file for the caller alone."""
@@ -421,7 +429,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         table = scan.take(chunk)
         with self._lock:
             self._scan = scan
-        return table if self._columns is None else table.select(self._columns)
+        return self._wanted(table)
 
     # ---- the rest of the interface
 
@@ -532,6 +540,28 @@ class _GroupScan:
                 self._rest = batch.slice(size) if size < batch.num_rows else None
                 self._row += size
         return found
+
+
+def _without_views(kind: Any) -> Any:
+    """Return a schema or type of pyarrow with strings and bytes in place of views, of which `take` can't take any."""
+    import pyarrow as pa
+
+    def plain(field: pa.Field) -> pa.Field:
+        return field.with_type(_without_views(field.type))
+
+    if isinstance(kind, pa.Schema):
+        return pa.schema(map(plain, kind))
+    if isinstance(kind, pa.StructType):
+        return pa.struct(list(map(plain, kind)))
+    if isinstance(kind, pa.MapType):
+        return pa.map_(plain(kind.key_field), plain(kind.item_field))
+    if isinstance(kind, pa.FixedSizeListType):
+        return pa.list_(plain(kind.value_field), kind.list_size)
+    if isinstance(kind, pa.ListType):
+        return pa.list_(plain(kind.value_field))
+    if isinstance(kind, pa.LargeListType):
+        return pa.large_list(plain(kind.value_field))
+    return pa.string() if pa.types.is_string_view(kind) else pa.binary() if pa.types.is_binary_view(kind) else kind
 
 
 @contextlib.contextmanager
