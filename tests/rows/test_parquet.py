@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime
 import io
 import itertools
 import json
@@ -309,6 +310,16 @@ def test_filters_leave_no_row_out_that_pyarrow_gives(operation: str, tmp_path: P
     wanted = pq.read_table(tmp_path / "x.parquet", filters=filters).to_pylist()
     seen = list(ShardedDataset(tmp_path, filters=filters))
     assert all(seen.count(row) >= wanted.count(row) for row in wanted)
+
+
+def test_filters_of_iterators_and_of_times_that_python_has_not(folder: Path, tmp_path: Path) -> None:
+    once = ShardedDataset(folder, columns=["id"], filters=[("id", "in", iter([3, 899]))])
+    assert ids(once) == [*range(70), *range(880, 900)]
+    far = tmp_path / "far" / "x.parquet"
+    far.parent.mkdir()
+    pq.write_table(pa.table({"id": [1], "until": pa.array([1 << 60], pa.timestamp("us"))}), far)
+    filters = [("until", ">", datetime.datetime(2026, 1, 1))]
+    assert ids(ShardedDataset(far, columns=["id"], filters=filters)) == [1]
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -693,7 +693,8 @@ class Predicate:
 def _checked(condition: Any) -> Condition:
     if not (isinstance(condition, tuple) and len(condition) == 3 and condition[1] in _OPERATORS):
         raise ValueError(f"no condition (column, operator, value): {condition!r}; operators: {', '.join(_OPERATORS)}")
-    return condition
+    name, operation, value = condition
+    return (name, operation, list(value)) if operation in ("in", "not in") else condition  # may be an iterator
 
 
 def _may_hold(statistics: Any, operation: str, value: Any) -> bool:
@@ -702,9 +703,13 @@ def _may_hold(statistics: Any, operation: str, value: Any) -> bool:
     if operation == "not in" and statistics.null_count != 0:  # a null fits this, and no other condition
         return True
     try:
-        return _OPERATORS[operation](statistics.min, statistics.max, value)
+        least, largest = statistics.min, statistics.max
+    except (OverflowError, ValueError):  # a time that Python has no object for
+        return True
+    try:
+        return _OPERATORS[operation](least, largest, value)
     except TypeError:
-        raise ValueError(f"{value!r} can't be compared with the values {statistics.min!r}") from None
+        raise ValueError(f"{value!r} can't be compared with the values {least!r}") from None
 
 
 def _not_equal(least: Any, largest: Any, value: Any) -> bool:
