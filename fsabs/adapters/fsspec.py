@@ -180,17 +180,18 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
         prefix = kwargs.pop("prefix", "")
         _refuse_unknown("find", kwargs)
         path = self._strip_protocol(path)
+        found = {}
         try:
             stats = self._run(path, lambda fs, there: list(fs.list(there, recursive=True, detail=True)), inside=True)
             found = {_joined(path, stat.filename.rstrip("/")): stat for stat in stats if withdirs or not stat.directory}
             if withdirs and path not in ("", "/"):
                 found[path] = FileStat.of_directory(path)
         except NotADirectoryError:
-            found = {path: self._run(path, lambda fs, there: fs.stat(there))}
+            with contextlib.suppress(NotADirectoryError):  # it is below a file
+                found = {path: self._run(path, lambda fs, there: fs.stat(there))}
         except FileNotFoundError:
             if self.exists(path):  # a directory in it was removed meanwhile: not all of it was listed
                 raise
-            found = {}
         start = _joined(path, prefix)
         names = sorted(name for name in found if not prefix or name.startswith(start))
         return {name: file_info(name, found[name]) for name in names} if detail else names

@@ -236,6 +236,7 @@ def test_pythons_own(tree: str, tmp_path: Path) -> None:
             True,
             False,
         )
+        assert (os.path.lexists(f"{tree}/d"), os.path.lexists(f"{tree}/none")) == (True, False)
         assert os.path.getsize(f"{tree}/a.txt") == 4
         assert sorted(os.listdir(tree)) == ["a.txt", "d", "new.txt"]
         with os.scandir(f"{tree}/d") as entries:
@@ -251,6 +252,8 @@ def test_pythons_own(tree: str, tmp_path: Path) -> None:
         assert glob.glob(f"{tree}/d/?.txt") == [f"{tree}/d/b.txt"]
         assert list(glob.iglob(f"{tree}/**/e*", recursive=True)) == [f"{tree}/d/e f.txt"]
         assert glob.glob(f"{tree}/none/*") == []
+        with pytest.raises(ValueError, match="include_hidden is for local files"):
+            glob.glob(f"{tree}/*", include_hidden=True)
         assert pathlib.Path(tree, "a.txt").read_text() == "text"
         assert type(pathlib.Path(tmp_path)) is pathlib.PosixPath
         with pytest.raises(FileNotFoundError), open(tmp_path / "none"):

@@ -115,6 +115,14 @@ def test_empty_and_wrong_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.quick
+def test_a_field_is_as_long_as_csv_takes_it(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    long = "日" * (csv.field_size_limit() - 1)  # three times as many bytes
+    path.write_text(f'a,b\n1,"{long}"\n', encoding="utf-8")
+    assert rows_of(TextDataReader(path, columns=["b"]), 0, 1) == [[long]]
+
+
+@pytest.mark.quick
 def test_a_file_that_changed(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("1\n2\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import itertools
 import json
 import lzma
 import random
@@ -46,8 +47,9 @@ COMPRESSIONS: dict[str, Any] = {
 ROWS = [{"id": number, "text": "é" * (number * 37 % 200), "deep": [{"n": None}]} for number in range(3000)]
 
 
-def lines(rows: list[Any], end: bytes = b"\n") -> bytes:
-    return b"".join(json.dumps(row, ensure_ascii=False).encode() + end for row in rows)
+def lines(rows: list[Any], *ends: bytes) -> bytes:
+    rows_and_ends = zip(rows, itertools.cycle(ends or (b"\n",)), strict=False)
+    return b"".join(json.dumps(row, ensure_ascii=False).encode() + end for row, end in rows_and_ends)
 
 
 @pytest.fixture(autouse=True)
@@ -106,7 +108,7 @@ def test_a_pass_resumes_with_other_workers(folder: Path) -> None:
         max_size=30,
     ),
     suffix=st.sampled_from(list(COMPRESSIONS)),
-    end=st.sampled_from([b"\n", b"\r\n"]),
+    ends=st.lists(st.sampled_from([b"\n", b"\r\n", b"\n\n", b" \r\n\t\r\n\n"]), min_size=1, max_size=3),
     ended=st.booleans(),
     chunk=st.integers(1, 80),
     window=st.integers(0, 3),
@@ -114,11 +116,11 @@ def test_a_pass_resumes_with_other_workers(folder: Path) -> None:
 )
 @settings(max_examples=80)
 def test_random_files(
-    rows: list[Any], suffix: str, end: bytes, ended: bool, chunk: int, window: int, seed: int | None
+    rows: list[Any], suffix: str, ends: list[bytes], ended: bool, chunk: int, window: int, seed: int | None
 ) -> None:
     store = fsabs.Memory()
-    content = lines(rows, end)
-    store.write_bytes("x" + suffix, COMPRESSIONS[suffix](content if ended else content.removesuffix(end)))
+    content = lines(rows, *ends)
+    store.write_bytes("x" + suffix, COMPRESSIONS[suffix](content if ended else content.rstrip(b"\n")))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "CHUNK_BYTES", chunk)
         found = list(ShardedDataset(store, seed=seed, window=window))
@@ -142,7 +144,7 @@ def test_the_index_is_made_once_a_file(folder: Path) -> None:
 
 
 def test_a_line_that_is_not_json_is_named_or_skipped(folder: Path) -> None:
-    content = lines(ROWS[:40]) + b'{"id": \n' + lines(ROWS[40:50]) + b"\n"
+    content = lines(ROWS[:40]) + b'{"id": \n' + lines(ROWS[40:50]) + b"}\n"
     path = folder / "bad.jsonl.gz"
     path.write_bytes(gzip.compress(content))
     with pytest.raises(errors.CorruptFileError, match="line 41 is not JSON") as caught:
@@ -154,6 +156,14 @@ def test_a_line_that_is_not_json_is_named_or_skipped(folder: Path) -> None:
     assert len(list(ShardedDataset(path, on_error="skip", seed=2))) == 50
     with pytest.raises(errors.CorruptFileError, match="max_skipped"):
         list(ShardedDataset(path, on_error="skip", max_skipped=1))
+
+
+def test_blank_lines_are_no_records(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_bytes(b'\n\r\n{"id": 0}\n\n \t\r\n{"id": 1}\r\n{"id": 2}\n\n\n  ')
+    assert ids(ShardedDataset(tmp_path)) == [0, 1, 2]
+    assert len(ShardedDataset(tmp_path, on_error="skip")) == 3
+    (tmp_path / "x.jsonl").write_bytes(b"\n \n")
+    assert list(ShardedDataset(tmp_path)) == []
 
 
 def test_a_line_that_nests_too_deep_is_no_json(tmp_path: Path) -> None:

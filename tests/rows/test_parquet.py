@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import datetime
+import io
 import itertools
 import json
 import os
@@ -14,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as pe
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -138,6 +142,35 @@ def test_large_row_groups_are_read_in_parts(tmp_path: Path) -> None:
     order = reader.order(shards_of(reader), 1, 2)
     assert int(order.blocks[:, 2].max()) < 1000
     assert list(ShardedDataset(ParquetDataReader(tmp_path, chunk_bytes=20_000))) == table(0, 10_000).to_pylist()
+
+
+@pytest.mark.parametrize("chunk_bytes", [1 << 20, 100])
+def test_views_are_read_as_strings(chunk_bytes: int, tmp_path: Path) -> None:
+    view = pa.string_view()
+
+    def part(start: int) -> pa.Table:  # pyarrow slices no lists of views
+        texts = [f"a text of {number}" for number in range(start, start + 10)]
+        columns = {
+            "text": pa.array(texts, view),
+            "data": pa.array([text.encode() for text in texts], pa.binary_view()),
+            "words": pa.array([[text, None] for text in texts], pa.list_(view)),
+            "pair": pa.array([[text, text] for text in texts], pa.list_(view, 2)),
+            "meta": pa.array([{"a": text} for text in texts], pa.struct([("a", view)])),
+            "map": pa.array([[(text, text)] for text in texts], pa.map_(view, view)),
+        }
+        return pa.table(columns)
+
+    parts = [part(start) for start in range(0, 40, 10)]
+    rows = [row for each in parts for row in each.to_pylist()]
+    with pq.ParquetWriter(tmp_path / "x.parquet", parts[0].schema) as writer:
+        for each in parts:
+            writer.write_table(each)
+    reader = ParquetDataReader(tmp_path, chunk_bytes=chunk_bytes)
+    assert list(ShardedDataset(reader)) == rows
+    assert sorted(ShardedDataset(reader, seed=1), key=str) == sorted(rows, key=str)
+    batches = list(ShardedDataset(reader, seed=1, batch_size=7))
+    assert {batch.schema.field("text").type for batch in batches} == {reader.schema.field("text").type} == {pa.string()}
+    assert sorted((row for batch in batches for row in batch.to_pylist()), key=str) == sorted(rows, key=str)
 
 
 @pytest.mark.parametrize("packed", ["data.zip", "data.tar", "outer.zip/data.tar"])
@@ -269,6 +302,26 @@ def test_filters_leave_row_groups_out(folder: Path) -> None:
         ShardedDataset(folder, filters=[("nothing", "=", 3)])
 
 
+@pytest.mark.parametrize("operation", ["=", "!=", "<", "<=", ">", ">=", "in", "not in"])
+def test_filters_leave_no_row_out_that_pyarrow_gives(operation: str, tmp_path: Path) -> None:
+    values = [*(1, None), *(1, 1), *(None, None), *(1, 2), *(2, None), *(2, 3)]
+    pq.write_table(pa.table({"x": values}), tmp_path / "x.parquet", row_group_size=2)
+    filters = [("x", operation, [1] if "in" in operation else 1)]
+    wanted = pq.read_table(tmp_path / "x.parquet", filters=filters).to_pylist()
+    seen = list(ShardedDataset(tmp_path, filters=filters))
+    assert all(seen.count(row) >= wanted.count(row) for row in wanted)
+
+
+def test_filters_of_iterators_and_of_times_that_python_has_not(folder: Path, tmp_path: Path) -> None:
+    once = ShardedDataset(folder, columns=["id"], filters=[("id", "in", iter([3, 899]))])
+    assert ids(once) == [*range(70), *range(880, 900)]
+    far = tmp_path / "far" / "x.parquet"
+    far.parent.mkdir()
+    pq.write_table(pa.table({"id": [1], "until": pa.array([1 << 60], pa.timestamp("us"))}), far)
+    filters = [("until", ">", datetime.datetime(2026, 1, 1))]
+    assert ids(ShardedDataset(far, columns=["id"], filters=filters)) == [1]
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_row_groups_that_other_filters_add_come_at_the_end(seed: int, folder: Path) -> None:
     def data(*others: Any) -> ShardedDataset:
@@ -382,6 +435,43 @@ def test_any_damaged_footer_is_an_error_with_the_file(folder: Path) -> None:
             assert "x.parquet" in str(exc)  # noqa: PT017 - some changes do no harm
         else:
             assert len(rows) == 300
+
+
+class _Keys(pe.KmsClient):  # type: ignore[misc]
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> bytes:
+        return base64.b64encode(key_bytes)
+
+
+@pytest.mark.parametrize("plaintext_footer", [True, False])
+def test_an_encrypted_file_is_refused(plaintext_footer: bool, folder: Path) -> None:
+    wanted = pe.EncryptionConfiguration("key", column_keys={"key": ["text"]}, plaintext_footer=plaintext_footer)
+    keys = pe.CryptoFactory(lambda _: _Keys()).file_encryption_properties(pe.KmsConnectionConfig(), wanted)
+    with pq.ParquetWriter(folder / "part-3.parquet", table(0, 9).schema, encryption_properties=keys) as writer:
+        writer.write_table(table(0, 9))
+    with pytest.raises(io.UnsupportedOperation, match=r"encrypted.*part-3.parquet"):  # pyarrow could end the process
+        list(ShardedDataset(folder, columns=["id"], filters=[("id", ">", 7)], on_error="skip"))
+
+
+def test_a_row_group_of_more_columns_than_the_schema_is_corrupt(folder: Path) -> None:
+    path = folder / "part-3.parquet"
+    pq.write_table(pa.table({"id": [1], "more": [2]}), path, store_schema=False, use_dictionary=False)
+    content = path.read_bytes()
+    size = int.from_bytes(content[-8:-4], "little")
+    footer = bytearray(content[-8 - size : -8])
+    column = b"\x15\x04\x25\x02\x18\x04more\x00"  # of the schema: int64, optional, its name
+    for before, after in (
+        (
+            b"\x3c\x35\x00\x18\x06schema\x15\x04",
+            b"\x2c\x35\x00\x18\x06schema\x15\x02",
+        ),  # the numbers of elements and columns
+        (column, b""),
+        (b"\x19\x2c\x1c\x00\x00\x1c\x00\x00", b""),  # the orders of columns
+    ):
+        assert footer.count(before) == 1
+        footer = footer.replace(before, after)
+    path.write_bytes(content[: -8 - size] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+    with pytest.raises(errors.CorruptFileError, match=r"other columns than the schema.*part-3.parquet"):
+        list(ShardedDataset(path))
 
 
 def test_shards_of_other_columns_are_refused_by_name(folder: Path) -> None:

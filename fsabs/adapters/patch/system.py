@@ -165,6 +165,7 @@ def _os(module: ModuleType) -> list[PatchedCall]:
         _OfOs(module, "rename", _renamed, 0, "src"),
         _OfOs(module, "replace", _renamed, 0, "src"),
         PatchedCall(module.path, "exists", question(lambda path: path.exists()), 0, "path"),
+        PatchedCall(module.path, "lexists", question(lambda path: path.exists()), 0, "path"),
         PatchedCall(module.path, "isfile", question(lambda path: path.is_file()), 0, "path"),
         PatchedCall(module.path, "isdir", question(lambda path: path.is_dir()), 0, "s"),
         PatchedCall(module.path, "getsize", question(lambda path: path.stat().st_size), 0, "filename"),
@@ -247,8 +248,9 @@ def _glob(module: ModuleType) -> list[PatchedCall]:
 
         if not isinstance(path, str):
             raise TypeError("a pattern is a str")
-        if kwargs.get("root_dir") is not None or kwargs.get("dir_fd") is not None:
-            raise ValueError("root_dir and dir_fd are for local files")
+        for name in kwargs.keys() - {"pathname", "recursive"}:
+            if kwargs[name] not in (None, False):
+                raise ValueError(f"{name} is for local files")
         scheme, mark, rest = path.rpartition("://")
         parts = rest.split("/")
         literal = next((at for at, part in enumerate(parts) if keys.has_magic(part)), len(parts))

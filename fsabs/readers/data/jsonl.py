@@ -37,7 +37,8 @@ SUFFIXES = tuple(
     if name + compression != ".json"
 )
 CHUNK_BYTES = 1 << 20
-_KIND = "json-lines-1"
+_KIND = "json-lines-2"
+_BLANK = b" \t\r"  # what a blank line may have
 _CODECS = ("", *COMPRESSIONS)
 
 
@@ -80,7 +81,8 @@ class LineIndex(NamedTuple):
 class JsonLinesDataReader(FileShardsReader[Blob]):
     """The lines of the files at `location`: a URL, a path, a glob pattern, a directory, an FS.
 
-    A record is the value of a line, as `json.loads` makes it. Each file is a shard.
+    A record is the value of a line, as `json.loads` makes it; blank lines are none, and are not counted. Each file is a
+    shard.
 
     Args:
         location: a directory means the files in it, and below, that end in `.jsonl` or `.ndjson`, or in `.json` and a
@@ -160,7 +162,8 @@ class JsonLinesDataReader(FileShardsReader[Blob]):
         used, which = np.unique(chunks, return_inverse=True)
         blob = self._shard(shard_name)
         ranges = [(int(index.offsets[one + 1] - index.offsets[one]), int(index.offsets[one])) for one in used.tolist()]
-        lines = [data.split(b"\n") for data in blob.pread_many(ranges)]
+        counts = np.diff(index.lines)[used].tolist()
+        lines = [_lines_of(data, count) for data, count in zip(blob.pread_many(ranges), counts, strict=True)]
         for number, slot, chunk in zip(wanted.tolist(), which.tolist(), chunks.tolist(), strict=True):
             yield self._value(blob.url, number, lines[slot][number - int(index.lines[chunk])])
 
@@ -186,6 +189,12 @@ class JsonLinesDataReader(FileShardsReader[Blob]):
         return compression.blob(self._files.fs, path, blob, compression.codec, index.size, blob.version, points)
 
 
+def _lines_of(data: bytes, count: int) -> list[bytes]:
+    """Return the lines of a chunk that has so many."""
+    lines = data.removesuffix(b"\n").split(b"\n")
+    return lines if len(lines) == count else [line for line in lines if line.strip(_BLANK)]
+
+
 def _scan(blob: Blob) -> LineIndex:
     """Return the index of a file."""
     import numpy as np
@@ -193,15 +202,17 @@ def _scan(blob: Blob) -> LineIndex:
     compression = codec_of_content(blob.pread(MAGIC_SIZE, 0))
     points = SeekPoints()
     lines, offsets, checksum, at, count = [0], [0], 0, 0, 0
+    begun = b""  # stands for the line that a piece goes on with, unless that is blank so far
     for piece in _pieces(blob) if compression is None else _decoded(blob, compression, points):
         checksum = zlib.crc32(piece, checksum)
-        cut = piece.rfind(b"\n") + 1
-        if cut:
-            count += piece.count(b"\n")
-            lines.append(count)
-            offsets.append(at + cut)
         at += len(piece)
-    if offsets[-1] < at:  # the last line has no end
+        *ended, rest = (begun + piece).split(b"\n")
+        count += sum(1 for line in ended if line.strip(_BLANK))
+        if count > lines[-1]:
+            lines.append(count)
+            offsets.append(at - len(rest))
+        begun = b"." if rest.strip(_BLANK) else b""
+    if begun:  # the last line has no end
         lines.append(count + 1)
         offsets.append(at)
     frames = [(point.out, point.src) for point in points.lasting()] if compression is not None else []

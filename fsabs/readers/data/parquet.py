@@ -41,6 +41,7 @@ _LARGEST_FOOTER = 256 << 20
 _KIND = "parquet-1"
 _DECODED = 64 << 20  # bytes of decoded row groups that are kept for reads by number
 _OPEN_AT_ONCE = 16  # files that are kept open
+_SIGNATURE = 28  # bytes after a footer that is not encrypted, of a file with columns that are
 _STREAM = 1 << 20  # bytes that are fetched at once of a column of a row group that is read in parts
 
 
@@ -114,6 +115,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         self._chunk_bytes = chunk_bytes
         self._footers: dict[str, Footer] = {}
         self._schema: Any = None
+        self._has_views = False
         self._decoded: OrderedDict[Chunk, Any] = OrderedDict()
         self._idle: list[_OpenFile] = []  # files that are open and not in use, the last one used last
         self._scan: _GroupScan | None = None
@@ -195,20 +197,23 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         with self._open_listed(name) as blob:
             tail = _footer(blob)
             found = _parse(blob.url, tail)
-            rows = [found.row_group(group).num_rows for group in range(found.num_row_groups)]
+            groups = [found.row_group(group) for group in range(found.num_row_groups)]
+            if any(group.num_columns != found.num_columns for group in groups):  # pyarrow would end the process
+                raise errors.corrupt(blob.url, "a row group has other columns than the schema", "create_shards")
+            rows = [group.num_rows for group in groups]
             if sum(rows) != found.num_rows or any(count < 0 for count in rows):
                 reason = f"the footer says {found.num_rows} rows, and its row groups have {sum(rows)}"
                 raise errors.corrupt(blob.url, reason, "create_shards")
             self._check_schema(blob.url, found)
-            decoded = [max(0, found.row_group(group).total_byte_size) for group in range(found.num_row_groups)]
-            wanted = [True] * len(rows)
-            if self._predicate is not None:
-                wanted = [self._predicate.admits(found.row_group(group)) for group in range(len(rows))]
+            decoded = [max(0, group.total_byte_size) for group in groups]
+            wanted = [self._predicate is None or self._predicate.admits(group) for group in groups]
             digest = digest_of(tail)
             return Footer(blob.size, blob.version, tuple(rows), tuple(decoded), tuple(wanted), digest)
 
     def _check_schema(self, url: str, metadata: Any) -> None:
-        schema = metadata.schema.to_arrow_schema().remove_metadata()
+        given = metadata.schema.to_arrow_schema().remove_metadata()
+        schema = _without_views(given)
+        self._has_views = self._has_views or schema != given
         names = schema.names if self._columns is None else self._columns
         absent = [name for name in names if name not in schema.names]
         if absent:
@@ -338,8 +343,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
                     start, stop = max(0, first - row), min(batch.num_rows, last - row)
                     row += batch.num_rows
                     if start < stop:
-                        table = pa.Table.from_batches([batch.slice(start, stop - start)])
-                        yield table if self._columns is None else table.select(self._columns)
+                        yield self._wanted(pa.Table.from_batches([batch.slice(start, stop - start)]))
                     if row >= last:
                         break
         finally:
@@ -373,7 +377,13 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
             closing, self._idle = self._idle[:-_OPEN_AT_ONCE], self._idle[-_OPEN_AT_ONCE:]
         for one in closing:
             one.blob.close()
-        return table if self._columns is None else table.select(self._columns)
+        return self._wanted(table)
+
+    def _wanted(self, table: pa.Table) -> pa.Table:
+        """Return the wanted columns, in their order, with the types of `schema`."""
+        if self._columns is not None:
+            table = table.select(self._columns)
+        return table.cast(_without_views(table.schema)) if self._has_views else table
 
     def _opened(self, name: str) -> _OpenFile:
         """Return an open file for the caller alone."""
@@ -419,7 +429,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         table = scan.take(chunk)
         with self._lock:
             self._scan = scan
-        return table if self._columns is None else table.select(self._columns)
+        return self._wanted(table)
 
     # ---- the rest of the interface
 
@@ -532,6 +542,28 @@ class _GroupScan:
         return found
 
 
+def _without_views(kind: Any) -> Any:
+    """Return a schema or type of pyarrow with strings and bytes in place of views, of which `take` can't take any."""
+    import pyarrow as pa
+
+    def plain(field: pa.Field) -> pa.Field:
+        return field.with_type(_without_views(field.type))
+
+    if isinstance(kind, pa.Schema):
+        return pa.schema(map(plain, kind))
+    if isinstance(kind, pa.StructType):
+        return pa.struct(list(map(plain, kind)))
+    if isinstance(kind, pa.MapType):
+        return pa.map_(plain(kind.key_field), plain(kind.item_field))
+    if isinstance(kind, pa.FixedSizeListType):
+        return pa.list_(plain(kind.value_field), kind.list_size)
+    if isinstance(kind, pa.ListType):
+        return pa.list_(plain(kind.value_field))
+    if isinstance(kind, pa.LargeListType):
+        return pa.large_list(plain(kind.value_field))
+    return pa.string() if pa.types.is_string_view(kind) else pa.binary() if pa.types.is_binary_view(kind) else kind
+
+
 @contextlib.contextmanager
 def _decoding(url: str, group: int | None) -> Iterator[None]:
     """Raise what pyarrow raises for damage as a `CorruptFileError`, and errors of the store as they are."""
@@ -581,9 +613,12 @@ def _parse(url: str, tail: bytes) -> Any:
     import pyarrow.parquet as pq
 
     try:
-        return pq.read_metadata(pa.BufferReader(tail))
+        found = pq.read_metadata(pa.BufferReader(tail))
     except (pa.ArrowException, OSError, ValueError) as exc:
         raise errors.corrupt(url, f"the footer can't be read: {_first_line(exc)}", "create_shards") from exc
+    if len(tail) - 8 - found.serialized_size == _SIGNATURE:  # asked for such a column, pyarrow ends the process
+        raise errors.unsupported("open", url, "columns of it are encrypted")
+    return found
 
 
 def assembled(decoded: Sequence[pa.Table | None], which: Numbers, within: Numbers, np: Any) -> tuple[Any, Numbers]:
@@ -658,16 +693,23 @@ class Predicate:
 def _checked(condition: Any) -> Condition:
     if not (isinstance(condition, tuple) and len(condition) == 3 and condition[1] in _OPERATORS):
         raise ValueError(f"no condition (column, operator, value): {condition!r}; operators: {', '.join(_OPERATORS)}")
-    return condition
+    name, operation, value = condition
+    return (name, operation, list(value)) if operation in ("in", "not in") else condition  # may be an iterator
 
 
 def _may_hold(statistics: Any, operation: str, value: Any) -> bool:
     if statistics is None or not statistics.has_min_max:
         return True
+    if operation == "not in" and statistics.null_count != 0:  # a null fits this, and no other condition
+        return True
     try:
-        return _OPERATORS[operation](statistics.min, statistics.max, value)
+        least, largest = statistics.min, statistics.max
+    except (OverflowError, ValueError):  # a time that Python has no object for
+        return True
+    try:
+        return _OPERATORS[operation](least, largest, value)
     except TypeError:
-        raise ValueError(f"{value!r} can't be compared with the values {statistics.min!r}") from None
+        raise ValueError(f"{value!r} can't be compared with the values {least!r}") from None
 
 
 def _not_equal(least: Any, largest: Any, value: Any) -> bool:

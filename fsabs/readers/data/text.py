@@ -215,8 +215,8 @@ def _scan(blob: Blob, sep: str, counts: Callable[[list[str]], bool]) -> _Index:
         nonlocal at
         for line in _lines(blob, 0, blob.size):
             at += len(line)
-            # Latin-1 leaves every byte in its place; what matters here is ASCII in UTF-8, too.
-            yield (line[len(_BOM) :] if at == len(line) and line.startswith(_BOM) else line).decode("latin-1")
+            text = line[len(_BOM) :] if at == len(line) and line.startswith(_BOM) else line
+            yield text.decode(errors="replace")  # reading a row says what is not UTF-8
 
     begin = 0
     try:
