@@ -18,6 +18,8 @@ import fsabs
 from fsabs.cli import main
 from fsabs.testing import checks_errors
 
+from .tarballs import tarball
+
 pytestmark = pytest.mark.quick
 
 SUFFIXES = ("zip", "tar", "h5")
@@ -219,9 +221,7 @@ def test_the_command(archive: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_many_members_are_removed_in_time() -> None:
     """Each by itself, from an archive without directories."""
     memory = fsabs.Memory()
-    with memory.open_container("a.tar", "w") as fs:
-        for number in range(20_000):
-            fs.write_bytes(str(number), b"")
+    memory.write_bytes("a.tar", tarball({str(number): b"" for number in range(20_000)}))
     with memory.open_container("a.tar", "a") as fs:
         begin = time.monotonic()
         for number in range(10_000):
