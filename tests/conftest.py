@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -41,6 +42,17 @@ _ended = itertools.count(1)
 def _spread(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Spread the folders of tests over the disk, too."""
     temporary.spread(tmp_path_factory.getbasetemp())
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the files without a quick test where those are chosen: to import them takes longer than to look here.
+
+    Such a test is marked in its file, or a class of the kit there says that it needs no server.
+    """
+    if config.option.markexpr != "quick" or not collection_path.match("test_*.py"):
+        return None
+    text = collection_path.read_text("utf-8")
+    return None if "mark.quick" in text or "in_process = True" in text else True
 
 
 def pytest_collection_finish() -> None:

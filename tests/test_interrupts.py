@@ -41,7 +41,7 @@ STORES = [
 @pytest.mark.timeout(TIMEOUT)
 @pytest.mark.parametrize("case", LOCAL + CACHES + READERS + CONTAINERS)
 def test_an_interrupted_operation_leaves_all_as_it_was(case: str) -> None:
-    interrupted(case, 60)
+    interrupted(case, 30)
 
 
 @pytest.mark.soak

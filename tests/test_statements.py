@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import errno
+import functools
 import importlib
 import importlib.metadata
 import inspect
@@ -388,18 +389,24 @@ def test_the_picture_of_the_readme_has_the_figures_that_are_measured(
 # ---- the reference
 
 
+@functools.cache
+def names_py() -> dict[str, Any]:
+    """What the program has that writes the page of names."""
+    return runpy.run_path(str(ROOT / "docs/names.py"))
+
+
 def test_the_page_of_names_is_that_of_the_package() -> None:
-    names = runpy.run_path(str(ROOT / "docs/names.py"))
+    names = names_py()
     assert (ROOT / "docs/names.md").read_text() == names["text"](), "python docs/names.py writes it"
 
 
 def test_the_page_of_options_is_that_of_the_command() -> None:
-    names = runpy.run_path(str(ROOT / "docs/names.py"))
+    names = names_py()
     assert (ROOT / "docs/options.md").read_text() == names["text_of_options"](), "python docs/names.py writes it"
 
 
 def test_every_public_name_of_every_room_is_in_the_reference() -> None:
-    names = runpy.run_path(str(ROOT / "docs/names.py"))
+    names = names_py()
     text = (ROOT / "docs/reference.md").read_text()
     stated = {id(_named(name)) for name in re.findall(r"auto(?:class|function|exception|data)::\s+(fsabs[\w.]+)", text)}
     for module, members in re.findall(r"automodule::\s+(fsabs[\w.]*)\n   :members:((?: .*\n)(?:      .*\n)*)", text):
@@ -425,7 +432,7 @@ def test_every_method_of_a_filesystem_is_in_the_reference() -> None:
 
 
 def test_every_public_class_and_function_stands_in_code_that_a_page_runs() -> None:
-    names = runpy.run_path(str(ROOT / "docs/names.py"))
+    names = names_py()
     used = {id(value) for path in test_docs.PAGES for value in _used_in(test_docs.program(path.read_text()))}
     missing = [
         f"{room}.{name}"
@@ -470,7 +477,7 @@ def _used_in(program: str) -> Iterator[object]:
 
 
 def test_every_room_with_public_names_is_in_the_page_of_names() -> None:
-    names = runpy.run_path(str(ROOT / "docs/names.py"))
+    names = names_py()
     inner = {"backends", "containers", "core", "disk", "transfer", "urls"}  # their public names are those of fsabs
     found = set()
     for path in (ROOT / "fsabs").rglob("__init__.py"):

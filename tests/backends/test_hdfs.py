@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,12 +33,6 @@ def fs(hdfs: HdfsCluster, request: pytest.FixtureRequest) -> Hdfs:
     found = fsabs.from_url(f"{hdfs.url}/t/{abs(hash(request.node.name))}", create=True)
     assert isinstance(found, Hdfs)
     return found
-
-
-@pytest.fixture
-def own_cluster() -> Iterator[HdfsCluster]:
-    with HdfsCluster() as cluster:
-        yield cluster
 
 
 def hidden(hdfs: HdfsCluster, fs: Hdfs) -> list[str]:
@@ -183,31 +176,6 @@ def test_a_silent_namenode_times_out(connects: bool) -> None:
         with pytest.raises(TimeoutError) as caught:
             fs.exists("y")
         assert caught.value.filename == f"hdfs://127.0.0.1:{hole.port}/x/y"
-
-
-def test_a_datanode_that_dies(own_cluster: HdfsCluster) -> None:
-    fs = fsabs.from_url(f"{own_cluster.url}/", timeout=2)
-    fs.write_bytes("x", bytes(MIB))
-    reader = fs.open("x", "rb", buffering=0)
-    assert reader.read(10) == bytes(10)
-    writer = fs.open("y", "wb", buffering=2)
-    writer.write(bytes(MIB))
-    own_cluster.kill_datanode()
-    with pytest.raises(OSError) as caught:
-        reader.read(10)
-    assert caught.value.filename == f"{own_cluster.url}/x"
-    with pytest.raises(OSError):
-        for _ in range(200):
-            writer.write(bytes(MIB))
-    with pytest.raises(OSError):
-        writer.close()
-    assert list(fs.list()) == ["x"]
-    patient = fsabs.from_url(f"{own_cluster.url}/").open("x", "rb", buffering=0)
-    restart = threading.Timer(1, own_cluster.start_datanode)
-    restart.start()
-    assert patient.read() == bytes(MIB)
-    restart.join()
-    assert fs.read_bytes("x") == bytes(MIB)
 
 
 # ---- configuration and places

@@ -9,8 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -195,79 +194,88 @@ def test_a_name_that_reads_like_a_reason_is_a_name(fs: Hdfs) -> None:
         assert fs.read_bytes(name) == b"1"
 
 
+@pytest.fixture(scope="module")
+def unusual(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsCluster]:
+    """A cluster that writes no checksums, and has keys of encryption zones."""
+    settings = {
+        "dfs.checksum.type": "NULL",
+        "dfs.encryption.key.provider.uri": f"jceks://file{tmp_path_factory.mktemp('keys')}/keys.jceks",
+    }
+    # The least that is possible: a key is derived for each file.
+    with HdfsCluster((*QUICK_START, "-Djdk.jceks.iterationCount=10000"), settings) as cluster:
+        yield cluster
+
+
 @pytest.mark.timeout(120)
 def test_a_file_without_checksums_is_read_and_an_append_to_it_says_why_it_fails(
-    monkeypatch: pytest.MonkeyPatch,
+    unusual: HdfsCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("HADOOP_USER_NAME", raising=False)
-    with HdfsCluster(settings={"dfs.checksum.type": "NULL"}) as cluster:
-        cluster.put("/x", b"1" * 300_000)
-        fs = fsabs.from_url(f"{cluster.url}/", timeout=30)
-        assert isinstance(fs, Hdfs)
-        assert fs.read_bytes("x") == b"1" * 300_000
-        begun = time.monotonic()
-        with (
-            pytest.raises(OSError, match="without checksums.*can't be appended to") as caught,
-            fs.open("x", "ab") as file,
-        ):
-            file.write(b"2" * 1000)
-        assert time.monotonic() - begun < 10
-        assert "DataTransferError" not in str(caught.value)
-        while not fs.recover_lease("x"):
-            time.sleep(0.5)
-        assert fs.read_bytes("x") == b"1" * 300_000
+    unusual.put("/x", b"1" * 300_000)
+    fs = fsabs.from_url(f"{unusual.url}/", timeout=30)
+    assert isinstance(fs, Hdfs)
+    assert fs.read_bytes("x") == b"1" * 300_000
+    begun = time.monotonic()
+    with (
+        pytest.raises(OSError, match="without checksums.*can't be appended to") as caught,
+        fs.open("x", "ab") as file,
+    ):
+        file.write(b"2" * 1000)
+    assert time.monotonic() - begun < 10
+    assert "DataTransferError" not in str(caught.value)
+    while not fs.recover_lease("x"):
+        time.sleep(0.5)
+    assert fs.read_bytes("x") == b"1" * 300_000
 
 
 @pytest.mark.timeout(120)
-def test_bytes_that_do_not_match_their_checksums_are_called_that(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_that_do_not_match_their_checksums_are_called_that(
+    hdfs: HdfsCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("HADOOP_USER_NAME", raising=False)
-    monkeypatch.setattr(reading, "MISSING_BLOCK_WAIT", 2.0)
-    with HdfsCluster() as cluster:
-        cluster.put("/x", b"1" * 300_000)
-        fs = fsabs.from_url(f"{cluster.url}/", timeout=30)
-        blocks = [path for path in cluster.conf_dir.parent.rglob("blk_*") if path.suffix != ".meta"]
-        assert blocks
-        for path in blocks:
-            with path.open("r+b") as file:
-                file.seek(100_000)
-                file.write(b"damaged")
-        reads: list[Callable[[], object]] = [
-            lambda: fs.read_bytes("x"),
-            lambda: list(fs.read_many(["x"])),
-            lambda: fs.open_blob("x").read_all(),
-        ]
-        for read in reads:
-            with pytest.raises(OSError, match="don't match their checksums"):
-                read()
+    monkeypatch.setattr(reading, "MISSING_BLOCK_WAIT", 1.0)
+    size = 300_123  # of no other block here
+    hdfs.put("/damaged/x", b"1" * size)
+    fs = fsabs.from_url(f"{hdfs.url}/damaged", timeout=30)
+    blocks = [path for path in hdfs.conf_dir.parent.rglob("blk_*") if path.stat().st_size == size]
+    assert len(blocks) == 1
+    for path in blocks:
+        with path.open("r+b") as file:
+            file.seek(100_000)
+            file.write(b"damaged")
+    reads: list[Callable[[], object]] = [
+        lambda: fs.read_bytes("x"),
+        lambda: list(fs.read_many(["x"])),
+        lambda: fs.open_blob("x").read_all(),
+    ]
+    for read in reads:
+        with pytest.raises(OSError, match="don't match their checksums"):
+            read()
+    hdfs.rm("/damaged")
 
 
 @pytest.mark.timeout(180)
-def test_an_encryption_zone_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_encryption_zone_is_refused_by_name(unusual: HdfsCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no key provider in the configuration: nothing is created, and nothing encrypted is read."""
     monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
-    keys = {"dfs.encryption.key.provider.uri": f"jceks://file{tmp_path}/keys.jceks"}
-    jvm = (*QUICK_START, "-Djdk.jceks.iterationCount=10000")  # the least: a key is derived for each file
-    with HdfsCluster(jvm, keys) as cluster:
-        cluster.mkdir("/zone")
-        cluster.encrypt("/zone")
-        with contextlib.suppress(OSError):  # Hadoop 2 can't free its buffers on a newer Java: the file is there
-            cluster.put("/zone/a", b"secret" * 100)
-        fs = fsabs.from_url(f"{cluster.url}/zone")
-        assert list(fs.list()) == ["a"]
-        calls: list[Callable[[], object]] = [
-            lambda: fs.read_bytes("a"),
-            lambda: list(fs.read_many(["a"])),
-            lambda: fs.open("a", "rb"),
-            lambda: fs.write_bytes("b", b"x"),
-            lambda: fs.open("b", "wb"),
-            lambda: fs.open("a", "ab"),
-        ]
-        for call in calls:
-            with pytest.raises(
-                OSError, match="^[^\n]*encryption zone[^\n]*hadoop.security.key.provider.path"
-            ) as caught:
-                call()
-            assert caught.value.errno == errno.EOPNOTSUPP
-            assert "OperationFailed" not in str(caught.value)
-        assert list(fs.list()) == ["a"]
-        fs.remove("a")
+    unusual.mkdir("/zone")
+    unusual.encrypt("/zone")
+    with contextlib.suppress(OSError):  # Hadoop 2 can't free its buffers on a newer Java: the file is there
+        unusual.put("/zone/a", b"secret" * 100)
+    fs = fsabs.from_url(f"{unusual.url}/zone")
+    assert list(fs.list()) == ["a"]
+    calls: list[Callable[[], object]] = [
+        lambda: fs.read_bytes("a"),
+        lambda: list(fs.read_many(["a"])),
+        lambda: fs.open("a", "rb"),
+        lambda: fs.write_bytes("b", b"x"),
+        lambda: fs.open("b", "wb"),
+        lambda: fs.open("a", "ab"),
+    ]
+    for call in calls:
+        with pytest.raises(OSError, match="^[^\n]*encryption zone[^\n]*hadoop.security.key.provider.path") as caught:
+            call()
+        assert caught.value.errno == errno.EOPNOTSUPP
+        assert "OperationFailed" not in str(caught.value)
+    assert list(fs.list()) == ["a"]
+    fs.remove("a")

@@ -86,22 +86,18 @@ def test_owner_and_group_stay_where_the_writer_may_give_them(
 
 
 def test_the_mask_of_an_access_control_list_is_not_taken_for_the_permissions_of_the_group(
-    monkeypatch: pytest.MonkeyPatch,
+    fs: Hdfs, hdfs: HdfsCluster
 ) -> None:
     from hdfs_native import _internal
 
-    monkeypatch.delenv("HADOOP_USER_NAME", raising=False)
-    with HdfsCluster(settings={"dfs.namenode.acls.enabled": "true"}) as cluster:
-        fs = fsabs.from_url(f"{cluster.url}/")
-        assert isinstance(fs, Hdfs)
-        fs.write_bytes("x", b"old")
-        fs.chmod("x", 0o600)
-        entry = _internal.AclEntry("user", "access", "rw-", "carol")
-        _internal.RawClient(cluster.url, {}, None).modify_acl_entries("/x", [entry])
-        assert fs.status("x").mode == 0o660
-        assert fs.stat("x").mode == 0o100660
-        fs.write_bytes("x", b"new")
-        assert fs.status("x").mode == 0o600
+    fs.write_bytes("x", b"old")
+    fs.chmod("x", 0o600)
+    entry = _internal.AclEntry("user", "access", "rw-", "carol")
+    _internal.RawClient(hdfs.url, {}, None).modify_acl_entries(path_of(fs, "x"), [entry])
+    assert fs.status("x").mode == 0o660
+    assert fs.stat("x").mode == 0o100660
+    fs.write_bytes("x", b"new")
+    assert fs.status("x").mode == 0o600
 
 
 def test_a_copy_is_given_the_time_and_if_it_is_new_the_permissions_of_its_source(fs: Hdfs) -> None:

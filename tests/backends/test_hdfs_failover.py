@@ -30,8 +30,9 @@ def _own_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "_silence", {})
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def own_cluster() -> Iterator[HdfsCluster]:
+    """A cluster whose daemons a test kills, and starts again."""
     with HdfsCluster() as cluster:
         yield cluster
 
@@ -153,6 +154,31 @@ def test_a_file_longer_than_what_is_kept_goes_on_after_a_datanode_restart(
     stored = own_cluster.get("/long/x")
     assert stored == b"".join(number.to_bytes(4, "big") + data[4:] for number in range(40))
     assert [path for path, _, _ in own_cluster.ls("/long")] == ["/long/x"]
+
+
+def test_a_datanode_that_dies(own_cluster: HdfsCluster) -> None:
+    fs = fsabs.from_url(f"{own_cluster.url}/dies", create=True, timeout=2)
+    fs.write_bytes("x", bytes(1 << 20))
+    reader = fs.open("x", "rb", buffering=0)
+    assert reader.read(10) == bytes(10)
+    writer = fs.open("y", "wb", buffering=2)
+    writer.write(bytes(1 << 20))
+    own_cluster.kill_datanode()
+    with pytest.raises(OSError) as caught:
+        reader.read(10)
+    assert caught.value.filename == f"{own_cluster.url}/dies/x"
+    with pytest.raises(OSError):
+        for _ in range(200):
+            writer.write(bytes(1 << 20))
+    with pytest.raises(OSError):
+        writer.close()
+    assert list(fs.list()) == ["x"]
+    patient = fsabs.from_url(f"{own_cluster.url}/dies").open("x", "rb", buffering=0)
+    restart = threading.Timer(1, own_cluster.start_datanode)
+    restart.start()
+    assert patient.read() == bytes(1 << 20)
+    restart.join()
+    assert fs.read_bytes("x") == bytes(1 << 20)
 
 
 class LossyClient:

@@ -29,6 +29,9 @@ DEADLINE = 90.0
 SLACK = 5.0
 """Seconds that a busy machine may add."""
 WORKERS = 4
+STEP = 0.05
+"""Seconds between two reads or writes of a process, as what trains takes: without them the clients have all the CPUs,
+and the nodes, whose starts are waited for, none."""
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +59,7 @@ class Files:
         return FILES
 
     def __getitem__(self, number: int) -> tuple[float, bool]:
+        time.sleep(STEP)
         begun = time.monotonic()
         right = self._read(number, random.randrange(4))
         return time.monotonic() - begun, right
@@ -113,6 +117,7 @@ def write(url: str, environment: dict[str, str], stop: Event, results: Any) -> N
     written = wrong = 0
     longest = 0.0
     while not stop.is_set():
+        time.sleep(STEP)
         name, data = f"{written}", content(written) * (100 if written % 5 == 0 else 1)
         begun = time.monotonic()
         if written % 3 == 2:

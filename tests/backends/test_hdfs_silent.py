@@ -108,7 +108,7 @@ def test_small_files_are_written_although_their_namenode_falls_silent(pair: Hdfs
 
 @pytest.mark.timeout(180)
 def test_a_file_is_written_although_a_datanode_of_its_pipeline_freezes(pair: HdfsPair) -> None:
-    """Both DataNodes are needed until the NameNode knows that one is dead, which takes it 20 seconds here."""
+    """Both DataNodes are needed until the NameNode knows that one is dead, which takes it 14 seconds here."""
     fs = fsabs.from_url("hdfs://pair/frozen-pipeline", create=True, timeout=60)
     data = os.urandom(3 * MIB)
     file = fs.open("x", "wb", buffering=0)

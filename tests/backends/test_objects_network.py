@@ -59,8 +59,12 @@ def write_over_small_packets(kind: str, how: str, pem: str) -> None:  # noqa: F8
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("opened", [*(f"{kind} plain" for kind in KINDS), "s3 tls"], indirect=True)
 def test_forks_at_any_moment(opened: Opened) -> None:  # noqa: F811
-    """Children and their parent use one FS at once, whatever its threads were doing at the fork."""
+    """Children and their parent use one FS at once, whatever its threads were doing at the fork.
+
+    Over TLS for one of them: the connections, and what becomes of them in a child, are the kit's.
+    """
     store, fs, known, _ = opened
     chance = random.Random(soak.seed(7))
     quick = [name for name in known if name not in ("stream", "multipart")]

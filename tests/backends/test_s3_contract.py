@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import fsabs
+from fsabs.backends.objects import http1
 from fsabs.backends.objects.failures import Mismatch, ProtocolError
 from fsabs.backends.objects.http1 import BodyParser, Framing, expected_body, parse_head
 from fsabs.backends.objects.messages import Request
@@ -263,7 +264,9 @@ def test_connections_that_were_reset_cost_one_new_one() -> None:
 
 
 @pytest.mark.parametrize("status", [403, 404, 204, 304, 100])
-def test_a_response_without_a_length_is_not_waited_for(status: int) -> None:
+def test_a_response_without_a_length_is_not_waited_for(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http1, "REFUSAL_SECONDS", 0.5)
+
     def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
         if asked.key:
             connection.sendall(b"HTTP/1.1 %d Reason\r\n\r\n" % status)
@@ -272,7 +275,7 @@ def test_a_response_without_a_length_is_not_waited_for(status: int) -> None:
             connection.sendall(message(200, {"Content-Length": str(len(listing))}, listing))
 
     with ScriptedStore({"x": b"1"}, script) as store:
-        fs = opened(store, read_timeout=3 if status == 100 else 20, max_attempts=1)
+        fs = opened(store, read_timeout=1 if status == 100 else 20, max_attempts=1)
         begin = time.monotonic()
         with pytest.raises(OSError, match="x"):
             fs.read_bytes("x")

@@ -31,18 +31,15 @@ pytestmark = pytest.mark.quick
 
 REGIONS = (
     "us-east-1",
-    "us-east-2",
     "us-west-2",
-    "eu-west-1",
     "eu-central-1",
-    "eu-south-2",
-    "ap-northeast-1",
     "ap-southeast-4",
-    "ca-west-1",
     "sa-east-1",
     "cn-north-1",
     "us-gov-west-1",
 )
+"""Of each partition, the one that is asked where none is given, and those of some continents: the rules have no more
+differences."""
 OPERATIONS: dict[str, Callable[[Any, str], Any]] = {
     "GET": lambda client, bucket: client.get_object(Bucket=bucket, Key="a/b c"),
     "HEAD": lambda client, bucket: client.head_object(Bucket=bucket, Key="a/b c"),

@@ -404,11 +404,11 @@ def test_what_we_do_is_what_boto3_would_have_done(kind: str, request: pytest.Fix
     """The same on two buckets of one store leaves the same objects and headers."""
     seed = soak.seed(32)
     model = Model(request.getfixturevalue(kind), random.Random(seed))
-    rounds = soak.rounds(300)
+    rounds = soak.rounds(120)
     for number in range(rounds):
         model.step()
-        if number % 150 == 149:
+        if number % 60 == 59:
             assert model.state(model.ours) == model.state(model.theirs), (seed, number)
     assert sorted(model.state(model.ours)) == sorted(model.there)
     assert model.state(model.ours) == model.state(model.theirs), seed
-    assert rounds < 300 or len(model.done) == 12, model.done
+    assert rounds < 120 or len(model.done) == 12, model.done

@@ -33,6 +33,7 @@ FILES = 24
 SIZE = 30_000
 
 
+@functools.cache
 def content(name: str) -> bytes:
     return random.Random(name).randbytes(SIZE)
 

@@ -210,42 +210,45 @@ FULL = """
 import errno, gc, os, sys
 from fsabs import Memory
 from tests.containers.tarballs import contents
-size, compression = int(sys.argv[1]), sys.argv[2] or None
-fs = Memory()
-hdf5 = fs.open_container("a.h5", "w", compression=compression)
-hdf5.write_bytes("first", b"1")
-before = len(os.listdir("/proc/self/fd"))
-failed = []
-for number in range(200):
+size = int(sys.argv[1])
+for compression in None, "gzip", "lzf":
+    fs = Memory()
+    hdf5 = fs.open_container("a.h5", "w", compression=compression)
+    hdf5.write_bytes("first", b"1")
+    before = len(os.listdir("/proc/self/fd"))
+    failed = []
+    for number in range(200):
+        try:
+            hdf5.write_bytes(f"d{number % 7}/{number}", os.urandom(size))
+        except OSError as exc:
+            failed.append((exc.errno, exc.filename))
+            if len(failed) == 20:
+                break
     try:
-        hdf5.write_bytes(f"d{number % 7}/{number}", os.urandom(size))
+        hdf5.close()
     except OSError as exc:
         failed.append((exc.errno, exc.filename))
-try:
-    hdf5.close()
-except OSError as exc:
-    failed.append((exc.errno, exc.filename))
-assert {code for code, _ in failed} == {errno.ENOSPC}, failed
-assert failed[-1][1] == "memory:///a.h5", failed
-gc.collect()
-assert len(os.listdir("/proc/self/fd")) <= before
-assert list(fs.list()) == []
-with fs.open_container("b.h5", "w") as hdf5:
-    hdf5.write_bytes("x", b"1")
-assert contents(fs.open_container("b.h5")) == {"x": b"1"}
+    assert {code for code, _ in failed} == {errno.ENOSPC}, failed
+    assert failed[-1][1] == "memory:///a.h5", failed
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= before
+    assert list(fs.list()) == []
+    with fs.open_container("b.h5", "w") as hdf5:
+        hdf5.write_bytes("x", b"1")
+    assert contents(fs.open_container("b.h5")) == {"x": b"1"}
 print("well")
 """
 ON_A_SMALL_DISK = 'mount -t tmpfs -o size="$1" tmpfs "$2" && export TMPDIR="$2" && shift 2 && exec "$@"'
 
 
-@pytest.mark.parametrize("compression", ["", "gzip", "lzf"])
 @pytest.mark.parametrize(
     ("disk", "size"), [(4096, 100), (20_480, 0), (65_536, 1000), (1 << 20, 9000), (3 << 20, 1 << 20)]
 )
-def test_a_full_disk_is_an_error_and_no_more(disk: int, size: int, compression: str, tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error_and_no_more(disk: int, size: int, tmp_path: Path) -> None:
+    """Whatever the compression; the disk is empty again for the next one."""
     require(namespaces.missing)
     small = [*namespaces.IN_ONE, "sh", "-c", ON_A_SMALL_DISK, "sh", str(disk), str(tmp_path)]
-    command = [*small, sys.executable, "-c", FULL, str(size), compression]
+    command = [*small, sys.executable, "-c", FULL, str(size)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=50, cwd=ROOT)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "well\n", "")
 
@@ -312,7 +315,7 @@ _segment = st.text(st.characters(exclude_characters="/\0", exclude_categories=["
 _path = st.lists(_segment.filter(lambda name: name not in (".", "..")), min_size=1, max_size=3).map("/".join)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(_path, st.binary(max_size=3000)), max_size=10), st.sampled_from([None, "gzip", "lzf"]))
 def test_round_trips(members: list[tuple[str, bytes]], compression: str | None) -> None:
     fs = Memory()

@@ -15,6 +15,7 @@ from fsabs import FS, Local
 from fsabs.containers import in_memory
 from fsabs.containers.in_memory import SmallArchive
 from tests.containers.forks import all_end_well, forked
+from tests.containers.tarballs import tarball
 from tests.containers.zips import zipped
 from tests.counting import Counting
 
@@ -167,10 +168,7 @@ def test_threads_fetch_it_once(store: Counting, archive: FS) -> None:
 
 
 def test_a_tar_too(tmp_path: Path) -> None:
-    with tarfile.open(tmp_path / "a.tar", "w") as tar:
-        for name, data in MEMBERS.items():
-            (tmp_path / name).write_bytes(data)
-            tar.add(tmp_path / name, name)
+    (tmp_path / "a.tar").write_bytes(tarball(MEMBERS))
     store = Counting(Local(tmp_path))
     with store.open_container("a.tar") as archive:
         archive.stat(SHUFFLED[0])

@@ -43,6 +43,8 @@ def test_a_plain_tar_cut_at_any_byte() -> None:
     boundaries = _boundaries(data)
     assert len(boundaries) == len(WHOLE) + 512
     for size in range(len(data)):
+        if not any(data[max(size - 8, 0) : size + 8]) and 1 < size % 16 < 15:
+            continue  # in the middle of zeros, a cut is as the one beside it
         if size in boundaries:
             tar = opened(data[:size])
             found = contents(tar)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import io
 import json
@@ -74,9 +75,15 @@ def _small_spacing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding, "FIRST_FETCH", 8 * 1024)
 
 
+@functools.cache
+def compressed(kind: str) -> bytes:
+    """The archive."""
+    return {**GZ, **XZ}[kind](PLAIN)
+
+
 def made(path: Path, kind: str) -> Path:
     """An archive written a while ago."""
-    path.write_bytes({**GZ, **XZ}[kind](PLAIN))
+    path.write_bytes(compressed(kind))
     os.utime(path, (time.time() - 60,) * 2)
     return path
 
@@ -326,7 +333,7 @@ def test_seek_points_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("kind", ["stored", "usual", "members"])
 def test_damage_is_found_by_the_pass(tmp_path: Path, kind: str) -> None:
-    data = GZ[kind](PLAIN).rstrip(b"\0")
+    data = compressed(kind).rstrip(b"\0")
     order = random.Random(kind)
     for _ in range(12):
         at = order.randrange(len(data))
@@ -384,8 +391,8 @@ def test_a_failed_read_is_raised_as_it_is_and_got_over(tmp_path: Path, failure: 
 def test_the_end_of_xz_blocks_is_that_of_the_content() -> None:
     """Behind the last block is the stream's index, and no more."""
     fs = Memory()
-    fs.write_bytes("a.tar.xz", XZ["xz"](PLAIN))
+    fs.write_bytes("a.tar.xz", compressed("xz"))
     tar = Tar(fs, "a.tar.xz")
     jump(tar)
-    fs.write_bytes("b.tar.xz", XZ["xz"](PLAIN) + b"junk")
+    fs.write_bytes("b.tar.xz", compressed("xz") + b"junk")
     assert [problem.kind for problem in Tar(fs, "b.tar.xz").verify()] == ["trailing data"]

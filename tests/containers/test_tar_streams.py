@@ -35,7 +35,7 @@ from .tarballs import COMPRESS, contents, opened, tarball
 
 KINDS = ["none", "gz", "bz2", "xz", "zst"]
 _random = random.Random(7)
-BIG = {f"m{i:02}": _random.randbytes(12_000) * 8 + bytes(54_000) for i in range(24)}
+BIG = {f"m{i:02}": _random.randbytes(6_000) * 8 + bytes(27_000) for i in range(24)}
 PLAIN = tarball(BIG)
 FRAMES: dict[str, Callable[[bytes], bytes]] = {
     **COMPRESS,
@@ -53,9 +53,10 @@ def archive(request: pytest.FixtureRequest) -> bytes:
 
 @pytest.fixture(autouse=True)
 def _small_spacing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding, "SPACING", 200_000)
-    monkeypatch.setattr(decoding, "PIECE", 64 * 1024)
-    monkeypatch.setattr(decoding, "NEAR", 32 * 1024)
+    monkeypatch.setattr(decoding, "SPACING", 100_000)
+    monkeypatch.setattr(decoding, "PIECE", 32 * 1024)
+    monkeypatch.setattr(decoding, "NEAR", 16 * 1024)
+    monkeypatch.setattr(decoding, "MARGIN", 32 * 1024)
     monkeypatch.setitem(sys.modules, "indexed_gzip.indexed_gzip", None)  # see test_tar_points.py
 
 
@@ -73,7 +74,7 @@ def test_positioned_reads_anywhere(archive: bytes) -> None:
     with tar.open_blob("m05") as first, tar.open_blob("m20") as second:
         for _ in range(60):
             name, blob = order.choice([("m05", first), ("m20", second)])
-            size, offset = order.randrange(40_000), order.randrange(160_000)
+            size, offset = order.randrange(20_000), order.randrange(80_000)
             assert blob.pread(size, offset) == BIG[name][offset : offset + size]
 
 
@@ -111,7 +112,7 @@ def test_threads_read_members(archive: bytes) -> None:
         order = random.Random(seed)
         for name in order.sample(sorted(BIG), 8):
             with tar.open(name, "rb") as file:
-                file.seek(offset := order.randrange(150_000))
+                file.seek(offset := order.randrange(75_000))
                 if file.read() != BIG[name][offset:]:
                     failures.append(name)
 
@@ -127,7 +128,7 @@ def test_half_read_members_go_on_in_parent_and_children_at_once(archive: bytes) 
     tar = opened(archive)
     files = {name: tar.open(name, "rb") for name in ("m01", "m10", "m22")}
     for name, file in files.items():
-        assert file.read(90_000) == BIG[name][:90_000]
+        assert file.read(45_000) == BIG[name][:45_000]
     listing = tar.list()
     assert next(listing) == "m00"
     children = [forked(lambda: _goes_on(tar, files, listing)) for _ in range(2)]
@@ -137,7 +138,7 @@ def test_half_read_members_go_on_in_parent_and_children_at_once(archive: bytes) 
 
 def _goes_on(tar: Tar, files: Mapping[str, IO[Any]], listing: Iterator[Any]) -> bool:
     rest = {name: file.read() for name, file in reversed([*files.items()])}
-    wrong = [name for name, data in rest.items() if data != BIG[name][90_000:]]
+    wrong = [name for name, data in rest.items() if data != BIG[name][45_000:]]
     if tar.read_bytes("m07") != BIG["m07"]:
         wrong.append("m07")
     return not wrong and list(listing) == sorted(BIG)[1:]
@@ -176,10 +177,10 @@ def test_pickles(archive: bytes) -> None:
     twin = pickle.loads(pickle.dumps(tar))
     assert contents(twin) == BIG
     with tar.open("m13", "rb") as file:
-        assert file.read(66_666) == BIG["m13"][:66_666]
+        assert file.read(33_333) == BIG["m13"][:33_333]
         with pickle.loads(pickle.dumps(file)) as other:
-            assert other.read() == BIG["m13"][66_666:]
-        assert file.read() == BIG["m13"][66_666:]
+            assert other.read() == BIG["m13"][33_333:]
+        assert file.read() == BIG["m13"][33_333:]
     assert twin.subfs("").read_bytes("m00") == BIG["m00"]
 
 
@@ -199,7 +200,7 @@ def test_nesting(archive: bytes) -> None:
 
 @pytest.mark.parametrize("kind", KINDS[1:])
 def test_many_frames(kind: str) -> None:
-    data = b"".join(FRAMES[kind](PLAIN[at : at + 90_001]) for at in range(0, len(PLAIN), 90_001))
+    data = b"".join(FRAMES[kind](PLAIN[at : at + 45_001]) for at in range(0, len(PLAIN), 45_001))
     if kind == "zst":  # as pzstd writes them
         data = b"\x50\x2a\x4d\x18\x04\0\0\0abcd" + data
     tar = opened(data)
@@ -233,7 +234,7 @@ def _counted(kind: str) -> Tar:
 
 
 def test_gz_starts_again_at_a_point_and_not_at_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding, "FIRST_FETCH", 8 * 1024)
+    monkeypatch.setattr(decoding, "FIRST_FETCH", 4 * 1024)
     tar = _counted("gz")
     size = tar.parent.stat("a.tar").size
     for name in ("m23", "m12", "m22", "m02"):
@@ -247,9 +248,9 @@ def test_two_readers_side_by_side_do_not_send_a_decoder_back_and_forth() -> None
     tar = _counted("xz")
     size = tar.parent.stat("a.tar").size
     with tar.open_blob("m03") as first, tar.open_blob("m15") as second:
-        for at in range(0, 150_000, 5_000):
-            assert first.pread(5_000, at) == BIG["m03"][at : at + 5_000]
-            assert second.pread(5_000, at) == BIG["m15"][at : at + 5_000]
+        for at in range(0, 75_000, 2_500):
+            assert first.pread(2_500, at) == BIG["m03"][at : at + 2_500]
+            assert second.pread(2_500, at) == BIG["m15"][at : at + 2_500]
     assert CountingBlob.read < 2.5 * size
 
 
@@ -320,8 +321,8 @@ def test_a_bomb_takes_time_and_no_memory() -> None:
 
 
 def test_a_wrong_frame_in_the_middle_names_the_offset() -> None:
-    first = FRAMES["gz"](PLAIN[:300_000])
-    bad = bytearray(FRAMES["gz"](PLAIN[300_000:]))
+    first = FRAMES["gz"](PLAIN[:150_000])
+    bad = bytearray(FRAMES["gz"](PLAIN[150_000:]))
     bad[len(bad) // 2] ^= 0x10
     with pytest.raises(CorruptFileError, match=r"offset \d+") as caught:
         opened(first + bytes(bad))

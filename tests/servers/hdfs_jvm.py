@@ -59,6 +59,7 @@ HDFS_SITE = {
     "dfs.namenode.stale.datanode.interval": "10000",
     "dfs.heartbeat.interval": "1",
     "fs.trash.interval": "10",  # minutes
+    "dfs.namenode.acls.enabled": "true",
 }
 
 

@@ -142,6 +142,7 @@ class HdfsPair(SideChannel):
         shared = {
             "dfs.namenode.shared.edits.dir": f"file://{self._root}/shared",
             "dfs.ha.tail-edits.period": "1",
+            "dfs.namenode.heartbeat.recheck-interval": "2000",  # a dead DataNode is known after 14 s
             "dfs.client.failover.proxy.provider.pair": (
                 "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
             ),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import gzip
 import hashlib
 import itertools
@@ -32,6 +33,7 @@ LISTED = tuple(f"{100 + n}-listed{n:02}" for n in range(25))
 """The keys that a listing shows."""
 
 
+@functools.lru_cache(32)  # of large objects, many ranges
 def content(key: str) -> bytes:
     """The content of an object that nobody has written."""
     size = int(key.rpartition("/")[2].partition("-")[0])

@@ -150,7 +150,7 @@ class Outcome(Exception):
 
 @pytest.mark.soak
 def test_as_the_tools_of_the_system_do() -> None:
-    soaked("trees that commands change as GNU's tools and rsync do", soak.rounds(150), user=False)
+    soaked("trees that commands change as GNU's tools and rsync do", soak.rounds(75), user=False)
 
 
 @pytest.mark.soak
@@ -160,7 +160,7 @@ def test_as_a_user_who_cannot_read_everything(tmp_path: Path) -> None:
     (tmp_path / "s/x").write_bytes(bytes(3_000_000))
     for command in ("cp -r s t", "sync --delete --exclude y s t", "mv t u", "rm -r u", "rm none"):
         run(command.split(), tmp_path)  # which imports what the user may not be able to read
-    soaked("trees with unreadable directories and files, as another user", soak.rounds(40), user=True)
+    soaked("trees with unreadable directories and files, as another user", soak.rounds(20), user=True)
 
 
 def soaked(what: str, rounds: int, user: bool) -> None:
@@ -309,7 +309,7 @@ def s3(moto: MotoServer, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.soak
 def test_between_stores_nothing_is_lost(s3: str, hdfs: HdfsCluster, tmp_path: Path) -> None:
-    rounds, first = soak.rounds(5), soak.seed(1) * 1_000_000
+    rounds, first = soak.rounds(3), soak.seed(1) * 1_000_000
     steps = 0
     for number in range(first, first + rounds):
         chance = random.Random(number)
