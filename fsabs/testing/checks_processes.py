@@ -72,7 +72,7 @@ def many_threads_use_one_fs(subject: Subject) -> None:
 
 @check("threads")
 def many_threads_share_an_iterator(subject: Subject) -> None:
-    files = {f"{n:03}.bin": b"%d" % n for n in range(200)}
+    files = {f"{n:02}.bin": b"%d" % n for n in range(80)}
     with subject.make(files) as fs:
         shared: list[tuple[Iterator[Any], list[Any]]] = [
             (fs.list(), list(files)),
@@ -185,9 +185,9 @@ def same_rest(found: dict[str, Any], where: str) -> None:
 
 @check("fork", start_methods=("fork",))
 def parent_and_children_go_on_at_once(subject: Subject) -> None:
-    """Three rounds, with two children each."""
+    """Two rounds, with two children each."""
     with subject.make(FILES) as fs, fs.open("data.bin", "rb") as long:
-        for number in (1, 2, 3):
+        for number in (1, 2):
             half = HalfUsed(fs)
             place = long.tell()
             go_on = functools.partial(_go_on, half, long)
@@ -291,7 +291,7 @@ def forking_in_the_middle_of_a_walk(subject: Subject) -> None:
     """A directory that a thread of the parent was about to list is listed in the child, too, with all that is below."""
     with subject.make({"d/" * 40 + "x": b"x"}) as fs:
         everything = [path for path, _, _ in fs.walk()]
-        for _ in range(10):
+        for _ in range(5):
             walk, taken = fs.walk(), list[str]()
             thread = threading.Thread(target=_take, args=(walk, taken), daemon=True)
             thread.start()

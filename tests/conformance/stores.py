@@ -213,6 +213,14 @@ class CloudSubject(Subject):
         return fs
 
 
+class CrowdedCloudSubject(CloudSubject):
+    """The same on a server that looks at all of its objects for each listing: they go with the subject."""
+
+    def close(self) -> None:
+        """Removes the objects."""
+        self._server.discard(self._bucket)
+
+
 class StoreInMemory:
     """The side channel of a store in memory."""
 
@@ -233,23 +241,30 @@ class StoreInMemory:
         with self._store.answering:
             return sorted(key for key in self._store.objects if key.startswith(prefix))
 
+    def discard(self, _: str) -> None:
+        """Remove all objects, and what the store remembers of its requests."""
+        with self._store.answering:
+            for kept in (self._store.objects, self._store.written, self._store.seen):
+                kept.clear()
+
 
 def gcs_subject(server: Any) -> CloudSubject:
     """A bucket of its own of an emulator of Google Cloud Storage, or of a store in memory."""
     options = {"endpoint": server.endpoint, "anonymous": True}
     if isinstance(server, GcsStore):
-        return CloudSubject("gs", BUCKET, StoreInMemory(server), options)
-    bucket = _new_name()  # its listings take as long as there are objects in the bucket
+        return CrowdedCloudSubject("gs", BUCKET, StoreInMemory(server), options)
+    bucket = _new_name()
     server.create_bucket(bucket)
     # It has no uploads of parts.
     return CloudSubject("gs", bucket, server, {**options, "mpu_chunksize": 64 << 20})
 
 
 def azure_subject(server: Any) -> CloudSubject:
-    """A container of Azurite."""
-    server.create_container(BUCKET)
+    """A container of its own of Azurite."""
+    container = _new_name()
+    server.create_container(container)
     options = {"endpoint": server.endpoint, "account_key": server.key}
-    subject = CloudSubject("az", BUCKET, server, options)
+    subject = CrowdedCloudSubject("az", container, server, options)
     subject.refused_characters = "\\"
     return subject
 

@@ -99,5 +99,5 @@ class TestFaultless(TestSubFSOfLayer):
     factory = _faultless
 
 
-TestLazyModel = model_test(_lazy_over_local)
+TestLazyModel = model_test(_lazy_over_local, max_examples=20)
 TestFaultlessModel = model_test(_faultless, max_examples=20)
