@@ -261,26 +261,37 @@ def forking_while_threads_read(subject: Subject) -> None:
     """Locks that a thread of the parent holds at the moment of the fork are the child's to find open."""
     with subject.make(FILES) as fs:
         half = HalfUsed(fs)
-        stop = threading.Event()
+        reading, stop, rounds = threading.Event(), threading.Event(), threading.Semaphore(0)
         names = list(TREE)
 
         def read_on(number: int) -> None:
             blob = cast("ReadFile", half.reader).raw.blob
-            while not stop.is_set():
+            while reading.wait(subject.timeout) and not stop.is_set():
                 number = (number * 7919 + 13) % len(DATA)
                 assert_same(blob.pread(100, number), DATA[number : number + 100])
                 assert fs.read_bytes("foo.txt") == TREE["foo.txt"]
                 list(fs.read_many(names[:4], concurrency=2))
                 listed(fs, "foo")
+                rounds.release()
 
         threads = start_threads("reading while others fork", [functools.partial(read_on, n) for n in range(4)])
         what = "a child forked while threads read"
         try:
             for number in range(4):
-                [rest] = forked(f"{what}, round {number + 1}", [half.rest], subject.timeout)
-                same_rest(rest, what)
+                reading.set()
+                while rounds.acquire(blocking=False):
+                    pass
+                for _ in range(8):  # all are in the middle of it
+                    assert rounds.acquire(timeout=subject.timeout), "threads that read have stopped"
+                child = Child(f"{what}, round {number + 1}", half.rest, subject.timeout)
+                reading.clear()  # only the moment of the fork counts
+                try:
+                    same_rest(child.result(), what)
+                finally:
+                    child.kill()
         finally:
             stop.set()
+            reading.set()
             results("reading while others fork", threads, subject.timeout)
         same_rest(half.rest(), "the parent, after forking while threads read")
         half.close()
