@@ -82,8 +82,7 @@ class TestLayerOverSubFS(TestSubFSOfLayer):
     factory = _layer_over_subfs
 
 
-class TestLazyOverMemory(FSConformance):
-    capabilities = Memory.capabilities
+class TestLazyOverMemory(TestSubFSOfLayer):
     factory = _lazy_over_memory
 
 
