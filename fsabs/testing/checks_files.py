@@ -23,7 +23,7 @@ from .trees import TREE, noise
 
 _STEP = 40_000  # bytes; no divisor of a buffer's size
 _SIZES = (0, 1, FIRST_WINDOW - 1, FIRST_WINDOW, FIRST_WINDOW + 1, (1 << 20) + 7)  # about the size of a buffer
-_MANY = {f"{n:02}.bin": noise(100 * n) for n in range(40)}
+_MANY = {f"{n:02}.bin": noise(200 * n) for n in range(24)}  # more than are under way at once
 _CONCURRENCIES = (None, 1, 2, 8)
 
 
@@ -215,7 +215,7 @@ def a_descriptor_has_the_same_bytes(subject: Subject) -> None:
 
 @check("read-many")
 def many_come_in_order(subject: Subject) -> None:
-    names = list(_MANY) + random.Random(1).choices(list(_MANY), k=30)
+    names = list(_MANY) + random.Random(1).choices(list(_MANY), k=16)
     random.Random(2).shuffle(names)
     with subject.make(_MANY) as fs:
         for concurrency in _CONCURRENCIES:

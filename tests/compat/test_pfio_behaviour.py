@@ -291,10 +291,14 @@ IN_ZIPS = {("", "is"), ("", "iterdir"), ("dir", "rglob all"), ("dir", "stat")}
 def test_paths(pair: tuple[Any, Any], request: Any) -> None:
     kind = request.node.callspec.params["pair"]
     wrong = {}
+    # PFIO refuses these whatever the path is, and looks at the whole stack and every module of the process for it.
+    root = pfio.v2.Path("", fs=pair[0])
+    refused = {name: outcome(functools.partial(PATH_CALLS[name], root)) for name in NOT_SUPPORTED}
     for name, call in PATH_CALLS.items():
         for text in ("", "file", "dir", "dir/f", "/dir/sub/g.txt", "none", "dir/../file"):
             on = [package.v2.Path(text, fs=fs) for fs, package in zip(pair, (pfio, ours), strict=True)]
-            theirs, here = (outcome(functools.partial(call, path)) for path in on)
+            theirs = refused[name] if name in refused else outcome(functools.partial(call, on[0]))
+            here = outcome(functools.partial(call, on[1]))
             differs = kind.startswith("zip") and (name == "read text" or (text, name) in IN_ZIPS)
             if not same(theirs, here) and not differs:
                 wrong[name, text] = (theirs, here)

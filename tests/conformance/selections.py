@@ -26,6 +26,15 @@ class WithoutProcesses(FSConformance):
         return [one for one in quick if module_of(one) in cls.modules]
 
 
+class BelowARoot(WithoutProcesses):
+    """The checks of names, trees and what changes them, for `subfs` of a store whose own FS has a root, too.
+
+    A `subfs` has another root, and no other code: what is read from a file and written to one does not depend on it.
+    """
+
+    modules = ("checks_tree", "checks_paths", "checks_errors", "checks_change", "checks_processes")
+
+
 def module_of(check: Check) -> str:
     """Return the name of the kit's module that a check stands in."""
     return check.function.__module__.rpartition(".")[2]

@@ -13,7 +13,7 @@ from fsabs.testing import FSConformance, Subject
 from fsabs.testing.subjects import SubFSSubject
 from tests.conformance.archives import tar_in, zip_in
 from tests.conformance.containers import ContainerConformance
-from tests.conformance.selections import WithoutProcesses
+from tests.conformance.selections import BelowARoot, WithoutProcesses
 from tests.conformance.stores import azure_subject
 
 
@@ -26,7 +26,7 @@ class TestAzure(FSConformance):
             yield subject
 
 
-class TestSubFSOfAzure(WithoutProcesses):
+class TestSubFSOfAzure(BelowARoot):
     capabilities = Azure.capabilities
 
     @pytest.fixture
@@ -35,7 +35,7 @@ class TestSubFSOfAzure(WithoutProcesses):
             yield subject
 
 
-class TestZipInZipOnAzure(ContainerConformance):
+class TestZipInZipOnAzure(WithoutProcesses, ContainerConformance):
     made = staticmethod(lambda outer: zip_in(zip_in(outer, "outer.zip")))
     over = "azurite"
 

@@ -11,7 +11,7 @@ import pytest
 from fsabs import S3
 from fsabs.testing import FSConformance, Subject
 from fsabs.testing.subjects import SubFSSubject
-from tests.conformance.selections import WithoutProcesses
+from tests.conformance.selections import BelowARoot
 from tests.conformance.stores import S3Subject
 
 
@@ -24,7 +24,7 @@ class TestCeph(FSConformance):
             yield subject
 
 
-class TestSubFSOfCeph(WithoutProcesses):
+class TestSubFSOfCeph(BelowARoot):
     capabilities = S3.capabilities
 
     @pytest.fixture

@@ -17,7 +17,7 @@ class TestTarOnHdfs(ContainerConformance):
     over = "hdfs"
 
 
-class TestHdf5OnHdfs(ContainerConformance):
+class TestHdf5OnHdfs(WithoutProcesses, ContainerConformance):
     capabilities = HDF5
     made = hdf5_in
     over = "hdfs"

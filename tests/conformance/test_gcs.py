@@ -13,7 +13,7 @@ from fsabs.testing import Check, FSConformance, Subject
 from fsabs.testing.subjects import SubFSSubject
 from tests.conformance.archives import tar_in, zip_in
 from tests.conformance.containers import ContainerConformance
-from tests.conformance.selections import WithoutProcesses
+from tests.conformance.selections import BelowARoot, WithoutProcesses
 from tests.conformance.stores import gcs_subject
 from tests.servers.gcs_store import GcsStore
 
@@ -34,7 +34,7 @@ class TestGCS(FSConformance):
             yield subject
 
 
-class TestSubFSOfGCS(WithoutProcesses):
+class TestSubFSOfGCS(BelowARoot):
     capabilities = GCS.capabilities
 
     @pytest.fixture
@@ -60,7 +60,7 @@ class TestGCSEmulator(WithoutProcesses):
             yield subject
 
 
-class TestZipInZipOnGCS(ContainerConformance):
+class TestZipInZipOnGCS(WithoutProcesses, ContainerConformance):
     made = staticmethod(lambda outer: zip_in(zip_in(outer, "outer.zip")))
     over = "gcs_store"
 

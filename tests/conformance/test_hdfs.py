@@ -10,7 +10,7 @@ import pytest
 from fsabs import Hdfs
 from fsabs.testing import FSConformance, Subject
 from fsabs.testing.subjects import SubFSSubject
-from tests.conformance.selections import WithoutProcesses
+from tests.conformance.selections import BelowARoot
 from tests.conformance.stores import HdfsSubject
 from tests.servers.hdfs import HdfsCluster
 
@@ -24,7 +24,7 @@ class TestHdfs(FSConformance):
             yield subject
 
 
-class TestSubFSOfHdfs(WithoutProcesses):
+class TestSubFSOfHdfs(BelowARoot):
     capabilities = Hdfs.capabilities
 
     @pytest.fixture

@@ -82,8 +82,7 @@ class TestLayerOverSubFS(TestSubFSOfLayer):
     factory = _layer_over_subfs
 
 
-class TestLazyOverMemory(FSConformance):
-    capabilities = Memory.capabilities
+class TestLazyOverMemory(TestSubFSOfLayer):
     factory = _lazy_over_memory
 
 
@@ -99,5 +98,5 @@ class TestFaultless(TestSubFSOfLayer):
     factory = _faultless
 
 
-TestLazyModel = model_test(_lazy_over_local)
+TestLazyModel = model_test(_lazy_over_local, max_examples=20)
 TestFaultlessModel = model_test(_faultless, max_examples=20)

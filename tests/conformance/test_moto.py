@@ -15,7 +15,10 @@ from tests.conformance.stores import moto_subject
 
 
 class TestMoto(WithoutProcesses):
+    """What a store answers when files are read, written and changed; S3 as a whole is held to the kit on Ceph."""
+
     capabilities = S3.capabilities
+    modules = ("checks_fs", "checks_files", "checks_write", "checks_whole", "checks_change")
 
     @pytest.fixture
     def subject(self, moto: Any) -> Iterator[Subject]:

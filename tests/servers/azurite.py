@@ -99,6 +99,10 @@ class AzuriteServer(HTTPServer):
         """Make a container; one that exists is left as it is."""
         self.request("PUT", f"/{name}", {"restype": "container"}, ok=(201, 409))
 
+    def discard(self, container: str) -> None:
+        """Remove a container with its blobs."""
+        self.request("DELETE", f"/{container}", {"restype": "container"}, ok=(202,))
+
     def put(self, container: str, key: str, data: bytes, **metadata: str) -> None:
         """Make a blob."""
         fields = {f"x-ms-meta-{name}": value for name, value in metadata.items()}

@@ -2,7 +2,8 @@
 
 It is run with what the service has and the emulator has not: threads, the generation of an object in the response to a
 download, `ifGenerationMatch` of an upload, and pages of a listing. What is left is its own reading of Google's
-documents.
+documents. What only takes time is left out: the description of every object, written anew for each change, and waits
+for the client's acknowledgement between the two parts of a response.
 Nothing here imports pytest or fsabs.
 """
 
@@ -127,8 +128,10 @@ def main(port: int) -> None:
         response.json(answer)
 
     objects.download, objects.insert, objects.ls = downloaded, inserted, listed
-    from gcp_storage_emulator import server  # type: ignore[import-untyped]
+    from gcp_storage_emulator import server, storage  # type: ignore[import-untyped]
 
+    storage.Storage._write_config_to_file = lambda self: None  # of all objects, which nothing reads again from memory
+    server.RequestHandler.disable_nagle_algorithm = True
     server.server.HTTPServer = http.server.ThreadingHTTPServer  # else a connection without a request blocks all others
     server.create_server("127.0.0.1", port, in_memory=True).run()
 

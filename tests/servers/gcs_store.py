@@ -175,8 +175,8 @@ class GcsStore(HostileStore):
         after = query.get("pageToken", "")
         start, most = query.get("startOffset", ""), min(int(query.get("maxResults", PAGE)), self.page)
         entries: dict[str, dict[str, Any] | None] = {}
-        for key in sorted(self.objects):
-            if not key.startswith(prefix) or key < start or (end and key >= end):
+        for key in sorted(key for key in self.objects if key.startswith(prefix)):
+            if key < start or (end and key >= end):
                 continue
             cut = key.find(delimiter, len(prefix)) if delimiter else -1
             name = key if cut < 0 else key[: cut + len(delimiter)]

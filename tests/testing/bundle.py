@@ -34,10 +34,11 @@ class Bundle(Container):
         super().__init__(parent, path, mode)
         self.capabilities = READ_ONLY if mode == "r" else WRITE_ONLY
         self.members: dict[str, bytes] = parse(self._blob.read_all()) if self._blob else {}
+        self._names = NameTree(self.members) if mode == "r" else None
 
     @property
     def _tree(self) -> NameTree[bytes]:
-        return NameTree(self.members)
+        return self._names or NameTree(self.members)
 
     def _stat(self, key: str) -> FileStat:
         if self._tree.isdir(key):
