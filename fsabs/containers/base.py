@@ -23,7 +23,7 @@ from ..core.fs import FS, Capabilities, FileStat, StrPath
 from ..core.identity import Place
 from ..core.layers import LayerFS
 from ..core.limits import Limits
-from ..core.writing import WriteFile, Writer
+from ..core.writing import LayerWriter, WriteFile, Writer
 from ..disk.temporary import Spool
 from .in_memory import in_memory_if_small
 
@@ -156,19 +156,9 @@ class Container(FS):
         )
         return errors.unsupported("open for reading", self._url(key), reason)
 
-    def _at_end(self, key: str, then: Callable[[], None] = lambda: None) -> Callable[[], None]:
-        """Return what the writer of a member calls at its end; until then the container can't be closed.
-
-        It takes no lock, as the garbage collector may be what ends the writer.
-        """
-        unfinished, token = self._unfinished, object()
-        unfinished[token] = key
-
-        def ended() -> None:
-            then()
-            unfinished.pop(token, None)
-
-        return ended
+    def _member(self, key: str, writer: Writer) -> Writer:
+        """Return `writer`, watched: unless it is committed or aborted, the container can't be closed."""
+        return _MemberWriter(writer, self._unfinished, key)
 
     def _check_members(self) -> None:
         if found := sorted(self._unfinished.values()):
@@ -271,20 +261,41 @@ class Container(FS):
         return f"{type(self).__name__}({self._parent!r}, {self._file!r}{inside})"
 
 
+class _MemberWriter(LayerWriter):
+    """A member of a container on its way in; it takes no lock, as the garbage collector may be what ends it."""
+
+    def __init__(self, inner: Writer, unfinished: dict[object, str], key: str) -> None:
+        super().__init__(inner)
+        self._unfinished, self._token = unfinished, object()
+        unfinished[self._token] = key
+
+    def commit(self) -> None:
+        super().commit()
+        self._unfinished.pop(self._token, None)
+
+    def abort(self) -> None:
+        super().abort()
+        self._unfinished.pop(self._token, None)
+
+    leave = abort  # no member is continued
+
+
 class SpooledWriter(Writer):
     """A member on its way into a format that takes one at a time, and can't take one back: several may be open at once.
 
     It keeps what is written, and at `commit()` calls `on_commit(file, size)` with a file of it, positioned at 0.
 
-    The file is closed after the call. `on_end()` is called once: when `on_commit` has returned, or when the member is
-    thrown away, also after an `on_commit` that raised.
+    The file is closed after the call. `on_abort()`, if given, is called when the member is thrown away, also when
+    `on_commit` raised; it is called once, and never after an `on_commit` that returned.
     """
 
     takes_views = True
 
-    def __init__(self, on_commit: Callable[[IO[bytes], int], None], on_end: Callable[[], None]) -> None:
+    def __init__(
+        self, on_commit: Callable[[IO[bytes], int], None], on_abort: Callable[[], None] | None = None
+    ) -> None:
         self._on_commit = on_commit
-        self._on_end = on_end
+        self._on_abort = on_abort
         self._file: Spool | None = Spool(MAX_IN_MEMORY)
         self._size = 0
 
@@ -298,19 +309,17 @@ class SpooledWriter(Writer):
         file = self._spool()
         file.seek(0)
         self._on_commit(cast(IO[bytes], file), self._size)
-        self.abort()
+        self._file = None
+        file.close()
 
     def abort(self) -> None:
         """Forget the member; after a commit there is nothing to forget."""
-        if self._file is not None:
-            self.drop()
-            self._on_end()
-
-    def drop(self) -> None:
-        """Forget the member of a file that was never closed: its container can't be closed, either."""
         file, self._file = self._file, None
-        if file is not None:
-            file.close()
+        if file is None:
+            return
+        file.close()
+        if self._on_abort is not None:
+            self._on_abort()
 
     def _spool(self) -> Spool:
         if self._file is None:
@@ -318,7 +327,8 @@ class SpooledWriter(Writer):
         return self._file
 
     def __del__(self) -> None:
-        self.drop()  # a forked child's copy, which is neither committed nor aborted
+        if self._file is not None:  # a forked child's copy, which is neither committed nor aborted
+            self._file.close()
 
 
 @contextlib.contextmanager

@@ -20,21 +20,20 @@ pytestmark = pytest.mark.quick
 def test_a_commit_hands_the_whole_member_over(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "MAX_IN_MEMORY", limit)
     taken: list[tuple[bytes, int]] = []
-    ended: list[int] = []
+    given_up: list[int] = []
 
     def take(file: IO[bytes], size: int) -> None:
         assert file.tell() == 0
         taken.append((file.read(), size))
 
-    writer = SpooledWriter(take, lambda: ended.append(1))
+    writer = SpooledWriter(take, lambda: given_up.append(1))
     for _ in range(10):
         writer.write(b"12345")
     assert taken == []
-    assert ended == []
     writer.commit()
     writer.abort()  # may follow anything
     assert taken == [(b"12345" * 10, 50)]
-    assert ended == [1]
+    assert given_up == []
     for call in (writer.commit, lambda: writer.write(b"")):
         with pytest.raises(ValueError, match="committed or aborted"):
             call()
@@ -42,37 +41,37 @@ def test_a_commit_hands_the_whole_member_over(limit: int, monkeypatch: pytest.Mo
 
 def test_an_abort_hands_nothing_over_and_is_told_once() -> None:
     taken: list[int] = []
-    ended: list[int] = []
-    writer = SpooledWriter(lambda file, size: taken.append(size), lambda: ended.append(1))
+    given_up: list[int] = []
+    writer = SpooledWriter(lambda file, size: taken.append(size), lambda: given_up.append(1))
     writer.write(b"1")
     writer.abort()
     writer.abort()
-    assert (taken, ended) == ([], [1])
+    assert (taken, given_up) == ([], [1])
 
 
 def test_a_commit_that_fails_can_be_aborted() -> None:
-    ended: list[int] = []
+    given_up: list[int] = []
 
     def fail(file: IO[bytes], size: int) -> None:
         raise TimeoutError
 
-    writer = SpooledWriter(fail, lambda: ended.append(1))
+    writer = SpooledWriter(fail, lambda: given_up.append(1))
     with pytest.raises(TimeoutError):
         writer.commit()
     writer.abort()
-    assert ended == [1]
+    assert given_up == [1]
 
 
 def test_a_full_disk_is_an_error_of_the_write_and_none_of_the_abort(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "MAX_IN_MEMORY", 10)
-    ended: list[int] = []
-    writer = SpooledWriter(lambda file, size: None, lambda: ended.append(1))
+    given_up: list[int] = []
+    writer = SpooledWriter(lambda file, size: None, lambda: given_up.append(1))
     with scarce.file_size(100):
         writer.write(b"x" * 90)
         with pytest.raises(OSError, match="too large"):
             writer.write(b"x" * 20)
         writer.abort()
-    assert ended == [1]
+    assert given_up == [1]
 
 
 @pytest.mark.parametrize("name", ["a.zip", "a.tar", "a.h5"])

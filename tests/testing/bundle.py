@@ -8,7 +8,7 @@ import base64
 import errno
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from fsabs.containers.base import READ_ONLY, Container, NameTree
 from fsabs.core import keys
@@ -63,7 +63,7 @@ class Bundle(Container):
         self._writer()
         if key in self.members:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-        return BundleWriter(self, key, self._at_end(key))
+        return self._member(key, BundleWriter(self, key))
 
     def _mkdir(self, key: str, mode: int) -> None:
         if key in self.members or key + "/" in self.members:
@@ -75,10 +75,9 @@ class Bundle(Container):
 
 
 class BundleWriter(Writer):
-    def __init__(self, bundle: Bundle, key: str, on_end: Callable[[], None]) -> None:
+    def __init__(self, bundle: Bundle, key: str) -> None:
         self._bundle = bundle
         self._key = key
-        self._on_end = on_end
         self._parts: list[bytes] = []
 
     def write(self, data: bytes) -> None:
@@ -86,11 +85,9 @@ class BundleWriter(Writer):
 
     def commit(self) -> None:
         self._bundle.members[self._key] = b"".join(self._parts)
-        self._on_end()
 
     def abort(self) -> None:
         self._parts = []
-        self._on_end()
 
 
 def build_members(members: Files) -> bytes:

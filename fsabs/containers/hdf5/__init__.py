@@ -247,7 +247,7 @@ class Hdf5(Container):
         draft = self._check_ours("open for writing", key)
         with translated(self._url(key), "open"):
             draft.check(key, exclusive)
-        return SpooledWriter(functools.partial(self._add, key, exclusive), self._at_end(key))
+        return self._member(key, SpooledWriter(functools.partial(self._add, key, exclusive)))
 
     def _write_bytes(self, key: str, data: bytes) -> None:
         self._add(key, False, io.BytesIO(data), len(data))

@@ -428,8 +428,7 @@ class Tar(Container):
     def _create(self, key: str, exclusive: bool) -> Writer:
         sink = self._adding("open for writing", key)
         sink.reserve(key, exclusive)
-        on_end = self._at_end(key, functools.partial(sink.release, key))
-        return SpooledWriter(functools.partial(self._add, key), on_end)
+        return self._member(key, SpooledWriter(functools.partial(self._add, key), functools.partial(sink.release, key)))
 
     def _write_bytes(self, key: str, data: bytes) -> None:
         sink = self._adding("open for writing", key)

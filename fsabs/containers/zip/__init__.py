@@ -272,7 +272,7 @@ class Zip(Container):
     # ---- writing
 
     def _create(self, key: str, exclusive: bool) -> Writer:
-        return self._writing().create(key, exclusive, self._at_end)
+        return self._member(key, self._writing().create(key, exclusive))
 
     def _write_bytes(self, key: str, data: bytes) -> None:
         self._writing().write_bytes(key, data)

@@ -106,17 +106,13 @@ class Archive:
 
     # ---- writing
 
-    def create(self, key: str, exclusive: bool, at_end: Callable[[str], Callable[[], None]]) -> Writer:
-        """A writer of a new member; of one that is there already only in an archive that is added to.
-
-        `at_end` returns what the writer of a member calls at its end.
-        """
+    def create(self, key: str, exclusive: bool) -> Writer:
+        """A writer of a new member; of one that is there already only in an archive that is added to."""
         self._check_alive()
         header = MemberHeader(_name(key), self._compression.method, self._dos, 0, 0, 0, stat_bits.S_IFREG | 0o644)
         with self._lock:
             self.names.check_file(key, exclusive)
-        add = functools.partial(self.add, key, exclusive)
-        return MemberWriter(add, at_end(key), header, self._compression.start())
+        return MemberWriter(functools.partial(self.add, key, exclusive), header, self._compression.start())
 
     def mkdir(self, key: str, mode: int) -> None:
         """Add an entry for a directory."""
@@ -296,13 +292,9 @@ class MemberWriter(SpooledWriter):
     """Compresses one member into memory or a temporary file; `add` is called with its header and that at the commit."""
 
     def __init__(
-        self,
-        add: Callable[[MemberHeader, IO[bytes], int], None],
-        on_end: Callable[[], None],
-        header: MemberHeader,
-        compressor: Compressor,
+        self, add: Callable[[MemberHeader, IO[bytes], int], None], header: MemberHeader, compressor: Compressor
     ) -> None:
-        super().__init__(functools.partial(add, header), on_end)
+        super().__init__(functools.partial(add, header))
         self._add = add
         self._header = header
         self._compressor = compressor
