@@ -11,8 +11,9 @@ import operator
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 from torch.utils.data import Dataset, get_worker_info
 
 from ...core import errors, keys, process
@@ -22,13 +23,11 @@ from ...readers.data import RecordIODataReader, Shard, shards_of
 from ...readers.data.base import LOST, OnError, ShardContent, check_skipped, digest_of
 from ...readers.data.files import Location, visible
 from ...readers.data.images import EXTENSIONS
+from ...readers.data.order import Numbers
 from ...readers.prefetch import MAX_BYTES, hand_over, is_immediate, read_batches_ahead
 from ...urls import opening
 from .sampler import AnnouncedBatch, EpochBatches
 from .tags import WorkerCounts
-
-if TYPE_CHECKING:
-    from .sampler import Numbers
 
 _CERTAIN = 4  # indices that follow one another, and are taken for a batch of a sampler in order at any position
 
@@ -94,8 +93,6 @@ class ReadAheadDataset(Dataset[Any]):
 
 def _in_order(batch: list[int], total: int) -> EpochBatches | None:
     """Return the batches from this one on, if its indices follow one another as those of a sampler in order do."""
-    import numpy as np
-
     info = get_worker_info()
     worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
     if not batch or batch != list(range(batch[0], batch[0] + len(batch))) or not 0 <= batch[0] < total:
@@ -422,8 +419,6 @@ class ShardRecords:
 
     def fetch(self, indices: Sequence[int] | Numbers) -> list[Any]:
         """Return the records of these numbers, in their order; `LOST` for a damaged one that is skipped."""
-        import numpy as np
-
         wanted = np.asarray(indices, np.int64)
         wanted = np.where(wanted < 0, wanted + self.total, wanted)
         if not ((wanted >= 0) & (wanted < self.total)).all():

@@ -13,13 +13,13 @@ import json
 import struct
 from bisect import bisect_right
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from ...core.threads import Threads
 from ...readers.data import AbstractDataReader, Mode, Shard, Task
 from ...readers.data.base import LOST, ShardContent, digest_of
 from ...readers.data.mixing import Ending, Mixing, Schedule, Unread, Weights, schedule_of
-from ...readers.data.order import Interval, RandomOrder, between, drop, length, union
+from ...readers.data.order import Interval, Numbers, RandomOrder, between, drop, length, union
 from ...readers.prefetch import SharedThreads
 from .epochs import PlanOfAll
 from .map_style import Transform
@@ -27,12 +27,6 @@ from .packing import Packing
 from .plan import Content, EpochPlan, EpochShape, StateDict, Uneven
 from .resumable import EpochDataset, SamplePlace
 from .sharded import ShardedDataset
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Numbers = npt.NDArray[np.int64]
 
 MAX_BYTES = 64 << 20
 _THREADS = 8

@@ -10,18 +10,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ...readers.data.base import LOST
-from ...readers.data.order import Interval, drop, length
+from ...readers.data.order import Interval, Numbers, drop, length
 from .plan import Intervals, Pass
 from .tags import Counted, Tag
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Numbers = npt.NDArray[np.int64]
 
 UNIT = 1 << 24
 """The most tokens of a document."""
@@ -73,8 +69,6 @@ class Packing(NamedTuple):
         self, documents: Callable[[list[Interval]], Iterator[Any]], intervals: list[Interval]
     ) -> Iterator[tuple[int, Numbers | None]]:
         """Yield for each document how many positions its share in the intervals has, and its tokens there."""
-        import numpy as np
-
         for first, last in intervals:
             at = first
             for tokens in self._tokenized(documents([(first // UNIT, -(-last // UNIT))])):
@@ -185,8 +179,6 @@ class _Windows:
         return Counted(positions, lost, window.sample, window.parts)
 
     def _window(self) -> tuple[dict[str, Any], tuple[int, ...]]:
-        import numpy as np
-
         tokens = np.full(self._length, self._packing.pad, np.int64)
         segments = np.full(self._length, -1, np.int64)
         at, parts = 0, []
@@ -226,8 +218,6 @@ def _groups(records: Iterator[Any], size: int) -> Iterator[list[Any]]:
 
 
 def _batches(windows: Iterator[Counted], size: int) -> Iterator[Counted]:
-    import numpy as np
-
     for group in _groups(windows, size):
         there = [one.sample for one in group if one.sample is not LOST]
         sample = {key: np.stack([one[key] for one in there]) for key in there[0]} if there else LOST

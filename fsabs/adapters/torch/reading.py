@@ -15,21 +15,20 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
 from ...core.threads import in_threads
 from ...readers.data import AbstractDataReader
 from ...readers.data.base import LOST, exactly
-from ...readers.data.order import Epoch, Interval
+from ...readers.data.order import Epoch, Interval, Numbers
 from ...readers.data.parquet import Chunk, ParquetDataReader, assembled, rows_of
 from ...readers.data.tokens import TokenDataReader, samples_of, widened
 from ...readers.prefetch import Ahead, SharedThreads, in_lists
 from .tags import Counted
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import pyarrow as pa
-
-    Numbers = npt.NDArray[np.int64]
 
 
 D = TypeVar("D", bound=AbstractDataReader)
@@ -144,8 +143,6 @@ class EpochRecords(_EpochReader[AbstractDataReader]):
 
     def _shuffled(self, located: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]) -> list[Any]:
         """Return the records of buffers, given by the shards and numbers of each: read in the order of the shards."""
-        import numpy as np
-
         shards, records = (np.concatenate(one) for one in zip(*located, strict=True))
         by_place = np.lexsort((records, shards))
         ends = np.flatnonzero(np.diff(shards[by_place], append=-1)) + 1
@@ -230,8 +227,6 @@ class EpochRows(_EpochReader[ParquetDataReader]):
 
     def _in_order(self, order: Epoch, intervals: list[Interval], start: int) -> Iterator[tuple[Any, Numbers]]:
         """Yield rows that are not shuffled, decoded by this thread."""
-        import numpy as np
-
         for shard, first, last in self._spans(order, intervals, start):
             for table, count in self._reader.run(self._names[shard], first, last, self._batch_size or _ROWS):
                 yield table, np.full(count, -1) if table is None else np.arange(count)
@@ -250,8 +245,6 @@ class EpochRows(_EpochReader[ParquetDataReader]):
             yield shard, first, last
 
     def _piece(self, order: Epoch, piece: Interval) -> _Piece:
-        import numpy as np
-
         first, last = piece
         if order.shuffles_buffers:
             return _Piece(*self._reader.locate(self._names, *order.locate(first, last)))
@@ -262,17 +255,15 @@ class EpochRows(_EpochReader[ParquetDataReader]):
 
     def _tables(self, pieces: Iterator[_Piece], width: int) -> Iterator[tuple[Any, Numbers]]:
         """Yield the rows of each piece in order: a table, and for each row its number there or -1."""
-        import numpy as np
-
         tables: list[Any] = []
         for piece, table in self._decoded(((one, chunk) for one in pieces for chunk in one.chunks), width):
             tables.append(table())
             if len(tables) == len(piece.chunks):
                 if piece.which is None:
                     start, stop = piece.within.tolist()
-                    yield _run(tables.pop(), start, stop - start, np)
+                    yield _run(tables.pop(), start, stop - start)
                     continue
-                found = assembled(tables, piece.which, piece.within, np)
+                found = assembled(tables, piece.which, piece.within)
                 tables.clear()
                 yield found
 
@@ -292,13 +283,12 @@ class EpochRows(_EpochReader[ParquetDataReader]):
         return piece, lambda: table
 
 
-def _run(table: pa.Table | None, start: int, count: int, np: Any) -> tuple[Any, Numbers]:
+def _run(table: pa.Table | None, start: int, count: int) -> tuple[Any, Numbers]:
     return (None, np.full(count, -1)) if table is None else (table.slice(start, count), np.arange(count))
 
 
 def batches_of(tables: Iterator[tuple[Any, Numbers]], size: int) -> Iterator[Counted]:
     """Yield record batches of the rows at `size` positions each; the last one of fewer, and each without lost rows."""
-    import numpy as np
     import pyarrow as pa
 
     rest: Any = None
@@ -373,8 +363,6 @@ def _regrouped(
     At first these are `least` or more, then twice as many each time, up to `most` or more: what was located together,
     as a shuffled buffer, is nearly all read together.
     """
-    import numpy as np
-
     waiting: list[tuple[Numbers, Numbers]] = []
     count = 0
     for one in located:

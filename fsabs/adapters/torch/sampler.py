@@ -9,22 +9,17 @@ from __future__ import annotations
 import functools
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 from torch.utils.data import BatchSampler, Sampler
 
 from ...readers.data import Shard
 from ...readers.data.base import ShardContent
-from ...readers.data.order import EpochOrder, wrapped
+from ...readers.data.order import EpochOrder, Numbers, wrapped
 from .epochs import Epochs, RankOf
 from .plan import Content, EpochPlan, EpochShape, Pass, Sharing, StateDict, Uneven, WorkerPlace
 from .tags import Tag
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Numbers = npt.NDArray[np.int64]
 
 
 class EpochSampler(Sampler[int]):
@@ -185,8 +180,6 @@ def _of_these_shards(shards: int, plan: EpochPlan, of_all: object, state: StateD
 
 def _indices(order: EpochOrder, plan: EpochPlan, place: WorkerPlace, sharing: Sharing) -> Numbers:
     """Return the indices that a rank has of a plan, in order."""
-    import numpy as np
-
     epoch = order.epoch(plan.epoch)
     found = [epoch.locate(start, end)[1] for start, end in wrapped(plan.of_worker(place, sharing), order.total)]
     return np.concatenate(found) if found else np.empty(0, np.int64)
@@ -218,8 +211,6 @@ class EpochBatches(NamedTuple):
 
     def own(self) -> Numbers:
         """Return the indices of the batches that this worker gets."""
-        import numpy as np
-
         if self.workers == 1:
             return self.order
         turn = self.size * self.workers
@@ -289,8 +280,6 @@ class PlannedBatches(Sampler[list[int]]):
 
     def of(self, indices: Iterable[int]) -> Iterator[list[int]]:
         """Yield the batches of these indices."""
-        import numpy as np
-
         order = np.frombuffer(array("q", indices), np.int64)
         size = self.batch_size
         if self.drop_last:

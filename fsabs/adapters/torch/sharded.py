@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
+import numpy as np
+
 from ...readers.data import AbstractDataReader, Mode, Shard, shards_of
 from ...readers.data.base import OnError, check_on_error
 from ...readers.data.factory import reader_of
@@ -271,8 +273,6 @@ class TokenDataset(ShardedDataset):
         padding: Any = None,
         max_bytes: int | Literal["auto"] | None = "auto",
     ) -> None:
-        import numpy as np
-
         packing = None
         if tokenize is not None:
             if layout != "stream" or format is not None or dtype is not None:

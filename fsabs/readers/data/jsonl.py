@@ -11,7 +11,9 @@ import json
 import os
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ...containers.decoding import MAGIC_SIZE, Cursor, SeekPoint, SeekPoints
 from ...containers.tar.compression import TarCodec, add_blocks, codec_of_content, codec_of_name
@@ -22,13 +24,7 @@ from ...core.readahead import ReadAhead
 from ...core.registry import COMPRESSIONS
 from .base import LOST, Mode, OnError, Shard, ShardContent, check_on_error, check_range, digest_of
 from .files import FileShardsReader, Location, derived
-from .order import WindowOrder
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Numbers = npt.NDArray[np.int64]
+from .order import Numbers, WindowOrder
 
 SUFFIXES = tuple(
     name + compression
@@ -59,8 +55,6 @@ class LineIndex(NamedTuple):
 
     def pack(self) -> list[bytes]:
         """Return the index as it is kept."""
-        import numpy as np
-
         head = [_CODECS.index(self.codec), self.size, self.checksum, len(self.lines), len(self.frames)]
         parts = [np.array(head, "<i8"), self.lines, self.offsets, self.frames.reshape(-1)]
         return [part.astype("<i8").tobytes() for part in parts]
@@ -68,8 +62,6 @@ class LineIndex(NamedTuple):
     @classmethod
     def unpack(cls, view: memoryview) -> LineIndex:
         """Return the index of what was kept."""
-        import numpy as np
-
         values = np.frombuffer(view, "<i8")
         number, size, checksum, chunks, frames = values[:5].tolist()
         ends = 5 + chunks, 5 + 2 * chunks, 5 + 2 * chunks + 2 * frames
@@ -126,8 +118,6 @@ class JsonLinesDataReader(FileShardsReader[Blob]):
 
     def order(self, shards: Sequence[Shard], seed: int | None, window: int) -> WindowOrder:
         """Return the orders of the epochs over shards of this reader."""
-        import numpy as np
-
         rows, groups = [], 0
         for number, shard in enumerate(shards):
             index = self._indexes[shard.name]
@@ -149,8 +139,6 @@ class JsonLinesDataReader(FileShardsReader[Blob]):
 
     def read_available(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Any]:
         """The lines with these numbers, in the order given, and `LOST` for those that are skipped."""
-        import numpy as np
-
         if not len(numbers):
             return
         index = self._indexes[shard_name]
@@ -188,8 +176,6 @@ class JsonLinesDataReader(FileShardsReader[Blob]):
 
 def _scan(blob: Blob) -> LineIndex:
     """Return the index of a file."""
-    import numpy as np
-
     compression = codec_of_content(blob.pread(MAGIC_SIZE, 0))
     points = SeekPoints()
     lines, offsets, checksum, at, count = [0], [0], 0, 0, 0

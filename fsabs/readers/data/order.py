@@ -14,15 +14,14 @@ import itertools
 import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from .base import Shard
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Numbers = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.int64]
 
 Interval = tuple[int, int]
 """Positions from the first to the second, exclusive."""
@@ -41,8 +40,6 @@ class EpochOrder:
     def __init__(
         self, shards: Sequence[Shard], seed: int | None = None, block_size: int | None = None, buffer_size: int = 0
     ) -> None:
-        import numpy as np
-
         if block_size is not None and block_size < 1:
             raise ValueError(f"block_size must be at least 1, not {block_size}")
         if buffer_size < 0:
@@ -75,8 +72,6 @@ class Epoch:
     """The order of one epoch."""
 
     def __init__(self, order: EpochOrder, number: int) -> None:
-        import numpy as np
-
         self._order = order
         self._key = None if order.seed is None else key_of(order.seed, number)
         self._blocks = order.blocks
@@ -112,8 +107,6 @@ class Epoch:
         Args:
             parts: the intervals of each reader.
         """
-        import numpy as np
-
         times, shards = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for intervals in parts:
             taken = 0
@@ -129,8 +122,6 @@ class Epoch:
 
     def locate(self, start: int, end: int) -> tuple[Numbers, Numbers]:
         """The numbers of the shards and records at positions of one piece, in order."""
-        import numpy as np
-
         at = np.arange(start, end, dtype=np.int64)
         if self.shuffles_buffers and self._key is not None:
             first, last = self._piece_at(start)
@@ -196,8 +187,6 @@ def shuffled(numbers: Numbers, key: int, salt: int = 0) -> npt.NDArray[np.uint64
 
     It is SplitMix64 under the key, which maps no two numbers to one.
     """
-    import numpy as np
-
     mixed = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(key ^ salt * _SALT & _MASK)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -345,8 +334,6 @@ class _WindowEpoch(Epoch):
     """The order of one epoch of a `WindowOrder`."""
 
     def __init__(self, order: WindowOrder, number: int) -> None:
-        import numpy as np
-
         super().__init__(order, number)
         self._window = order.window
         step = max(1, self._window)
@@ -401,8 +388,6 @@ class _RandomEpoch(Epoch):
 
     def locate(self, start: int, end: int) -> tuple[Numbers, Numbers]:
         """The numbers of the shards and records at positions, in order."""
-        import numpy as np
-
         at = np.arange(start, end, dtype=np.int64)
         return self.at(at if self._key is None else permuted(at, self._order.total, self._key))
 
@@ -420,8 +405,6 @@ def permuted(numbers: Numbers, total: int, key: int) -> Numbers:
     A balanced Feistel network over the next power of four, walked until it is below `total` (Black and Rogaway, CT-RSA
     2002): 1.3 rounds of it for a number on the average, 4 at most, in memory for these numbers alone.
     """
-    import numpy as np
-
     half = max(1, (max(total - 1, 1).bit_length() + 1) // 2)
     mask, shift = np.uint64((1 << half) - 1), np.uint64(half)
     keys = _round_keys(key)
@@ -443,7 +426,5 @@ def permuted(numbers: Numbers, total: int, key: int) -> Numbers:
 
 @functools.lru_cache(64)
 def _round_keys(key: int) -> tuple[np.uint64, ...]:
-    import numpy as np
-
     digest = hashlib.blake2b(key.to_bytes(8, "little"), digest_size=8 * _ROUNDS).digest()
     return tuple(np.frombuffer(digest, np.uint64))

@@ -16,21 +16,20 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from ...core import errors
 from ...core.blobs import Blob
 from ...core.errors import CorruptFileError
 from ...core.fs import FileStat
 from .base import LOST, Metadata, Mode, OnError, Shard, ShardContent, check_on_error, check_range, digest_of
 from .files import FileShardsReader, Location, derived
-from .order import WindowOrder
+from .order import Numbers, WindowOrder
 from .ranges import RangeFile
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import pyarrow as pa
 
-    Numbers = npt.NDArray[np.int64]
 
 SUFFIXES = (".parquet", ".parq", ".pq")
 CHUNK_BYTES = 32 << 20
@@ -148,8 +147,6 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
 
     def order(self, shards: Sequence[Shard], seed: int | None, window: int) -> WindowOrder:
         """Return the orders of the epochs over shards of this reader, whose chunks are row groups or parts of them."""
-        import numpy as np
-
         chunks, groups = [], 0
         for number, shard in enumerate(shards):
             there, firsts = self._chunks_of(shard.name)
@@ -183,8 +180,6 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         return groups.chunks, groups.firsts
 
     def _open_shard(self, shard_name: str) -> _Groups:
-        import numpy as np
-
         chunks = list(self._chunks(shard_name))
         return _Groups(chunks, np.array([chunk.first for chunk in chunks], np.int64))
 
@@ -244,8 +239,6 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
 
     def read_available(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Any]:
         """The rows with these numbers, in the order given, and `LOST` for those of a row group that is skipped."""
-        import numpy as np
-
         if not len(numbers):
             return
         check_range(shard_name, min(numbers), max(numbers) + 1, sum(self._footers[shard_name].rows))
@@ -261,16 +254,12 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
             shards: for each row the number of its shard in `names`.
             rows: the rows' numbers in their files.
         """
-        import numpy as np
-
         chunks, which, within = self.locate(names, shards, rows)
         decoded = [self.decoded(chunk) for chunk in chunks]
-        return assembled(decoded, which, within, np)
+        return assembled(decoded, which, within)
 
     def locate(self, names: Sequence[str], shards: Numbers, rows: Numbers) -> tuple[list[Chunk], Numbers, Numbers]:
         """Return the chunks that hold rows, in the order of the files, and for each row its chunk and number there."""
-        import numpy as np
-
         chunks: list[Chunk] = []
         which, within = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
         for shard in np.unique(shards).tolist():
@@ -586,14 +575,13 @@ def _parse(url: str, tail: bytes) -> Any:
         raise errors.corrupt(url, f"the footer can't be read: {_first_line(exc)}", "create_shards") from exc
 
 
-def assembled(decoded: Sequence[pa.Table | None], which: Numbers, within: Numbers, np: Any) -> tuple[Any, Numbers]:
+def assembled(decoded: Sequence[pa.Table | None], which: Numbers, within: Numbers) -> tuple[Any, Numbers]:
     """Return rows of tables as one table, in order, and for each its number there; -1 for one of a missing table.
 
     Args:
         decoded: the tables.
         which: for each row the number of its table.
         within: for each row its number in the table.
-        np: numpy.
     """
     import pyarrow as pa
 

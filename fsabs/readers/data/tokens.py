@@ -18,7 +18,9 @@ import os
 import struct
 from array import array
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
 
 from ...core import errors, keys
 from ...core.blobs import Blob
@@ -27,12 +29,7 @@ from ...core.threads import in_threads
 from ...core.writing import AbortsOnError
 from .base import Mode, Shard, ShardContent, check_range, digest_of
 from .files import FileShardsReader, Location, derived
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Numbers = npt.NDArray[np.int64]
+from .order import Numbers
 
 Format = Literal["megatron", "llm.c", "datatrove", "raw"]
 FORMATS: tuple[Format, ...] = ("megatron", "llm.c", "datatrove", "raw")
@@ -110,8 +107,6 @@ def _recognized(path: str, names: set[str], head: bytes) -> Format:
 def _plain(
     blob: Blob, path: str, format: Format, dtype: str, parts: Sequence[bytes], start: int = 0, index: str | None = None
 ) -> TokenLayout:
-    import numpy as np
-
     width = np.dtype(dtype).itemsize
     if (blob.size - start) % width:
         raise errors.corrupt(blob.url, f"{blob.size - start} bytes are no whole number of tokens of {width}", "open")
@@ -184,8 +179,6 @@ def _megatron_index(blob: Blob) -> MegatronIndex:
 
 
 def _megatron(fs: FS, blob: Blob, path: str, ends: list[bytes]) -> TokenLayout:
-    import numpy as np
-
     index_path = path.removesuffix(".bin") + ".idx"
     with fs.open_blob(index_path) as index:
         head = _megatron_index(index)
@@ -218,8 +211,6 @@ class TokenWriter(AbortsOnError):
     """
 
     def __init__(self, fs: FS, path: str, dtype: str = "uint16") -> None:
-        import numpy as np
-
         codes = {np.dtype(name).name: code for code, name in MEGATRON_TYPES.items() if np.dtype(name).kind in "iu"}
         if dtype not in codes:
             raise ValueError(f"dtype is one of {', '.join(codes)}, not {dtype!r}")
@@ -237,8 +228,6 @@ class TokenWriter(AbortsOnError):
 
     def write(self, tokens: Any) -> None:
         """Write a document: token ids, or their bytes; `ValueError` for ids that are not of the type."""
-        import numpy as np
-
         if not isinstance(tokens, bytes):
             ids = np.asarray(tokens, np.int64)
             found = ids.astype(self.dtype)
@@ -252,8 +241,6 @@ class TokenWriter(AbortsOnError):
 
     def close(self) -> None:
         """Publish both files."""
-        import numpy as np
-
         if self._file.closed:
             return
         lengths = np.array(self._lengths, "<i4")
@@ -281,8 +268,6 @@ def document_ends(fs: FS, layout: TokenLayout) -> Numbers:
 
     `CorruptFileError` for ends that are not in order, or do not fit the file.
     """
-    import numpy as np
-
     if layout.ends is None:
         return np.array([layout.tokens] if layout.tokens else [], np.int64)
     with fs.open_blob(layout.ends) as blob:
@@ -295,8 +280,6 @@ def document_ends(fs: FS, layout: TokenLayout) -> Numbers:
 
 def _ends(blob: Blob, layout: TokenLayout) -> Iterator[Numbers]:
     """Yield the ends of documents, checked, in parts."""
-    import numpy as np
-
     last = 0
     for part in _megatron_ends(blob) if layout.format == "megatron" else _plain_ends(blob):
         if len(part) and (part[0] < last or (np.diff(part) < 0).any()):
@@ -306,8 +289,6 @@ def _ends(blob: Blob, layout: TokenLayout) -> Iterator[Numbers]:
 
 
 def _plain_ends(blob: Blob) -> Iterator[Numbers]:
-    import numpy as np
-
     if blob.size % 8:
         raise errors.corrupt(blob.url, f"{blob.size} bytes are no whole number of entries of 8", "open")
     for at in range(0, blob.size, 8 * _PIECE):
@@ -316,8 +297,6 @@ def _plain_ends(blob: Blob) -> Iterator[Numbers]:
 
 def _megatron_ends(blob: Blob) -> Iterator[Numbers]:
     """Yield the ends of documents, which are those of their last sequences."""
-    import numpy as np
-
     head = _megatron_index(blob)
     width = np.dtype(head.dtype).itemsize
     if head.documents and int.from_bytes(blob.pread(8, head.starts), "little"):
@@ -344,8 +323,6 @@ class TokenFile:
     """The tokens of an open file: mapped where the file lies on a local disk, also in a stored zip; else read."""
 
     def __init__(self, fs: FS, layout: TokenLayout) -> None:
-        import numpy as np
-
         self.layout = layout
         self._dtype = np.dtype(layout.dtype)
         self._blob = fs.open_blob(layout.path, FileStat(layout.path, layout.size, version=layout.version))
@@ -357,8 +334,6 @@ class TokenFile:
 
     def _map(self) -> Any:
         """Return the tokens as an array that is mapped; None where that can't be."""
-        import numpy as np
-
         bottom = getattr(self._blob, "bottom", None)
         with contextlib.suppress(io.UnsupportedOperation):
             base, start = (self._blob, 0) if bottom is None else bottom()
@@ -370,8 +345,6 @@ class TokenFile:
 
     def read(self, starts: Numbers, length: int) -> Any:
         """Return windows of `length` tokens, which lie in the file, from each of `starts`: a row for each."""
-        import numpy as np
-
         if self.mapped is not None:
             return np.lib.stride_tricks.sliding_window_view(self.mapped, length)[starts]
         width = self._dtype.itemsize
@@ -387,8 +360,6 @@ class TokenFile:
 
     def read_runs(self, starts: Sequence[int], lengths: Sequence[int]) -> list[Any]:
         """Return runs of tokens of different lengths."""
-        import numpy as np
-
         if self.mapped is not None:
             return [self.mapped[start : start + length] for start, length in zip(starts, lengths, strict=True)]
         width = self._dtype.itemsize
@@ -510,8 +481,6 @@ class TokenDataReader(FileShardsReader["_OpenFile"]):
 
     def read_at(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Any]:
         """The windows with these numbers, in the order given."""
-        import numpy as np
-
         if len(numbers):
             check_range(shard_name, min(numbers), max(numbers) + 1, self._windows(shard_name))
         for at in range(0, len(numbers), 256):
@@ -526,8 +495,6 @@ class TokenDataReader(FileShardsReader["_OpenFile"]):
             shards: for each window the number of its shard in `names`.
             windows: the windows' numbers in their files.
         """
-        import numpy as np
-
         order = np.argsort(shards, kind="stable")
         used, starts = np.unique(shards[order], return_index=True)
         slots = np.split(order, starts[1:])
@@ -548,8 +515,6 @@ class TokenDataReader(FileShardsReader["_OpenFile"]):
         return np.concatenate(found)[back]
 
     def _of_file(self, name: str, windows: Numbers) -> Any:
-        import numpy as np
-
         file = self.open(name)
         if self.layout == "documents":
             return self._of_documents(file, windows)
@@ -562,8 +527,6 @@ class TokenDataReader(FileShardsReader["_OpenFile"]):
         return {"tokens": tokens, "segments": _from_zero(documents)}
 
     def _of_documents(self, file: _OpenFile, windows: Numbers) -> dict[str, Any]:
-        import numpy as np
-
         documents = file.pieces.searchsorted(windows, side="right")
         before = np.where(documents > 0, file.pieces[documents - 1], 0)
         begins = np.where(documents > 0, file.ends[documents - 1], 0)
@@ -614,8 +577,6 @@ class _OpenFile:
     def pieces(self) -> Any:
         """The number of windows up to the end of each document, where windows are of one document."""
         if self._pieces is None:
-            import numpy as np
-
             path = self.tokens.layout.ends
             if path is None:  # one document: how long it is depends on the type of its tokens
                 self._pieces = self._counted()
@@ -626,8 +587,6 @@ class _OpenFile:
         return self._pieces
 
     def _counted(self) -> Numbers:
-        import numpy as np
-
         counts = -(-np.diff(self.ends, prepend=0) // self._length)
         return np.cumsum(counts).astype(np.int64)
 
@@ -638,8 +597,6 @@ class _OpenFile:
 
 def _from_zero(documents: Numbers) -> Numbers:
     """Number the documents in each row from 0 on, however many empty ones are between them."""
-    import numpy as np
-
     steps = np.diff(documents, axis=1, prepend=documents[:, :1]) != 0
     return np.cumsum(steps, axis=1)
 
