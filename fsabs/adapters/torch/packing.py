@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...readers.data.base import LOST
-from ...readers.data.order import Interval, Numbers, drop, length
+from ...readers.data.order import Interval, Numbers, length
 from .plan import Intervals, Pass
 from .tags import Counted, Tag
 
@@ -55,14 +55,13 @@ class Packing(NamedTuple):
         return {"tokens": batch["tokens"] * 0 + self.pad, "segments": batch["segments"] * 0 - 1}
 
     def windows(
-        self, documents: Callable[[list[Interval]], Iterator[Any]], intervals: list[Interval], start: int
+        self, documents: Callable[[list[Interval]], Iterator[Any]], intervals: list[Interval]
     ) -> Iterator[Counted]:
-        """Yield the windows over intervals of positions in tokens, from number `start` on.
+        """Yield the windows over intervals of positions in tokens.
 
         `documents(intervals)` yields the documents at intervals of their own positions; `LOST` for a skipped one.
         """
-        runs = self._runs(documents, list(drop(intervals, start)))
-        windows = _Windows(self, start, length(intervals)).over(runs)
+        windows = _Windows(self, length(intervals)).over(self._runs(documents, intervals))
         return windows if self.batch_size is None else _batches(windows, self.batch_size)
 
     def _runs(
@@ -138,13 +137,13 @@ class _Window(NamedTuple):
 class _Windows:
     """Cuts runs of tokens to windows, and knows at which position each one begins."""
 
-    def __init__(self, packing: Packing, start: int, total: int) -> None:
+    def __init__(self, packing: Packing, total: int) -> None:
         self._packing = packing
         self._length = packing.sequence_length + 1
         self._step = packing.sequence_length if packing.overlap else self._length
         self._runs: deque[tuple[int, Numbers]] = deque()  # the position of the first token, and the tokens
         self._count = 0
-        self._at = start
+        self._at = 0
         self._total = total
 
     def over(self, runs: Iterable[tuple[int, Any]]) -> Iterator[Counted]:

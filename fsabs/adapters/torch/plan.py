@@ -150,7 +150,6 @@ class Pass:
         self.parts = [plan.of_worker(place._replace(worker=number), sharing) for number in range(place.workers)]
         self._lengths = list(map(length, self.parts))
         self._drawn = [0] * place.workers
-        self._coming = [list(reversed(part)) for part in self.parts]  # to be drawn, the first one last
         self.taken = [0] * place.workers  # an iteration over one part adds to it
         self._missing: list[list[Interval]] = [[] for _ in range(place.workers)]  # numbers before `taken`
         self._lately: deque[Tag] = deque(maxlen=_MOST_HELD)  # of the batches that were consumed last
@@ -184,7 +183,7 @@ class Pass:
                 self._drawn[part] += count
                 self._step += 1
                 tag = Tag(self.serial, part, first, count, self.skips(self._step - 1))
-                return tag, self._next_positions(self._coming[part], count)
+                return tag, tuple(take(drop(self.parts[part], first), count))
         return None
 
     def positions_of(self, step: int) -> Intervals:
@@ -201,21 +200,6 @@ class Pass:
         in_turn = [number for number, one in enumerate(batches) if one > low]
         part = in_turn[at - sum(min(low, one) for one in batches)]
         return tuple(take(drop(self.parts[part], low * self.batch_size), self.batch_size))
-
-    def _next_positions(self, coming: list[Interval], count: int) -> Intervals:
-        start, end = coming[-1]
-        if start + count < end:  # nearly always
-            coming[-1] = start + count, end
-            return ((start, start + count),)
-        found = []
-        while count:
-            start, end = coming.pop()
-            cut = min(end, start + count)
-            found.append((start, cut))
-            count -= cut - start
-            if cut < end:
-                coming.append((cut, end))
-        return tuple(found)
 
     def consumed(self, tag: Tag) -> None:
         """Record that a batch was handed to the training loop."""

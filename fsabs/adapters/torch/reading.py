@@ -84,11 +84,9 @@ class EpochRecords(_EpochReader[AbstractDataReader]):
         self._skips = skips
         self._at_once = _SHARDS_AT_ONCE if max_bytes is not None and reader.reads_ahead else 1
 
-    def read(
-        self, order: Epoch, intervals: list[Interval], start: int, threads: SharedThreads | None = None
-    ) -> Iterator[Any]:
-        """Yield the records at the positions of `intervals`, from number `start` on; `LOST` for a skipped one."""
-        pieces = order.pieces(intervals, start)
+    def read(self, order: Epoch, intervals: list[Interval], threads: SharedThreads | None = None) -> Iterator[Any]:
+        """Yield the records at the positions of `intervals`; `LOST` for a skipped one."""
+        pieces = order.pieces(intervals)
         if self._max_bytes is None:
             read = self._buffer if order.shuffles_buffers else self._run
             return chain.from_iterable(read(order, piece) for piece in pieces)
@@ -197,23 +195,21 @@ class _Piece(NamedTuple):
 class EpochRows(_EpochReader[ParquetDataReader]):
     """The rows of Parquet files: dicts, or `pyarrow.RecordBatch`es; `max_bytes` counts what is decoded."""
 
-    def read(
-        self, order: Epoch, intervals: list[Interval], start: int, threads: SharedThreads | None = None
-    ) -> Iterator[Any]:
-        """Yield the rows at the positions of `intervals`, from number `start` on; `LOST` for a skipped one."""
+    def read(self, order: Epoch, intervals: list[Interval], threads: SharedThreads | None = None) -> Iterator[Any]:
+        """Yield the rows at the positions of `intervals`; `LOST` for a skipped one."""
         width = 1
         if threads is None and self._max_bytes is not None and self._reader.reads_ahead:
             width = max(1, min(_CHUNKS_AT_ONCE, self._max_bytes // 4 // self._reader.largest_chunk))
-        items = functools.partial(self._items, order, intervals, start, width)
+        items = functools.partial(self._items, order, intervals, width)
         if self._max_bytes is None:
             return (item for chunk in items() for item in chunk)
         return _ahead(items, (self._max_bytes if threads is None else threads.most) // 2, threads)
 
-    def _items(self, order: Epoch, intervals: list[Interval], start: int, width: int) -> Iterator[_Weighted]:
+    def _items(self, order: Epoch, intervals: list[Interval], width: int) -> Iterator[_Weighted]:
         """Yield the rows or batches in lists."""
-        tables = self._in_order(order, intervals, start)
+        tables = self._in_order(order, intervals)
         if order.shuffles_buffers or width > 1:
-            tables = self._tables((self._piece(order, piece) for piece in order.pieces(intervals, start)), width)
+            tables = self._tables((self._piece(order, piece) for piece in order.pieces(intervals)), width)
         if self._batch_size is not None:
             for batch in batches_of(tables, self._batch_size):
                 yield _Weighted([batch], 0 if batch.sample is LOST else batch.sample.nbytes)
@@ -225,16 +221,16 @@ class EpochRows(_EpochReader[ParquetDataReader]):
                 rows = table.slice(int(there[0]), len(there)) if len(there) else None
                 yield _Weighted(rows_of(rows, part), 0 if rows is None else _AS_OBJECTS * rows.nbytes)
 
-    def _in_order(self, order: Epoch, intervals: list[Interval], start: int) -> Iterator[tuple[Any, Numbers]]:
+    def _in_order(self, order: Epoch, intervals: list[Interval]) -> Iterator[tuple[Any, Numbers]]:
         """Yield rows that are not shuffled, decoded by this thread."""
-        for shard, first, last in self._spans(order, intervals, start):
+        for shard, first, last in self._spans(order, intervals):
             for table, count in self._reader.run(self._names[shard], first, last, self._batch_size or _ROWS):
                 yield table, np.full(count, -1) if table is None else np.arange(count)
 
-    def _spans(self, order: Epoch, intervals: list[Interval], start: int) -> Iterator[tuple[int, int, int]]:
+    def _spans(self, order: Epoch, intervals: list[Interval]) -> Iterator[tuple[int, int, int]]:
         """Yield runs of rows that follow each other: the number of the shard, the first row, the one after the last."""
         shard, first, last = -1, 0, 0
-        for begin, end in order.pieces(intervals, start):
+        for begin, end in order.pieces(intervals):
             shards, rows = order.locate(begin, begin + 1)
             if (int(shards[0]), int(rows[0])) != (shard, last):
                 if first < last:
@@ -328,14 +324,12 @@ _LEAST, _MOST = 64, 4096  # windows that are read together
 class EpochWindows(_EpochReader[TokenDataReader]):
     """The windows of token files; a batch is an array with a row for each, or a dict of such arrays."""
 
-    def read(
-        self, order: Epoch, intervals: list[Interval], start: int, threads: SharedThreads | None = None
-    ) -> Iterator[Any]:
-        """Yield the windows at the positions of `intervals`, from number `start` on."""
+    def read(self, order: Epoch, intervals: list[Interval], threads: SharedThreads | None = None) -> Iterator[Any]:
+        """Yield the windows at the positions of `intervals`."""
         if self._max_bytes is None:
-            return self._samples(item for group in self._items(order, intervals, start, 0) for item in group)
+            return self._samples(item for group in self._items(order, intervals, 0) for item in group)
         most = self._max_bytes if threads is None else threads.most
-        items = functools.partial(self._items, order, intervals, start, most)
+        items = functools.partial(self._items, order, intervals, most)
         return self._samples(_ahead(items, most // 2, threads))
 
     def _samples(self, items: Generator[Any, None, None]) -> Iterator[Any]:
@@ -344,11 +338,11 @@ class EpochWindows(_EpochReader[TokenDataReader]):
                 sample = widened(item)
                 yield sample if self._batch_size is None else Counted(_rows(sample), 0, sample)
 
-    def _items(self, order: Epoch, intervals: list[Interval], start: int, most: int) -> Iterator[_Weighted]:
+    def _items(self, order: Epoch, intervals: list[Interval], most: int) -> Iterator[_Weighted]:
         """Yield windows or batches, as they are in the files, in lists that are read together."""
         size = self._batch_size or 1
         together = max(size, min(_MOST, most // 8 // (8 * self._reader.length)))
-        located = (order.locate(*piece) for piece in order.pieces(intervals, start))
+        located = (order.locate(*piece) for piece in order.pieces(intervals))
         for shards, windows in _regrouped(located, _LEAST, together, size):
             found = self._reader.take(self._names, shards, windows)
             items = samples_of(found) if self._batch_size is None else _batches(found, size)

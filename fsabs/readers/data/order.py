@@ -84,9 +84,9 @@ class Epoch:
         """Return whether the positions of each buffer are shuffled among each other."""
         return self._order.buffer_size > 1
 
-    def pieces(self, intervals: Iterable[Interval], taken: int = 0) -> Iterator[Interval]:
-        """The intervals without their first `taken` positions, cut where a buffer or (with none) a block ends."""
-        for start, end in drop(intervals, taken):
+    def pieces(self, intervals: Iterable[Interval]) -> Iterator[Interval]:
+        """The intervals, cut where a buffer or (with none) a block ends."""
+        for start, end in intervals:
             while start < end:
                 cut = min(end, self._piece_at(start)[1])
                 yield start, cut
@@ -150,9 +150,9 @@ class JoinedEpoch(Epoch):
         """Return whether the positions of each buffer are shuffled among each other."""
         return self._epochs[0].shuffles_buffers
 
-    def pieces(self, intervals: Iterable[Interval], taken: int = 0) -> Iterator[Interval]:
-        """The intervals without their first `taken` positions, cut as each epoch cuts them."""
-        for interval in drop(intervals, taken):
+    def pieces(self, intervals: Iterable[Interval]) -> Iterator[Interval]:
+        """The intervals, cut as each epoch cuts them."""
+        for interval in intervals:
             for epoch, (start, end) in zip(self._epochs, itertools.pairwise(self._starts), strict=True):
                 own = [(first - start, last - start) for first, last in between([interval], start, end)]
                 yield from ((first + start, last + start) for first, last in epoch.pieces(own))
