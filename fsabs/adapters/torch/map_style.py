@@ -6,7 +6,6 @@ import errno
 import functools
 import inspect
 import io
-import itertools
 import operator
 import os
 from bisect import bisect_right
@@ -18,12 +17,11 @@ from torch.utils.data import Dataset, get_worker_info
 
 from ...core import errors, keys, process
 from ...core.fs import FS, StrPath
-from ...core.threads import in_threads
 from ...readers.data import RecordIODataReader, Shard, shards_of
 from ...readers.data.base import LOST, OnError, ShardContent, check_skipped, digest_of
 from ...readers.data.files import Location, visible
 from ...readers.data.images import EXTENSIONS
-from ...readers.data.order import Numbers
+from ...readers.data.order import Numbers, gathered
 from ...readers.prefetch import MAX_BYTES, hand_over, is_immediate, read_batches_ahead
 from ...urls import opening
 from .sampler import AnnouncedBatch, EpochBatches
@@ -403,9 +401,10 @@ class ShardRecords:
         self._shards = shards
         self._skips = skips
         self._at_once = _SHARDS_AT_ONCE if reader.reads_ahead else 1
-        self._ends = list(itertools.accumulate(shard.count for shard in shards))
-        self._starts = [0, *self._ends][: len(shards)]
-        self.total = self._ends[-1] if self._ends else 0
+        counts = np.array([shard.count for shard in shards], np.int64)
+        self._ends = np.cumsum(counts)
+        self._starts = self._ends - counts
+        self.total = int(counts.sum())
 
     def record(self, index: int) -> Any:
         """Return one record, or `LOST`."""
@@ -413,7 +412,7 @@ class ShardRecords:
         if not 0 <= at < self.total:
             raise self._missing(index)
         number = bisect_right(self._ends, at)
-        found = self._read_shard((number, [at - self._starts[number]]))
+        found = self._read_shard(number, [at - int(self._starts[number])])
         self._reader.trim()
         return found[0]
 
@@ -423,27 +422,15 @@ class ShardRecords:
         wanted = np.where(wanted < 0, wanted + self.total, wanted)
         if not ((wanted >= 0) & (wanted < self.total)).all():
             raise self._missing(next(index for index in indices if not -self.total <= index < self.total))
-        order = np.argsort(wanted, kind="stable")  # by shards, and within them by records
-        ascending = wanted[order]
-        parts: list[tuple[int, list[int]]] = []
-        at = 0
-        while at < len(order):
-            number = bisect_right(self._ends, ascending[at])
-            end = int(ascending.searchsorted(self._ends[number]))
-            parts.append((number, (ascending[at:end] - self._starts[number]).tolist()))
-            at = end
-        contents = in_threads(self._read_shard, parts, min(self._at_once, len(parts)))
-        found: list[Any] = [None] * len(order)
-        for place, record in zip(order.tolist(), itertools.chain.from_iterable(contents), strict=True):
-            found[place] = record
+        shards = self._ends.searchsorted(wanted, side="right")
+        found = gathered(shards, wanted - self._starts[shards], self._read_shard, self._at_once)
         self._reader.trim()
         return found
 
     def _missing(self, index: int) -> IndexError:
         return IndexError(f"record {index} of {self.total}")
 
-    def _read_shard(self, wanted: tuple[int, list[int]]) -> list[Any]:
-        number, records = wanted
+    def _read_shard(self, number: int, records: list[int]) -> list[Any]:
         name = self._shards[number].name
         if self._skips:
             return list(self._reader.read_available(name, records))

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from ...core.threads import in_threads
 from ...readers.data import AbstractDataReader
 from ...readers.data.base import LOST, exactly
-from ...readers.data.order import Epoch, Interval, Numbers
+from ...readers.data.order import Epoch, Interval, Numbers, gathered
 from ...readers.data.parquet import Chunk, ParquetDataReader, assembled, rows_of
 from ...readers.data.tokens import TokenDataReader, samples_of, widened
 from ...readers.prefetch import Ahead, SharedThreads, in_lists
@@ -99,7 +99,7 @@ class EpochRecords(_EpochReader[AbstractDataReader]):
         first, last = piece
         shards, records = order.locate(first, first + 1)
         start = int(records[0])
-        return self._of_shard((int(shards[0]), range(start, start + last - first)))
+        return self._of_shard(int(shards[0]), range(start, start + last - first))
 
     def _runs(self, order: Epoch, pieces: Iterator[Interval], most: int) -> Iterator[_Weighted]:
         chunk: list[Any] = []
@@ -142,21 +142,9 @@ class EpochRecords(_EpochReader[AbstractDataReader]):
     def _shuffled(self, located: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]) -> list[Any]:
         """Return the records of buffers, given by the shards and numbers of each: read in the order of the shards."""
         shards, records = (np.concatenate(one) for one in zip(*located, strict=True))
-        by_place = np.lexsort((records, shards))
-        ends = np.flatnonzero(np.diff(shards[by_place], append=-1)) + 1
-        parts = [(int(shards[slots[0]]), records[slots].tolist()) for slots in np.split(by_place, ends[:-1])]
-        width = min(self._at_once, len(parts))
-        if width > 1:
-            contents: Iterator[Any] = in_threads(lambda part: list(self._of_shard(part)), parts, width)
-        else:
-            contents = map(self._of_shard, parts)
-        found: list[Any] = [None] * len(by_place)
-        for slot, record in zip(by_place.tolist(), chain.from_iterable(contents), strict=True):
-            found[slot] = record
-        return found
+        return gathered(shards, records, self._of_shard, self._at_once)
 
-    def _of_shard(self, part: tuple[int, Sequence[int]]) -> Iterator[Any]:
-        shard, numbers = part
+    def _of_shard(self, shard: int, numbers: Sequence[int]) -> Iterator[Any]:
         name = self._names[shard]
         read = self._reader.read_available if self._skips else self._reader.read_at
         # No reader is trusted to give as many as it was asked for: a sample lost in silence is what this is against.

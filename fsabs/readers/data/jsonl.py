@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -19,10 +18,9 @@ from ...containers.decoding import MAGIC_SIZE, Cursor, SeekPoint, SeekPoints
 from ...containers.tar.compression import TarCodec, add_blocks, codec_of_content, codec_of_name
 from ...core import errors
 from ...core.blobs import Blob
-from ...core.fs import FileStat
 from ...core.readahead import ReadAhead
 from ...core.registry import COMPRESSIONS
-from .base import LOST, Mode, OnError, Shard, ShardContent, check_on_error, check_range, digest_of
+from .base import LOST, Mode, OnError, Shard, ShardContent, check_numbers, check_on_error, digest_of
 from .files import FileShardsReader, Location, derived
 from .order import Numbers, WindowOrder
 
@@ -98,12 +96,9 @@ class JsonLinesDataReader(FileShardsReader[Blob]):
 
     def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
         """A shard for each file, whose records are its lines."""
-        self._list(self._is_wanted, "file of JSON lines")
-        self._indexes = dict(zip(self._stats, self._of_all(self._load, list(self._stats)), strict=True))
+        self._list(self._is_called(*SUFFIXES), "file of JSON lines")
+        self._indexes = self._of_all(self._load, self._stats)
         return [Shard(name, 0, int(index.lines[-1])) for name, index in self._indexes.items()]
-
-    def _is_wanted(self, stat: FileStat) -> bool:
-        return self._files.is_chosen or stat.filename.lower().endswith(SUFFIXES)
 
     def _load(self, name: str) -> LineIndex:
         with self._open_listed(name) as blob:
@@ -133,16 +128,12 @@ class JsonLinesDataReader(FileShardsReader[Blob]):
 
     # ---- lines
 
-    def read_at(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Any]:
-        """The lines with these numbers, in the order given."""
-        return (record for record in self.read_available(shard_name, numbers) if record is not LOST)
-
     def read_available(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Any]:
         """The lines with these numbers, in the order given, and `LOST` for those that are skipped."""
         if not len(numbers):
             return
         index = self._indexes[shard_name]
-        check_range(shard_name, min(numbers), max(numbers) + 1, int(index.lines[-1]))
+        check_numbers(shard_name, numbers, int(index.lines[-1]))
         wanted = np.asarray(numbers, np.int64)
         chunks = index.lines.searchsorted(wanted, side="right") - 1
         used, which = np.unique(chunks, return_inverse=True)
@@ -213,8 +204,3 @@ def _decoded(blob: Blob, compression: TarCodec, points: SeekPoints) -> Iterator[
         yield piece
     if cursor.trailing:
         raise errors.corrupt(blob.url, cursor.trailing, "create_shards")
-
-
-def is_json_lines(location: Any) -> bool:
-    """Return whether a location is called as a file of JSON lines, or a pattern of them."""
-    return isinstance(location, str | os.PathLike) and os.fspath(location).lower().endswith(SUFFIXES)

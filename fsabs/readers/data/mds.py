@@ -26,7 +26,7 @@ import numpy as np
 from ...core import errors, keys, process
 from ...core.files import ReadFile
 from ...core.limits import parse_json
-from .base import Metadata, Mode, Shard, ShardContent, check_range, digest_of
+from .base import Metadata, Mode, Shard, ShardContent, check_numbers, digest_of
 from .files import FileShardsReader, Location
 
 Decode = Callable[[bytes], Any]
@@ -276,10 +276,8 @@ class MDSDataReader(FileShardsReader[_Open]):
 
     def read_at(self, shard_name: str, numbers: Sequence[int]) -> Iterator[dict[str, Any]]:
         """Read the samples with these numbers, in the order given, in batches."""
-        if not len(numbers):
-            return
         shard = self._shard(shard_name)
-        check_range(shard_name, min(numbers), max(numbers) + 1, len(shard.offsets) - 1)
+        check_numbers(shard_name, numbers, len(shard.offsets) - 1)
         columns = self._shards.get()[shard_name].columns
         for first in range(0, len(numbers), BATCH):
             batch = numbers[first : first + BATCH]

@@ -13,12 +13,13 @@ import hashlib
 import itertools
 import json
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ...core.threads import in_threads
 from .base import Shard
 
 Numbers = npt.NDArray[np.int64]
@@ -191,6 +192,34 @@ def shuffled(numbers: Numbers, key: int, salt: int = 0) -> npt.NDArray[np.uint64
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return mixed ^ (mixed >> np.uint64(31))
+
+
+# ---- records at positions
+
+
+def by_shard(shards: Numbers) -> list[tuple[int, Numbers]]:
+    """Return the places of each shard's records among these, in their order."""
+    order = np.argsort(shards, kind="stable")
+    places = np.split(order, np.flatnonzero(np.diff(shards[order])) + 1)
+    return [(int(shards[own[0]]), own) for own in places if len(own)]
+
+
+def gathered(
+    shards: Numbers, records: Numbers, read: Callable[[int, list[int]], Iterable[Any]], at_once: int
+) -> list[Any]:
+    """Return records in the order given; `read(shard, numbers)` returns those of one shard, with ascending numbers.
+
+    So many shards are read at once, by threads.
+    """
+    order = np.lexsort((records, shards))
+    in_turn, numbers = shards[order], records[order].tolist()
+    cuts = [0, *(np.flatnonzero(np.diff(in_turn)) + 1).tolist(), len(numbers)]
+    parts = [(int(in_turn[start]), numbers[start:end]) for start, end in itertools.pairwise(cuts) if start < end]
+    contents = in_threads(lambda part: list(read(*part)), parts, min(at_once, len(parts)))
+    found: list[Any] = [None] * len(numbers)
+    for place, record in zip(order.tolist(), itertools.chain.from_iterable(contents), strict=True):
+        found[place] = record
+    return found
 
 
 # ---- intervals

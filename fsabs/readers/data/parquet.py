@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
-import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,10 +20,9 @@ import numpy as np
 from ...core import errors
 from ...core.blobs import Blob
 from ...core.errors import CorruptFileError
-from ...core.fs import FileStat
-from .base import LOST, Metadata, Mode, OnError, Shard, ShardContent, check_on_error, check_range, digest_of
+from .base import LOST, Metadata, Mode, OnError, Shard, ShardContent, check_numbers, check_on_error, digest_of
 from .files import FileShardsReader, Location, derived
-from .order import Numbers, WindowOrder
+from .order import Numbers, WindowOrder, by_shard
 from .ranges import RangeFile
 
 if TYPE_CHECKING:
@@ -121,12 +119,9 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
 
     def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
         """The runs of row groups that are read, of each file."""
-        self._list(self._is_wanted, "Parquet file")
-        self._footers = dict(zip(self._stats, self._of_all(self._load, list(self._stats)), strict=True))
+        self._list(self._is_called(*SUFFIXES), "Parquet file")
+        self._footers = self._of_all(self._load, self._stats)
         return [shard for name in self._stats for shard in self._runs(name)]
-
-    def _is_wanted(self, stat: FileStat) -> bool:
-        return self._files.is_chosen or stat.filename.lower().endswith(SUFFIXES)
 
     def _runs(self, name: str) -> Iterator[Shard]:
         footer = self._footers[name]
@@ -231,17 +226,9 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
 
     # ---- rows
 
-    def read_at(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Any]:
-        """The rows with these numbers, in the order given."""
-        for row in self.read_available(shard_name, numbers):
-            if row is not LOST:
-                yield row
-
     def read_available(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Any]:
         """The rows with these numbers, in the order given, and `LOST` for those of a row group that is skipped."""
-        if not len(numbers):
-            return
-        check_range(shard_name, min(numbers), max(numbers) + 1, sum(self._footers[shard_name].rows))
+        check_numbers(shard_name, numbers, sum(self._footers[shard_name].rows))
         for at in range(0, len(numbers), 1024):
             wanted = np.asarray(numbers[at : at + 1024], np.int64)
             yield from rows_of(*self.take([shard_name], np.zeros_like(wanted), wanted))
@@ -262,8 +249,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         """Return the chunks that hold rows, in the order of the files, and for each row its chunk and number there."""
         chunks: list[Chunk] = []
         which, within = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
-        for shard in np.unique(shards).tolist():
-            slots = np.flatnonzero(shards == shard)
+        for shard, slots in by_shard(shards):
             there, firsts = self._chunks_of(names[shard])
             found = firsts.searchsorted(rows[slots], side="right") - 1
             used, inverse = np.unique(found, return_inverse=True)
@@ -606,11 +592,6 @@ def rows_of(table: pa.Table | None, places: Numbers) -> Iterator[Any]:
     rows = iter(table.to_pylist()) if table is not None else iter(())
     for place in places.tolist():
         yield LOST if place < 0 else next(rows)
-
-
-def is_parquet(location: Any) -> bool:
-    """Return whether a location is called as a Parquet file, or a pattern of them."""
-    return isinstance(location, str | os.PathLike) and os.fspath(location).lower().endswith(SUFFIXES)
 
 
 Condition = tuple[str, str, Any]

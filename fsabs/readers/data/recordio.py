@@ -22,8 +22,8 @@ from .base import (
     Shard,
     ShardContent,
     Task,
+    check_numbers,
     check_on_error,
-    check_range,
     check_skipped,
     numbers_of,
     runs,
@@ -68,7 +68,7 @@ class RecordIODataReader(FileShardsReader[recordio.RecordReader]):
             where = f"no files below {self._files.fs.url()}" if self._given else "no data_dir is given"
             warnings.warn(f"there are no shards: {where}", stacklevel=2)
         shards = []
-        for path, index in zip(paths, self._of_all(self._index, paths), strict=True):
+        for path, index in self._of_all(self._index, paths).items():
             name = self._files.name(path)
             self._seen[name] = (index.size, index.version)
             self._indexes[name] = index
@@ -89,7 +89,7 @@ class RecordIODataReader(FileShardsReader[recordio.RecordReader]):
         if self._on_error == "skip" or not isinstance(numbers, range) or not numbers:
             return self.read_at(name, numbers)
         reader = self.reader(name)
-        check_range(reader.url, numbers.start, numbers.stop, len(reader))
+        check_numbers(reader.url, numbers, len(reader))
         return reader.scan(numbers.start, numbers.stop, window=self._window)
 
     def read_at(self, shard_name: str, numbers: Sequence[int]) -> Iterator[bytes]:
@@ -105,10 +105,8 @@ class RecordIODataReader(FileShardsReader[recordio.RecordReader]):
                 self._lost += 1
                 check_skipped(self._lost, self._max_skipped, shard_name)
             return
-        if not len(numbers):
-            return
         reader = self.reader(shard_name)
-        check_range(reader.url, min(numbers), max(numbers) + 1, len(reader))
+        check_numbers(reader.url, numbers, len(reader))
         spans = list(runs(numbers))
         if len(spans) == 1:
             yield from reader.scan(*spans[0], window=self._window)
@@ -119,10 +117,8 @@ class RecordIODataReader(FileShardsReader[recordio.RecordReader]):
 
     def read_available(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Any]:
         """The records with these numbers, in the order given, and `LOST` for those of a damaged chunk."""
-        if not len(numbers):
-            return
         reader = self.reader(shard_name)
-        check_range(reader.url, min(numbers), max(numbers) + 1, len(reader))
+        check_numbers(reader.url, numbers, len(reader))
         spans = list(runs(numbers))
         if len(spans) == 1:
             yield from _scan_available(reader, *spans[0], self._window)

@@ -27,9 +27,9 @@ from ...core.blobs import Blob
 from ...core.fs import FS, FileStat
 from ...core.threads import in_threads
 from ...core.writing import AbortsOnError
-from .base import Mode, Shard, ShardContent, check_range, digest_of
+from .base import Mode, Shard, ShardContent, check_numbers, digest_of
 from .files import FileShardsReader, Location, derived
-from .order import Numbers
+from .order import Numbers, by_shard
 
 Format = Literal["megatron", "llm.c", "datatrove", "raw"]
 FORMATS: tuple[Format, ...] = ("megatron", "llm.c", "datatrove", "raw")
@@ -441,7 +441,7 @@ class TokenDataReader(FileShardsReader["_OpenFile"]):
         def load(name: str) -> TokenLayout:
             return layout_of(self._files.fs, self._stats[name], names, self._format, self._dtype)
 
-        self._layouts = dict(zip(self._stats, self._of_all(load, list(self._stats)), strict=True))
+        self._layouts = self._of_all(load, self._stats)
         return [Shard(name, 0, self._windows(name)) for name in self._layouts]
 
     def _is_wanted(self, stat: FileStat) -> bool:
@@ -481,8 +481,7 @@ class TokenDataReader(FileShardsReader["_OpenFile"]):
 
     def read_at(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Any]:
         """The windows with these numbers, in the order given."""
-        if len(numbers):
-            check_range(shard_name, min(numbers), max(numbers) + 1, self._windows(shard_name))
+        check_numbers(shard_name, numbers, self._windows(shard_name))
         for at in range(0, len(numbers), 256):
             part = np.asarray(numbers[at : at + 256], np.int64)
             yield from map(widened, samples_of(self.take([shard_name], np.zeros_like(part), part)))
@@ -495,21 +494,12 @@ class TokenDataReader(FileShardsReader["_OpenFile"]):
             shards: for each window the number of its shard in `names`.
             windows: the windows' numbers in their files.
         """
-        order = np.argsort(shards, kind="stable")
-        used, starts = np.unique(shards[order], return_index=True)
-        slots = np.split(order, starts[1:])
-        parts = list(zip(used.tolist(), slots, strict=True))
-
-        def read(part: tuple[int, Numbers]) -> Any:
-            number, places = part
-            return self._of_file(names[number], windows[places])
-
+        parts = by_shard(shards)
         width = min(self._files.fs.default_concurrency, len(parts)) if self.reads_ahead else 1
-        found = list(in_threads(read, parts, width))
+        found = list(in_threads(lambda part: self._of_file(names[part[0]], windows[part[1]]), parts, width))
         if len(found) == 1:
             return found[0]
-        back = np.empty(len(order), np.int64)
-        back[order] = np.arange(len(order))
+        back = np.argsort(np.concatenate([slots for _, slots in parts]))
         if isinstance(found[0], dict):
             return {key: np.concatenate([one[key] for one in found])[back] for key in found[0]}
         return np.concatenate(found)[back]
