@@ -3,16 +3,15 @@
 The format is Apache Parquet's (github.com/apache/parquet-format); pyarrow decodes it. A footer is read once, by one
 request, and kept by the file's version; a row group is fetched as the ranges of its column chunks and decoded whole, or
 in parts of some rows where it is large. A row group that can't hold wanted rows, by its statistics, is skipped
-(`Predicate`).
+(by `filters`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import operator
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -106,7 +105,8 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
             raise ValueError(f"chunk_bytes must be at least 1, not {chunk_bytes}")
         check_on_error(on_error)
         self._columns = None if columns is None else list(columns)
-        self._predicate = None if filters is None else Predicate(filters)
+        self._filters = filters or None
+        self._expression = None if not filters else _expression(filters)
         self._on_error = on_error
         self._chunk_bytes = chunk_bytes
         self._footers: dict[str, Footer] = {}
@@ -192,10 +192,22 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
             self._check_schema(blob.url, found)
             decoded = [max(0, found.row_group(group).total_byte_size) for group in range(found.num_row_groups)]
             wanted = [True] * len(rows)
-            if self._predicate is not None:
-                wanted = [self._predicate.admits(found.row_group(group)) for group in range(len(rows))]
+            if self._expression is not None:
+                admitted = self._admitted(blob.url, tail)
+                wanted = [group in admitted for group in range(len(rows))]
             digest = digest_of(tail)
             return Footer(blob.size, blob.version, tuple(rows), tuple(decoded), tuple(wanted), digest)
+
+    def _admitted(self, url: str, tail: bytes) -> set[int]:
+        """Return the numbers of the row groups that may have rows which the filters want, by their statistics."""
+        import pyarrow as pa
+        import pyarrow.dataset as ds
+
+        file = ds.ParquetFileFormat().make_fragment(pa.py_buffer(tail))
+        try:
+            return {group.id for group in file.subset(self._expression).row_groups}
+        except pa.ArrowException as exc:
+            raise ValueError(f"the filters {self._filters!r} don't fit {url}: {_first_line(exc)}") from exc
 
     def _check_schema(self, url: str, metadata: Any) -> None:
         schema = metadata.schema.to_arrow_schema().remove_metadata()
@@ -525,6 +537,16 @@ def _first_line(exc: BaseException) -> str:
     return (str(exc).splitlines() or [type(exc).__name__])[0][:300]
 
 
+def _expression(filters: Sequence[Any]) -> Any:
+    """Return filters in pyarrow's form as an expression; `ValueError` for what has another form."""
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.filters_to_expression(list(filters))
+    except (TypeError, ValueError) as exc:
+        raise ValueError(f"there is no condition (column, operator, value) in {filters!r}: {exc}") from exc
+
+
 def _parquet_file(source: RangeFile, metadata: Any, buffer_size: int = 0) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -592,65 +614,3 @@ def rows_of(table: pa.Table | None, places: Numbers) -> Iterator[Any]:
     rows = iter(table.to_pylist()) if table is not None else iter(())
     for place in places.tolist():
         yield LOST if place < 0 else next(rows)
-
-
-Condition = tuple[str, str, Any]
-
-
-class Predicate:
-    """Filters in pyarrow's form: conditions `(column, operator, value)` that all hold, or a list of lists of them.
-
-    Of several lists, one has to hold. Operators: `=`, `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`. `ValueError`
-    for anything else.
-    """
-
-    def __init__(self, filters: Sequence[Any]) -> None:
-        nested = bool(filters) and all(isinstance(one, list) for one in filters)
-        groups = filters if nested else [filters]
-        self._any: list[list[Condition]] = [[_checked(one) for one in group] for group in groups]
-
-    def admits(self, row_group: Any) -> bool:
-        """Return False if the statistics (pyarrow's `RowGroupMetaData`) rule out that any row fits."""
-        columns = {}
-        for number in range(row_group.num_columns):
-            column = row_group.column(number)
-            columns[column.path_in_schema] = column.statistics
-        for group in self._any:
-            for name, _, _ in group:
-                if name not in columns:
-                    raise ValueError(f"filters name the column {name!r}, and there are {sorted(columns)}")
-        return any(
-            all(_may_hold(columns[name], operation, value) for name, operation, value in group) for group in self._any
-        )
-
-
-def _checked(condition: Any) -> Condition:
-    if not (isinstance(condition, tuple) and len(condition) == 3 and condition[1] in _OPERATORS):
-        raise ValueError(f"no condition (column, operator, value): {condition!r}; operators: {', '.join(_OPERATORS)}")
-    return condition
-
-
-def _may_hold(statistics: Any, operation: str, value: Any) -> bool:
-    if statistics is None or not statistics.has_min_max:
-        return True
-    try:
-        return _OPERATORS[operation](statistics.min, statistics.max, value)
-    except TypeError:
-        raise ValueError(f"{value!r} can't be compared with the values {statistics.min!r}") from None
-
-
-def _not_equal(least: Any, largest: Any, value: Any) -> bool:
-    return not least == largest == value
-
-
-_OPERATORS: dict[str, Callable[[Any, Any, Any], bool]] = {
-    "=": lambda least, largest, value: least <= value <= largest,
-    "==": lambda least, largest, value: least <= value <= largest,
-    "!=": _not_equal,
-    "<": lambda least, largest, value: operator.lt(least, value),
-    "<=": lambda least, largest, value: operator.le(least, value),
-    ">": lambda least, largest, value: operator.gt(largest, value),
-    ">=": lambda least, largest, value: operator.ge(largest, value),
-    "in": lambda least, largest, values: any(least <= value <= largest for value in values),
-    "not in": lambda least, largest, values: not (least == largest and least in values),
-}

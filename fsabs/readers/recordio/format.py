@@ -14,20 +14,18 @@ Everything is bounded before it is allocated.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import struct
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 try:
     from isal.isal_zlib import crc32 as crc32
 except ImportError:  # five times slower, and right as well
     from zlib import crc32 as crc32
-
-if TYPE_CHECKING:
-    from ...core.blobs import Blob
 
 MAGIC = 0x01020304
 MAGIC_BYTES = MAGIC.to_bytes(4, "little")
@@ -213,10 +211,11 @@ def crc32c(data: bytes) -> int:
     return cast(int, google_crc32c.value(data))
 
 
-def read_chunks(blob: Blob, chunks: Sequence[Chunk], ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-    """Read ranges of chunks; an error names the chunks: of several, the one whose read failed is unknown."""
+@contextlib.contextmanager
+def naming(*chunks: Chunk) -> Iterator[None]:
+    """Add the chunks of a failed read to its error; of several chunks the failed one is unknown."""
     try:
-        return [blob.pread(*ranges[0])] if len(ranges) == 1 else blob.pread_many(ranges)
+        yield
     except OSError as exc:
         what = str(chunks[0]) if len(chunks) == 1 else f"one of {len(chunks)} chunks, from {chunks[0]} to {chunks[-1]}"
         exc.strerror = f"{what}: {exc.strerror}"

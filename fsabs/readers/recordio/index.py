@@ -30,8 +30,8 @@ from .format import (
     crc32,
     decompress,
     foreign,
+    naming,
     parse,
-    read_chunks,
     wrong_count,
 )
 
@@ -154,8 +154,8 @@ class Index:
         while self.verified < number:
             chunks = self._neighbours(self.verified, number)
             sizes = [min(chunk.size, LENGTH.size) if _is_single(chunk) else chunk.size for chunk in chunks]
-            ranges = [(size, chunk.payload) for size, chunk in zip(sizes, chunks, strict=True)]
-            contents = read_chunks(blob, chunks, ranges)
+            with naming(*chunks):
+                contents = blob.pread_many([(size, chunk.payload) for size, chunk in zip(sizes, chunks, strict=True)])
             for chunk, stored in zip(chunks, contents, strict=True):
                 try:
                     records = _length_of_single(chunk, stored) if _is_single(chunk) else counted(chunk, stored)

@@ -33,8 +33,8 @@ from .format import (
     count,
     crc32,
     decompress,
+    naming,
     places,
-    read_chunks,
     split,
 )
 from .index import Index, OnError
@@ -191,7 +191,8 @@ class RecordReader(ClosesOnExit):
         for chunk, layout, at in wanted:
             start = layout.places[at] + 4
             ranges.append((layout.places[at + 1] - start, chunk.payload + start))
-        found = read_chunks(self._blob, [chunk for chunk, _, _ in wanted], ranges) if ranges else []
+        with naming(*(chunk for chunk, _, _ in wanted)):
+            found = self._blob.pread_many(ranges) if ranges else []
         for record, (chunk, layout, at) in zip(found, wanted, strict=True):
             if layout.sums is not None and crc32(record) != layout.sums[at]:
                 raise self._corrupt(chunk, f"record {chunk.first + at} is not what it was when it was read before")
@@ -247,7 +248,8 @@ class RecordReader(ClosesOnExit):
     def _stored(self, chunk: Chunk, end: int) -> bytes:
         """The file from the chunk's payload to `end`."""
         self._check_size(chunk)
-        return read_chunks(self._blob, [chunk], [(end - chunk.payload, chunk.payload)])[0]
+        with naming(chunk):
+            return self._blob.pread(end - chunk.payload, chunk.payload)
 
     def _many(self, chunks: list[Chunk]) -> list[bytes | None]:
         """Return the payloads as stored; None for a chunk of one large record, which is read by itself."""
@@ -255,7 +257,8 @@ class RecordReader(ClosesOnExit):
             self._check_size(chunk)
         ranges = [(0 if self._is_one_record(chunk) else chunk.size, chunk.payload) for chunk in chunks]
         begin = time.monotonic()
-        found = read_chunks(self._blob, chunks, ranges)
+        with naming(*chunks):
+            found = self._blob.pread_many(ranges)
         if time.monotonic() - begin > _SLOW:
             self._group = min(2 * self._group, _MOST_GROUP)
         return [data if size else None for data, (size, _) in zip(found, ranges, strict=True)]
@@ -312,7 +315,8 @@ class RecordReader(ClosesOnExit):
     def _read_one_record(self, chunk: Chunk) -> bytes:
         """The only record of an uncompressed chunk, with no copy of it: it may be of 2 GiB."""
         self._check_size(chunk)
-        length, record = read_chunks(self._blob, [chunk], [(4, chunk.payload), (chunk.size - 4, chunk.payload + 4)])
+        with naming(chunk):
+            length, record = self._blob.pread_many([(4, chunk.payload), (chunk.size - 4, chunk.payload + 4)])
         if crc32(record, crc32(length)) != chunk.crc:
             raise self._corrupt(chunk, "the CRC of its payload is wrong")
         if LENGTH.unpack(length)[0] != len(record):
