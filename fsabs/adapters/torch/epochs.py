@@ -47,7 +47,6 @@ class RankOf:
             raise ValueError(f"there is no rank {rank} of {ranks}")
         self._given = None if rank is None or ranks is None else (rank, ranks)
         self._inherited = (0, 1)
-        self._warned = False
 
     def get(self) -> tuple[int, int]:
         """Return the rank and the number of ranks, as they are known now."""
@@ -60,15 +59,12 @@ class RankOf:
             return environment or self._inherited
         group = distributed.get_rank(), distributed.get_world_size()
         if environment is not None and environment != group:
-            self._warn(
-                "the process group has rank {} of {}, and RANK and WORLD_SIZE say {} of {}".format(*group, *environment)
+            warnings.warn(
+                "the process group has rank {} of {}, and RANK and WORLD_SIZE say {} of {}: the first counts; give "
+                "rank= and ranks= to choose".format(*group, *environment),
+                stacklevel=2,
             )
         return group
-
-    def _warn(self, contradiction: str) -> None:
-        if not self._warned:
-            self._warned = True
-            warnings.warn(f"{contradiction}: the first counts; give rank= and ranks= to choose", stacklevel=2)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_inherited": self.get()}

@@ -188,7 +188,7 @@ class FileDataset(ReadAheadDataset):
         return list(self.fs.read_many([self.paths[index] for index in indices]))
 
     def _prefetch(self, batches: EpochBatches, own: Numbers) -> process.Resumable[bytes]:
-        begin = functools.partial(_hand_over, self.fs, ComingPaths(self.paths, batches))
+        begin = functools.partial(_hand_over, self.fs, self.paths, batches)
         read = functools.partial(_read_many, self.fs, self.paths)  # not a method: the thread must not hold the data set
         return read_batches_ahead(read, own, len, max_bytes=self._max_bytes, begin=begin)
 
@@ -205,22 +205,12 @@ def _takes_path(transform: Transform) -> bool:
         return False
 
 
-class ComingPaths(Iterable[str]):
-    """The paths that all workers read, in order; made when it is iterated, since only a cache wants them."""
-
-    def __init__(self, paths: Sequence[str], batches: EpochBatches) -> None:
-        self._paths, self._batches = paths, batches
-
-    def __iter__(self) -> Iterator[str]:
-        return (self._paths[index] for index in self._batches.all())
-
-
 def _read_many(fs: FS, paths: Sequence[str], indices: Numbers) -> Iterator[bytes]:
     return fs.read_many([paths[index] for index in indices.tolist()])
 
 
-def _hand_over(fs: FS, order: Iterable[str], coming: object) -> None:
-    hand_over(fs, order)  # of all workers, in place of this one's files
+def _hand_over(fs: FS, paths: Sequence[str], batches: EpochBatches, own: object) -> None:
+    hand_over(fs, (paths[index] for index in batches.all()))  # of all workers, in place of this one's files
 
 
 def decode_image(data: bytes) -> Any:

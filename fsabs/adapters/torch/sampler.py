@@ -117,16 +117,6 @@ class EpochSampler(Sampler[int]):
 
     # ---- for batches that know their own state
 
-    @property
-    def serial(self) -> int:
-        """The serial number of the plan of the pass."""
-        return self.epochs.serial
-
-    def state_after(self, taken: int, serial: int) -> dict[str, Any]:
-        """Return the state after the first `taken` indices of the pass that began with the plan of number `serial`."""
-        self.epochs.check(serial)
-        return self.epochs.state_after(taken)
-
     def rest_of(self, state_dict: Mapping[str, Any]) -> Iterator[int]:
         """Load a state, and return the indices that it left of its epoch, even if there are none."""
         self.load_state_dict(state_dict)
@@ -307,7 +297,7 @@ class _StatefulBatches(Iterator[list[int]]):
 
     def _begin(self, indices: Iterator[int]) -> Iterator[list[int]]:
         self._coming = self._batches.of(indices)
-        self._serial = self._sampler.serial
+        self._serial = self._sampler.epochs.serial
         self._taken = 0
         return self._coming
 
@@ -320,7 +310,8 @@ class _StatefulBatches(Iterator[list[int]]):
         """Return what the epoch has left after the batches that were given."""
         if self._coming is None:
             self._begin(iter(self._sampler))
-        return self._sampler.state_after(self._taken, self._serial)
+        self._sampler.epochs.check(self._serial)
+        return self._sampler.epochs.state_after(self._taken)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Make this pass what the state left, which may be nothing."""

@@ -290,13 +290,6 @@ class MDSDataReader(FileShardsReader[_Open]):
         first = next(iter(self._shards.get().values()), None)
         return Metadata() if first is None else Metadata([column.name for column in first.columns])
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_shards": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._shards = process.PerProcess(self._listed)
-
     # ---- the index
 
     def _listed(self) -> dict[str, _Stored]:

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
+import os
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,7 +25,6 @@ from ...core.errors import CorruptFileError
 from .base import LOST, Metadata, Mode, OnError, Shard, ShardContent, check_numbers, check_on_error, digest_of
 from .files import FileShardsReader, Location, derived
 from .order import Numbers, WindowOrder, by_shard
-from .ranges import RangeFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +38,6 @@ _TAIL = 64 << 10  # bytes that are read for a footer: enough for most
 _LARGEST_FOOTER = 256 << 20
 _KIND = "parquet-1"
 _DECODED = 64 << 20  # bytes of decoded row groups that are kept for reads by number
-_OPEN_AT_ONCE = 16  # files that are kept open
 _STREAM = 1 << 20  # bytes that are fetched at once of a column of a row group that is read in parts
 
 
@@ -112,7 +113,6 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         self._footers: dict[str, Footer] = {}
         self._schema: Any = None
         self._decoded: OrderedDict[Chunk, Any] = OrderedDict()
-        self._idle: list[_OpenFile] = []  # files that are open and not in use, the last one used last
         self._scan: _GroupScan | None = None
 
     # ---- shards
@@ -355,24 +355,20 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         except BaseException:
             blob.close()
             raise
-        with self._lock:
-            self._idle.append(opened)
-            closing, self._idle = self._idle[:-_OPEN_AT_ONCE], self._idle[-_OPEN_AT_ONCE:]
-        for one in closing:
-            one.blob.close()
+        self._shard(chunk.name).idle.append(opened)
         return table if self._columns is None else table.select(self._columns)
 
     def _opened(self, name: str) -> _OpenFile:
         """Return an open file for the caller alone."""
+        groups = self._shard(name)
         with self._lock:
-            for number in reversed(range(len(self._idle))):
-                if self._idle[number].name == name:
-                    return self._idle.pop(number)
+            if groups.idle:
+                return groups.idle.pop()
         metadata = self._metadata(name)
         blob = self._open_listed(name)
         source = RangeFile(blob)
         with _decoding(blob.url, None):
-            return _OpenFile(name, blob, metadata, source, _parquet_file(source, metadata))
+            return _OpenFile(blob, metadata, source, _parquet_file(source, metadata))
 
     def _ranges(self, blob: Blob, metadata: Any, group: int) -> list[tuple[int, int]]:
         """Return where the wanted columns of a row group lie."""
@@ -444,17 +440,84 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         """Free what is held in this process."""
         with self._lock:
             self._decoded, self._scan = OrderedDict(), None
-            closing, self._idle = self._idle, []
-        for one in closing:
-            one.blob.close()
         super().close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_decoded": OrderedDict(), "_scan": None, "_idle": []}
+        return {**super().__getstate__(), "_decoded": OrderedDict(), "_scan": None}
+
+
+class RangeFile(io.RawIOBase):
+    """Reads what is asked for: from the fetched ranges, or from the blob. Closing it leaves the blob open."""
+
+    def __init__(self, blob: Blob) -> None:
+        self._blob = blob
+        self._starts: list[int] = []
+        self._contents: list[memoryview] = []
+        self._position = 0
+
+    def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Fetch ranges (start, end), ascending, in place of those before, and read from them."""
+        self._starts = [start for start, _ in ranges]
+        if self._blob.max_gap_bytes:  # requests to a store are under way together
+            self._contents = [memoryview(one) for one in self._blob.pread_many([(end - at, at) for at, end in ranges])]
+        else:
+            self._contents = [self._filled(start, end) for start, end in ranges]
+
+    def _filled(self, start: int, end: int) -> memoryview:
+        """Return a range, in memory of Arrow's, which is used again and again."""
+        import pyarrow as pa
+
+        view = memoryview(pa.allocate_buffer(end - start)).cast("B")
+        if (size := self._blob.pread_into(view, start)) != end - start:
+            raise errors.corrupt(self._blob.url, f"{size} bytes at offset {start} where {end - start} were expected")
+        return view.toreadonly()
+
+    def read(self, size: int = -1, /) -> Any:
+        """Return a buffer of up to `size` bytes from the position; of all that is left if it is negative."""
+        left = max(0, self._blob.size - self._position)
+        size = left if size is None or size < 0 else min(size, left)
+        data = self._fetched(size)
+        found = data if data is not None else self._filled(self._position, self._position + size)
+        self._position += len(found)
+        return found
+
+    def _fetched(self, size: int) -> memoryview | None:
+        number = bisect_right(self._starts, self._position) - 1
+        if number < 0:
+            return None
+        content, at = self._contents[number], self._position - self._starts[number]
+        return None if at + size > len(content) else content[at : at + size]
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fill `buffer` as far as the file goes; return the number of bytes."""
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Move the position."""
+        self._position = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._blob.size}[whence] + offset
+        return self._position
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._position
+
+    def size(self) -> int:
+        """Return the size of the file."""
+        return self._blob.size
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
 
 
 class _Groups:
-    """What is known of a file's row groups."""
+    """The row groups of a file, and the file where it is open."""
 
     def __init__(self, chunks: list[Chunk], firsts: Numbers) -> None:
         self.chunks = chunks
@@ -462,15 +525,18 @@ class _Groups:
         """The number of the first row of each chunk."""
         self.metadata: Any = None
         """The footer, once it was asked for."""
+        self.idle: list[_OpenFile] = []
+        """The file, open and not in use: several times, where threads have read it at once."""
 
     def close(self) -> None:
-        """Do nothing: nothing is open."""
+        """Close the file."""
+        for one in self.idle:
+            one.blob.close()
 
 
 class _OpenFile(NamedTuple):
     """A file whose row groups are read."""
 
-    name: str
     blob: Blob
     metadata: Any
     source: RangeFile
