@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import math
 import os
@@ -43,10 +42,8 @@ class _OfPaths:
 class _TorchFiles(_OfPaths, FileSystemBase):
     """The file operations of `torch.distributed.checkpoint`, done on paths of ours. It has no state."""
 
-    @contextlib.contextmanager
-    def create_stream(self, path: Any, mode: str) -> Iterator[Any]:
-        with Path(path).open(mode) as stream:
-            yield stream
+    def create_stream(self, path: Any, mode: str) -> Any:
+        return Path(path).open(mode)
 
     def concat_path(self, path: Any, suffix: str) -> Path:
         return Path(path) / suffix

@@ -70,12 +70,10 @@ class EpochSampler(Sampler[int]):
         return self._indices(self.epochs.plan, self.epochs.serial)
 
     def _indices(self, plan: EpochPlan, serial: int) -> Iterator[int]:
-        order = self._order.epoch(plan.epoch)
-        for start, end in wrapped(plan.of_worker(self.epochs.place, self.epochs.sharing), self._order.total):
-            if self._uncounted and self.epochs.serial == serial and self.epochs.running is not None:
-                self.epochs.running.taken[0] += 1
-            _, numbers = order.locate(start, end)
-            yield from numbers.tolist()
+        numbers = _indices(self._order, plan, self.epochs.place, self.epochs.sharing).tolist()
+        if numbers and self._uncounted and self.epochs.serial == serial and self.epochs.running is not None:
+            self.epochs.running.taken[0] += 1
+        yield from numbers
 
     def consumed(self, loader: Iterable[Any]) -> Iterator[Any]:
         """Yield the batches of a `DataLoader` with this sampler, one epoch, and count those that were handed out.

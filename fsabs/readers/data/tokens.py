@@ -12,6 +12,7 @@ with a header of 256 int32 (`dev/data/data_common.py`), datatrove's `.ds` with `
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import mmap
 import os
@@ -320,9 +321,14 @@ def _megatron_ends(blob: Blob) -> Iterator[Numbers]:
 
 
 class TokenFile:
-    """The tokens of an open file: mapped where the file lies on a local disk, also in a stored zip; else read."""
+    """The tokens of an open file: mapped where the file lies on a local disk, also in a stored zip; else read.
 
-    def __init__(self, fs: FS, layout: TokenLayout) -> None:
+    And the ends of its documents, and how many windows of `window` tokens each has, where they are asked for.
+    """
+
+    def __init__(self, fs: FS, layout: TokenLayout, window: int) -> None:
+        self._fs = fs
+        self._window = window
         self.layout = layout
         self._dtype = np.dtype(layout.dtype)
         self._blob = fs.open_blob(layout.path, FileStat(layout.path, layout.size, version=layout.version))
@@ -366,6 +372,32 @@ class TokenFile:
         ranges = [(n * width, self.layout.start + width * start) for start, n in zip(starts, lengths, strict=True)]
         return [np.frombuffer(data, self._dtype) for data in self._blob.pread_many(ranges)]
 
+    @functools.cached_property
+    def ends(self) -> Numbers:
+        """The ends of the documents, in tokens."""
+        return document_ends(self._fs, self.layout)
+
+    @functools.cached_property
+    def pieces(self) -> Numbers:
+        """The number of windows up to the end of each document, where windows are of one document."""
+        if self.layout.ends is None:  # one document: how long it is depends on the type of its tokens
+            return self._counted()
+        with self._fs.open_blob(self.layout.ends) as blob:
+            kept = derived(f"document-windows-{self._window}", blob, lambda: [self._counted().tobytes()])
+        return np.frombuffer(kept, np.int64)
+
+    def _counted(self) -> Numbers:
+        counts = -(-np.diff(self.ends, prepend=0) // self._window)
+        return np.cumsum(counts).astype(np.int64)
+
+    def starts_of(self, windows: Numbers) -> tuple[Numbers, Numbers]:
+        """Return where windows of one document each begin, and how many tokens they have."""
+        documents = self.pieces.searchsorted(windows, side="right")
+        before = np.where(documents > 0, self.pieces[documents - 1], 0)
+        begins = np.where(documents > 0, self.ends[documents - 1], 0)
+        starts = begins + (windows - before) * self._window
+        return starts, np.minimum(self.ends[documents] - starts, self._window)
+
     def close(self) -> None:
         """Close the file; what is mapped is freed with the last array of it."""
         self.mapped = None
@@ -376,7 +408,7 @@ WindowLayout = Literal["stream", "packed", "documents"]
 _SUFFIXES = (".bin", ".ds")
 
 
-class TokenDataReader(FileShardsReader["_OpenFile"]):
+class TokenDataReader(FileShardsReader[TokenFile]):
     """Windows over the tokens of the files at `location`: a URL, a path, a glob pattern, a directory, an FS.
 
     A window has `sequence_length` + 1 tokens, of which the first `sequence_length` are a model's input and the last
@@ -509,80 +541,34 @@ class TokenDataReader(FileShardsReader["_OpenFile"]):
         if self.layout == "documents":
             return self._of_documents(file, windows)
         starts = windows * self.step
-        tokens = file.tokens.read(starts, self.length)
+        tokens = file.read(starts, self.length)
         if self.layout == "stream":
             return tokens
         positions = starts[:, None] + np.arange(self.length)
         documents = file.ends.searchsorted(positions, side="right")
         return {"tokens": tokens, "segments": _from_zero(documents)}
 
-    def _of_documents(self, file: _OpenFile, windows: Numbers) -> dict[str, Any]:
-        documents = file.pieces.searchsorted(windows, side="right")
-        before = np.where(documents > 0, file.pieces[documents - 1], 0)
-        begins = np.where(documents > 0, file.ends[documents - 1], 0)
-        starts = begins + (windows - before) * self.length
-        lengths = np.minimum(file.ends[documents] - starts, self.length)
+    def _of_documents(self, file: TokenFile, windows: Numbers) -> dict[str, Any]:
+        starts, lengths = file.starts_of(windows)
         tokens = np.full((len(windows), self.length), self._pad, np.int64)
-        for row, run in enumerate(file.tokens.read_runs(starts.tolist(), lengths.tolist())):
+        for row, run in enumerate(file.read_runs(starts.tolist(), lengths.tolist())):
             tokens[row, : len(run)] = run
         return {"tokens": tokens, "mask": np.arange(self.length) < lengths[:, None]}
 
     # ---- files
 
-    def open(self, name: str) -> _OpenFile:
+    def open(self, name: str) -> TokenFile:
         """Return the open file of a shard; it stays open for a while, and is not to be closed."""
         return self._shard(name)
 
-    def _open_shard(self, shard_name: str) -> _OpenFile:
-        return _OpenFile(self._files.fs, self._layouts[shard_name], self.length)
+    def _open_shard(self, shard_name: str) -> TokenFile:
+        return TokenFile(self._files.fs, self._layouts[shard_name], self.length)
 
     def offset_of(self, name: str, window: int) -> int:
         """Return the number of the first token of a window in its file."""
         if self.layout != "documents":
             return window * self.step
-        file = self.open(name)
-        document = int(file.pieces.searchsorted(window, side="right"))
-        begin, before = (int(file.ends[document - 1]), int(file.pieces[document - 1])) if document else (0, 0)
-        return begin + (window - before) * self.length
-
-
-class _OpenFile:
-    """A file's tokens, and the ends of its documents where they are asked for."""
-
-    def __init__(self, fs: FS, layout: TokenLayout, length: int) -> None:
-        self._fs = fs
-        self._length = length
-        self.tokens = TokenFile(fs, layout)
-        self._ends: Any = None
-        self._pieces: Any = None
-
-    @property
-    def ends(self) -> Any:
-        """The ends of the documents, in tokens."""
-        if self._ends is None:
-            self._ends = document_ends(self._fs, self.tokens.layout)
-        return self._ends
-
-    @property
-    def pieces(self) -> Any:
-        """The number of windows up to the end of each document, where windows are of one document."""
-        if self._pieces is None:
-            path = self.tokens.layout.ends
-            if path is None:  # one document: how long it is depends on the type of its tokens
-                self._pieces = self._counted()
-                return self._pieces
-            kind = f"document-windows-{self._length}"
-            with self._fs.open_blob(path) as blob:
-                self._pieces = np.frombuffer(derived(kind, blob, lambda: [self._counted().tobytes()]), np.int64)
-        return self._pieces
-
-    def _counted(self) -> Numbers:
-        counts = -(-np.diff(self.ends, prepend=0) // self._length)
-        return np.cumsum(counts).astype(np.int64)
-
-    def close(self) -> None:
-        """Close the file."""
-        self.tokens.close()
+        return int(self.open(name).starts_of(np.array([window]))[0][0])
 
 
 def _from_zero(documents: Numbers) -> Numbers:
