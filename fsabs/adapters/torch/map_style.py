@@ -41,7 +41,9 @@ class ReadAheadDataset(Dataset[Any]):
         """`predicts`: whether batches in order are read ahead; `max_bytes` of them are, at most."""
         self._max_bytes = max_bytes
         self._predicts = predicts
-        self._ahead: _Ahead | None = None
+        self._ahead: process.Resumable[Any] | None = None  # the contents of this process's coming batches
+        self._coming: Numbers = np.empty(0, np.int64)  # their indices
+        self._at = 0  # the number of the next one of these
 
     def __len__(self) -> int:
         """Return the number of samples."""
@@ -59,31 +61,34 @@ class ReadAheadDataset(Dataset[Any]):
         """Return the contents of a batch, which may have been read ahead."""
         if isinstance(indices, AnnouncedBatch):
             self._begin(indices.batches)
-        elif self._predicts and not (self._ahead is not None and self._ahead.is_next(indices)):
+        elif self._predicts and not self._is_next(indices):
             self._begin(_in_order(list(indices), len(self)))
+        if self._ahead is None or not self._is_next(indices):
+            self._leave()  # the batches are not the ones that were announced
+            return self._fetch(indices)
+        self._at += len(indices)
         try:
-            contents = None if self._ahead is None else self._ahead.batch(indices)
+            return self._ahead.take(len(indices))
         except BaseException:
             self._leave()  # nothing comes after an error: the next batch is read when it is asked for
             raise
-        if contents is None:
-            self._leave()  # the batches are not the ones that were announced
-            contents = self._fetch(indices)
-        return contents
+
+    def _is_next(self, indices: Sequence[int]) -> bool:
+        """Return whether `indices` are the next batch of those that are read ahead."""
+        coming: list[int] = self._coming[self._at : self._at + len(indices)].tolist()
+        return self._ahead is not None and coming == list(indices)
 
     def _begin(self, batches: EpochBatches | None) -> None:
         self._leave()
         if batches is None:
             return
-        own = batches.own()
-        contents = self._prefetch(batches, own)
-        if contents is not None:
-            self._ahead = _Ahead(contents, own)
+        self._coming, self._at = batches.own(), 0
+        self._ahead = self._prefetch(batches, self._coming)
 
     def _leave(self) -> None:
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
-            ahead.contents.close()
+            ahead.close()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_ahead": None}
@@ -98,27 +103,6 @@ def _in_order(batch: list[int], total: int) -> EpochBatches | None:
     if batch[0] != worker * len(batch) and len(batch) < _CERTAIN:
         return None
     return EpochBatches(np.arange(batch[0], total), len(batch), workers)
-
-
-class _Ahead:
-    """The contents of a process's coming batches, being read."""
-
-    def __init__(self, contents: process.Resumable[Any], coming: Numbers) -> None:
-        self.contents = contents
-        self._coming = coming
-        self._at = 0
-
-    def is_next(self, indices: Sequence[int]) -> bool:
-        """Return whether `indices` are the next batch."""
-        coming: list[int] = self._coming[self._at : self._at + len(indices)].tolist()
-        return coming == list(indices)
-
-    def batch(self, indices: Sequence[int]) -> list[Any] | None:
-        """Return the contents of the next batch; None if `indices` are not it."""
-        if not self.is_next(indices):
-            return None
-        self._at += len(indices)
-        return self.contents.take(len(indices))
 
 
 # ---- files

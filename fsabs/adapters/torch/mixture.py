@@ -225,11 +225,6 @@ class Mixture(EpochDataset):
         return found
 
     @property
-    def shuffles(self) -> bool:
-        """True: sources may have different orders in each epoch."""
-        return True
-
-    @property
     def name(self) -> str:
         """The names of the sources."""
         return f"Mixture({', '.join(self._names[:5])}{', ...' if len(self._names) > 5 else ''})"

@@ -129,6 +129,9 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
 
     # ---- what a data set is
 
+    shuffles = True
+    """True if epochs have different orders."""
+
     @abc.abstractmethod
     def order(self, epoch: int, base: Any) -> Any:
         """Return the order of an epoch, for `Records.read`."""
@@ -298,11 +301,6 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
         if epoch is None:
             raise RuntimeError("a state was loaded while the workers were running: make a new DataLoader, or a Loader")
         return self.epochs.whole(epoch)
-
-    @property
-    @abc.abstractmethod
-    def shuffles(self) -> bool:
-        """True if epochs have different orders."""
 
     def samples(self, plan: EpochPlan, place: WorkerPlace, intervals: list[Interval]) -> Iterator[Any]:
         """Yield the samples at these positions of a plan's epoch, which are a worker's.

@@ -90,6 +90,7 @@ class ShardedDataset(EpochDataset):
         self.reader = reader_of(source, on_error, columns, filters)
         self._shards = shards_of(self.reader, mode)
         self._seed, self._window = seed, window
+        self.shuffles = seed is not None
         self._buffer_size, self._block_size = buffer_size, block_size
         if max_bytes == "auto":
             max_bytes = MAX_BYTES if self.reader.reads_ahead else None
@@ -202,11 +203,6 @@ class ShardedDataset(EpochDataset):
             for plan, parts in plans
             for number in self.order(plan.epoch, plan.base).shards_in_turn(parts)
         )
-
-    @property
-    def shuffles(self) -> bool:
-        """True if epochs have different orders."""
-        return self._seed is not None
 
     @property
     def name(self) -> str:
