@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler, default_co
 
 from ...core import hooks
 from ...trace import session
-from .plan import state_of_ranks
+from .epochs import state_of_ranks
 from .resumable import BatchReader, EpochDataset, SamplePlace
 from .sampler import EpochSampler
 from .tags import Collate, Samples, Tag, Tagged

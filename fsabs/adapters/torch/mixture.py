@@ -21,10 +21,10 @@ from ...readers.data.base import LOST, ShardContent, digest_of
 from ...readers.data.mixing import Ending, Mixing, Schedule, Unread, Weights, schedule_of
 from ...readers.data.order import Interval, Numbers, RandomOrder, between, length, union
 from ...readers.prefetch import SharedThreads
-from .epochs import PlanOfAll
+from .epochs import Content, PlanOfAll, StateDict
 from .map_style import Transform
 from .packing import Packing
-from .plan import Content, EpochPlan, EpochShape, StateDict, Uneven
+from .plan import EpochPlan, EpochShape, Uneven
 from .resumable import EpochDataset, SamplePlace
 from .sharded import ShardedDataset
 

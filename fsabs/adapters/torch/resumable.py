@@ -20,26 +20,21 @@ from ...core import process
 from ...readers.data.base import LOST, check_skipped
 from ...readers.data.order import Interval, between, drop, length, wrapped
 from ...readers.prefetch import SharedThreads
-from .epochs import Epochs, PlanOfAll, RankOf
-from .map_style import Transform
-from .packing import UNIT, PackedPass, Packing
-from .plan import (
+from .epochs import (
     Content,
-    EpochPlan,
-    EpochShape,
-    Intervals,
-    Pass,
+    Epochs,
+    PlanOfAll,
+    RankOf,
     Remainder,
-    ShapeOf,
-    Sharing,
     StateDict,
-    Uneven,
-    WorkerPlace,
     first_of,
     plan_of_worker,
     remainders,
     state_of,
 )
+from .map_style import Transform
+from .packing import UNIT, PackedPass, Packing
+from .plan import EpochPlan, EpochShape, Intervals, Pass, ShapeOf, Sharing, Uneven, WorkerPlace
 from .tags import Counted, EpochNotice, Samples, Tag, Tagged, WorkerCounts
 
 

@@ -17,8 +17,8 @@ from torch.utils.data import BatchSampler, Sampler
 from ...readers.data import Shard
 from ...readers.data.base import ShardContent
 from ...readers.data.order import EpochOrder, Numbers, wrapped
-from .epochs import Epochs, RankOf
-from .plan import Content, EpochPlan, EpochShape, Pass, Sharing, StateDict, Uneven, WorkerPlace
+from .epochs import Content, Epochs, RankOf, StateDict
+from .plan import EpochPlan, EpochShape, Pass, Sharing, Uneven, WorkerPlace
 from .tags import Tag
 
 
@@ -104,11 +104,9 @@ class EpochSampler(Sampler[int]):
     def drawn(self, running: Pass, workers: int) -> Iterator[tuple[Tag, list[int]]]:
         """Yield the tags and the indices of the batches of a pass, for a loader with so many workers."""
         order = _indices(self._order, running.plan, running.place, self.epochs.sharing)
-        if running.least > 1:  # the last batch is dropped where it is partial
-            order = order[: len(order) // running.batch_size * running.batch_size]
-        first = running.plan.batches
+        first, drop_last = running.plan.batches, running.least > 1
         batches = announced(
-            order, running.batch_size, workers, self.following(), lambda number: running.skips(first + number)
+            order, running.batch_size, drop_last, workers, self.following(), lambda at: running.skips(first + at)
         )
         while (drawn := running.draw()) is not None:
             yield drawn[0], next(batches)
@@ -227,6 +225,7 @@ class AnnouncedBatch(list[int]):
 def announced(
     order: Numbers,
     size: int,
+    drop_last: bool,
     workers: int,
     following: Callable[[], Numbers] | None = None,
     skips: Callable[[int], bool] = lambda number: False,
@@ -235,6 +234,8 @@ def announced(
 
     So does one that a worker gets after a batch that is not read, as `skips(number)` says.
     """
+    if drop_last:
+        order = order[: len(order) // size * size]
     for number, start in enumerate(range(0, len(order), size)):
         batch = order[start : start + size].tolist()
         if number < workers or skips(number - workers):  # the loader gives every batch to the next worker in turn
@@ -269,11 +270,8 @@ class PlannedBatches(Sampler[list[int]]):
     def of(self, indices: Iterable[int]) -> Iterator[list[int]]:
         """Yield the batches of these indices."""
         order = np.frombuffer(array("q", indices), np.int64)
-        size = self.batch_size
-        if self.drop_last:
-            order = order[: len(order) // size * size]
         following = self.sampler.following() if isinstance(self.sampler, EpochSampler) else None
-        return announced(order, size, self._workers, following)
+        return announced(order, self.batch_size, self.drop_last, self._workers, following)
 
     def __len__(self) -> int:
         total = len(self.sampler)  # type: ignore[arg-type]  # as torch's: a sampler with no length has none

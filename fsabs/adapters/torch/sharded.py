@@ -14,10 +14,10 @@ from ...readers.data.files import Location
 from ...readers.data.order import Epoch, EpochOrder, Interval, JoinedEpoch, RandomOrder, between, union
 from ...readers.data.parquet import ParquetDataReader
 from ...readers.data.tokens import Format, TokenDataReader, WindowLayout
-from .epochs import PlanOfAll
+from .epochs import Content, PlanOfAll, StateDict
 from .map_style import Transform
 from .packing import Packing
-from .plan import Content, EpochPlan, EpochShape, StateDict, Uneven
+from .plan import EpochPlan, EpochShape, Uneven
 from .reading import EpochRecords, EpochRows, EpochWindows
 from .resumable import EpochDataset, Records, SamplePlace
 

@@ -375,9 +375,7 @@ class _Pass(Iterator[Any]):
         """Take the next chunk; return False if it has no records."""
         try:
             chunk = next(self._chunks)
-        except JobFailedError:  # the main process raises it
-            chunk = None
-        except StopIteration:
+        except (JobFailedError, StopIteration):  # the main process raises the former
             chunk = None
         if chunk is None:
             self.close()
