@@ -138,7 +138,7 @@ class ODPSDataReader(SlicedDataReader):
 
     # ---- partitions
 
-    def _partition_names(self, again: bool) -> list[str | None]:
+    def _partition_names(self, again: bool) -> Sequence[str | None]:
         """Return the names of the table's partitions, or None for a table that has none."""
         with self._translating("open"):
             table = self._table.get()
