@@ -187,12 +187,14 @@ class RecordReader(ClosesOnExit):
 
     def _read_singles(self, wanted: list[tuple[Chunk, ChunkLayout, int]]) -> list[bytes]:
         """Return records of uncompressed chunks, read without the rest of the chunks; each has a CRC of its own."""
+        if not wanted:
+            return []
         ranges = []
         for chunk, layout, at in wanted:
             start = layout.places[at] + 4
             ranges.append((layout.places[at + 1] - start, chunk.payload + start))
         with naming(*(chunk for chunk, _, _ in wanted)):
-            found = self._blob.pread_many(ranges) if ranges else []
+            found = self._blob.pread_many(ranges)
         for record, (chunk, layout, at) in zip(found, wanted, strict=True):
             if layout.sums is not None and crc32(record) != layout.sums[at]:
                 raise self._corrupt(chunk, f"record {chunk.first + at} is not what it was when it was read before")
