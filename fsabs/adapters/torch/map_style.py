@@ -29,6 +29,8 @@ from .tags import WorkerCounts
 
 _CERTAIN = 4  # indices that follow one another, and are taken for a batch of a sampler in order at any position
 
+_NONE: Numbers = np.empty(0, np.int64)
+
 
 class ReadAheadDataset(Dataset[Any]):
     """A map-style data set whose batches are read ahead of their use, where it is known which ones come.
@@ -42,7 +44,7 @@ class ReadAheadDataset(Dataset[Any]):
         self._max_bytes = max_bytes
         self._predicts = predicts
         self._ahead: process.Resumable[Any] | None = None  # the contents of this process's coming batches
-        self._coming: Numbers = np.empty(0, np.int64)  # their indices
+        self._coming = _NONE  # their indices
         self._at = 0  # the number of the next one of these
 
     def __len__(self) -> int:
@@ -82,16 +84,18 @@ class ReadAheadDataset(Dataset[Any]):
         self._leave()
         if batches is None:
             return
-        self._coming, self._at = batches.own(), 0
-        self._ahead = self._prefetch(batches, self._coming)
+        own = batches.own()
+        self._ahead = self._prefetch(batches, own)
+        if self._ahead is not None:
+            self._coming, self._at = own, 0
 
     def _leave(self) -> None:
-        ahead, self._ahead = self._ahead, None
+        ahead, self._ahead, self._coming = self._ahead, None, _NONE
         if ahead is not None:
             ahead.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_ahead": None}
+        return {**self.__dict__, "_ahead": None, "_coming": _NONE}
 
 
 def _in_order(batch: list[int], total: int) -> EpochBatches | None:

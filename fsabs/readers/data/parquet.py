@@ -413,6 +413,11 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         return max(1, min(largest, self._chunk_bytes))
 
     @property
+    def skips(self) -> bool:
+        """True if damaged row groups are skipped."""
+        return self._on_error == "skip"
+
+    @property
     def schema(self) -> Any:
         """The pyarrow schema of the columns that are read; None before `create_shards`."""
         import pyarrow as pa
