@@ -14,7 +14,7 @@ except ImportError:
     raise errors.MissingDependencyError("fs.arrow() needs pyarrow: pip install pyarrow", name="pyarrow") from None
 
 from ..core.fs import FS, FileStat
-from ..readers.data.ranges import RangeFile
+from ..readers.data.parquet import RangeFile
 
 
 class ExactFile(RangeFile):

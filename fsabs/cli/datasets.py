@@ -273,7 +273,7 @@ def _state(path: str, key: str | None) -> Any:
 def _ranks_of(states: list[Any]) -> int:
     if not states:
         return 1
-    from ..adapters.torch.plan import first_of
+    from ..adapters.torch.epochs import first_of
 
     first = first_of(states)
     if not isinstance(first, dict) or "rank" not in first:

@@ -21,6 +21,7 @@ dict has at most 16,384 keys that are numbers: what can be made of these takes a
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import struct
@@ -291,8 +292,7 @@ def _deeper(depth: int) -> int:
 def _read_array(data: bytes, at: int, depth: int) -> tuple[np.ndarray[Any, Any], int]:
     start = at + 2 + _U16.unpack_from(data, at)[0]
     description = data[at + 2 : start]
-    plan = known_forms.get(description) or planned(description)
-    shape, dtype, order, size, make = plan
+    shape, dtype, order, size, make = planned(description)
     stop = start + size
     if stop > len(data):
         raise ValueError(f"{max(0, len(data) - start)} bytes are left where an array of {size} was expected")
@@ -379,12 +379,7 @@ class ArrayForm(NamedTuple):
     make: Any  # numpy.ndarray: looked up once
 
 
-known_forms: dict[bytes, ArrayForm] = {}  # data sets have few kinds of arrays; emptied when hostile bytes fill it
-
-
-_MAX_FORMS = 1024
-
-
+@functools.lru_cache(1024)  # data sets have few kinds of arrays
 def planned(description: bytes) -> ArrayForm:
     """Take a description apart, and keep the result."""
     import numpy as np
@@ -401,11 +396,7 @@ def planned(description: bytes) -> ArrayForm:
             raise ValueError(f"an array of the shape {shape}")
     if not is_bounded(dtype, elements):
         raise ValueError(f"an array of {elements} elements of no size")
-    form = ArrayForm(shape, dtype, order.decode(), elements * dtype.itemsize, np.ndarray)
-    if len(known_forms) >= _MAX_FORMS:
-        known_forms.clear()
-    known_forms[description] = form
-    return form
+    return ArrayForm(shape, dtype, order.decode(), elements * dtype.itemsize, np.ndarray)
 
 
 _MOST_OF_NOTHING = 1 << 16

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import itertools
 import multiprocessing
 import os
@@ -82,7 +83,7 @@ class Creator:
         for found in find(wanted, fs):
             with found:
                 check_one_run(found.paths, found.fs.url())
-        decoder = decode or (_decode_any if allow_pickle else instances.decode)
+        decoder = decode or functools.partial(instances.decode, allow_pickle=allow_pickle)
 
         def read() -> Iterator[Any]:
             runs = read_ahead(lambda: _runs(wanted, fs, decoder, on_error), max(1, buf_size // _RUN))
@@ -108,10 +109,6 @@ class Creator:
 
 
 creator = Creator()
-
-
-def _decode_any(record: bytes) -> Any:
-    return instances.decode(record, allow_pickle=True)
 
 
 def _runs(paths: Sequence[StrPath], fs: FS | None, decode: Decode, on_error: OnError) -> Iterator[list[Any]]:

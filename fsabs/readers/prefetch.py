@@ -282,51 +282,48 @@ def read_batches_ahead(
     if max_bytes < 1:
         raise ValueError(f"max_bytes must be at least 1, not {max_bytes}")
     # One half of the bound is for what waits, the other for the batch that is under way.
-    half = max(1, max_bytes // 2)
-    return process.Resumable(functools.partial(_from_there, read, wanted, weigh, half, begin, largest_batch))
+    return process.Resumable(_Batches(read, wanted, weigh, max(1, max_bytes // 2), begin, largest_batch).begun)
 
 
-def _from_there(
-    read: Callable[[Any], Iterable[T]],
-    wanted: Any,
-    weigh: Callable[[T], int],
-    max_bytes: int,
-    begin: Callable[[Any], object],
-    largest_batch: int,
-    start: int,
-) -> Iterator[T]:
-    coming = wanted[start:] if start else wanted
-    begin(coming)
-    chunks = functools.partial(_in_batches, read, coming, weigh, max_bytes, largest_batch)
-    return in_lists(Ahead(chunks, max_bytes, lambda chunk: sum(map(weigh, chunk))))
+class _Batches(NamedTuple, Generic[T]):
+    """Batches of `wanted`, which a thread reads ahead."""
 
+    read: Callable[[Any], Iterable[T]]
+    wanted: Any
+    weigh: Callable[[T], int]
+    max_bytes: int
+    begin: Callable[[Any], object]
+    largest_batch: int
 
-def _in_batches(
-    read: Callable[[Any], Iterable[T]],
-    wanted: Any,
-    weigh: Callable[[T], int],
-    max_bytes: int,
-    largest_batch: int,
-) -> Iterator[list[T]]:
-    """Yield the items in lists: those of a list many at once, others one by one as they come."""
-    at, largest, batch = 0, 1, 4
-    while at < len(wanted):
-        asked, given = min(batch, len(wanted) - at), 0
-        try:
-            items = read(wanted[at : at + asked])
-        except CorruptFileError:
-            if asked == 1:
-                raise
-            batch = asked // 2  # the error comes after the items before it
-            continue
-        for chunk in _chunks(items, max_bytes // largest // _CHUNKS):
-            largest = max(largest, *map(weigh, chunk))
-            given += len(chunk)
-            yield chunk
-        if given != asked:
-            raise RuntimeError(f"{given} items were read, and not {asked}")
-        at += asked
-        batch = max(1, min(max_bytes // largest, 4 * batch, largest_batch))
+    def begun(self, start: int) -> Iterator[T]:
+        """Begin to read from number `start` on, in this process."""
+        coming = self.wanted[start:] if start else self.wanted
+        self.begin(coming)
+        weigh = self.weigh
+        return in_lists(
+            Ahead(functools.partial(self._lists, coming), self.max_bytes, lambda items: sum(map(weigh, items)))
+        )
+
+    def _lists(self, wanted: Any) -> Iterator[list[T]]:
+        """Yield the items in lists: those of a list many at once, others one by one as they come."""
+        at, largest, batch = 0, 1, 4
+        while at < len(wanted):
+            asked, given = min(batch, len(wanted) - at), 0
+            try:
+                items = self.read(wanted[at : at + asked])
+            except CorruptFileError:
+                if asked == 1:
+                    raise
+                batch = asked // 2  # the error comes after the items before it
+                continue
+            for chunk in _chunks(items, self.max_bytes // largest // _CHUNKS):
+                largest = max(largest, *map(self.weigh, chunk))
+                given += len(chunk)
+                yield chunk
+            if given != asked:
+                raise RuntimeError(f"{given} items were read, and not {asked}")
+            at += asked
+            batch = max(1, min(self.max_bytes // largest, 4 * batch, self.largest_batch))
 
 
 def _chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:

@@ -86,7 +86,7 @@ def convert(
             for name in names:
                 writers.append(RecordWriter(fs, name, compressor=compressor, max_chunk_bytes=limit))
             jobs = ((number % num_shards, instance) for number, instance in enumerate(reader()))
-            encoder = encode or _encoder(allow_pickle)
+            encoder = encode or partial(instances.encode, allow_pickle=allow_pickle)
             workers = min(workers, num_shards, most_at_once())
             done = 0
             for done in (_in_threads if workers > 1 else _one_by_one)(jobs, writers, encoder, workers):
@@ -131,7 +131,7 @@ def convert_lines(
     _check_arguments(reader, "line_count", line_count)
     if line_count < 1:
         raise ValueError(f"line_count must be at least 1, not {line_count}")
-    encoder = encode or _encoder(allow_pickle)
+    encoder = encode or partial(instances.encode, allow_pickle=allow_pickle)
     names: list[str] = []
     done = 0
     items = iter(reader())
@@ -188,10 +188,6 @@ def _prefix(name_prefix: str) -> str:
     if not name_prefix or "/" in name_prefix or name_prefix.startswith("."):
         raise ValueError(f"a name_prefix is the beginning of a file's name, not {name_prefix!r}")
     return name_prefix
-
-
-def _encoder(allow_pickle: bool) -> Encode:
-    return (lambda item: instances.encode(item, allow_pickle=True)) if allow_pickle else instances.encode
 
 
 @contextlib.contextmanager

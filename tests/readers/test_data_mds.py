@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import fsabs
-from fsabs import CorruptFileError, MissingDependencyError
+from fsabs import CorruptFileError
 from fsabs.readers.data import MDSDataReader, Task, shards_of
 from fsabs.readers.data.mds import decoder_of
 
@@ -247,12 +247,6 @@ def test_the_values_of_other_encodings() -> None:
     ]:
         with pytest.raises(ValueError):
             decoder_of(encoding, True)(data)
-
-
-def test_without_zstandard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "zstandard", None)
-    with pytest.raises(MissingDependencyError, match=r"fsabs\[zstd\]"):
-        read_all(MDSDataReader(SAMPLES / "zstd"))
 
 
 def test_no_room_is_made_for_an_image_that_is_not_there() -> None:

@@ -24,7 +24,7 @@ def shards(counts: Sequence[int]) -> list[Shard]:
 
 def walk(epoch: Epoch, intervals: Sequence[Interval], taken: int = 0) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
-    for start, end in epoch.pieces(intervals, taken):
+    for start, end in epoch.pieces(drop(intervals, taken)):
         numbers, records = epoch.locate(start, end)
         found += zip(numbers.tolist(), records.tolist(), strict=True)
     return found

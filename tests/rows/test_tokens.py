@@ -105,7 +105,7 @@ def test_tokens_in_a_stored_zip_are_mapped(tmp_path: Path) -> None:
     fsabs.pack(fsabs.Local(str(tmp_path)), fsabs.Local(str(tmp_path / "out")), "data.zip")
     reader = TokenDataReader(f"{tmp_path}/out/data.zip/x.bin", 10)
     assert rows(ShardedDataset(reader, seed=3)) == plain
-    assert reader.open(shards_of(reader)[0].name).tokens.mapped is not None
+    assert reader.open(shards_of(reader)[0].name).mapped is not None
 
 
 @given(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import IO, Any
 
+    from ...core.fs import FS
     from ...paths import Path
 
     Call = Callable[[Any], Any]
@@ -29,23 +30,10 @@ _COPY = "__fsabs_copy__"
 _PFS = "/pfs/"
 
 
-_opened: Any = None
-
-
-def opened() -> Any:
-    """Return the module that opens URLs, which is imported with the first one."""
-    global _opened
-    if _opened is None:
-        from . import opened
-
-        _opened = opened
-    return _opened
-
-
 def is_ours(path: object) -> bool:
     """Return whether `path` is the URL of a scheme that this library opens, or a `Path` that is no local one."""
     if isinstance(path, str):
-        return ("://" in path or path.startswith(_PFS)) and bool(opened().is_ours(path))
+        return ("://" in path or path.startswith(_PFS)) and _is_url(path)
     if not is_path(path):
         return False
     try:
@@ -53,6 +41,29 @@ def is_ours(path: object) -> bool:
     except TypeError:
         return True
     return False
+
+
+def _is_url(path: str) -> bool:
+    from ...backends import fsspec
+    from ...urls import locations
+
+    if path.startswith(_PFS):
+        return locations.parse_without_query(path).scheme != "file"
+    scheme = path.partition("://")[0].lower()
+    plain = scheme.replace("+", "").replace("-", "").replace(".", "")
+    is_scheme = scheme[:1].isalpha() and plain.isalnum() and scheme.isascii()
+    return is_scheme and (is_own_scheme(scheme) or fsspec.knows(scheme))
+
+
+def is_own_scheme(scheme: str) -> bool:
+    """Return whether this library opens a scheme by itself, and not through fsspec."""
+    from ...core import registry
+    from ...urls import config
+    from ...urls.locations import PFS
+
+    if scheme == PFS or scheme in registry.BUILTIN_SCHEMES or registry.backend(scheme) is not None:
+        return True
+    return config.get_custom_scheme(scheme) is not None
 
 
 def is_path(path: object) -> bool:
@@ -154,20 +165,30 @@ def as_url(path: str | Path) -> str:
 
 def read_bytes(path: str | Path) -> bytes:
     """Return the content of a file."""
-    content: bytes = opened().read_bytes(path)
-    return content
+    from ...urls import roots
+
+    # A string first: the class of `Path` is abstract, and to ask for its instances is expensive.
+    return roots.call(path, _read_bytes) if isinstance(path, str) else path.read_bytes()
+
+
+def _read_bytes(fs: FS, path: str) -> bytes:
+    return fs.read_bytes(path)
 
 
 def open_file(path: str | Path, mode: str = "rb", *args: Any) -> IO[Any]:
     """Open a file; one that is dropped unclosed is kept, as by the function that this stands for."""
-    file: IO[Any] = opened().open_file(path, mode, *args)
-    return file
+    from ...core.writing import keep_if_dropped
+    from ...urls import roots
+
+    file = roots.open_file(path, mode, *args) if isinstance(path, str) else path.open(mode, *args)
+    return file if mode in ("r", "rb", "rt") else keep_if_dropped(file)
 
 
 def as_local(path: str | Path, mode: str = "r") -> contextlib.AbstractContextManager[str]:
     """Return a context manager of a local path."""
-    local: contextlib.AbstractContextManager[str] = opened().as_local(path, mode)
-    return local
+    from ...urls import roots
+
+    return roots.as_local(path, mode) if isinstance(path, str) else path.as_local(mode)
 
 
 def exists(path: str | Path) -> bool:
@@ -177,8 +198,9 @@ def exists(path: str | Path) -> bool:
 
 def as_path(path: str | Path) -> Path:
     """Return a path of this library."""
-    found: Path = opened().as_path(path)
-    return found
+    from ...paths import Path
+
+    return Path(path) if isinstance(path, str) else path
 
 
 # ---- handlers

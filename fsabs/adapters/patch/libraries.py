@@ -324,7 +324,7 @@ def _is_pandas_own(path: Any, kwargs: dict[str, Any]) -> bool:
         return False
     if kwargs.get("storage_options") or path.startswith(_PANDAS_OWN):
         return True
-    return not calls.opened().is_own_scheme(path.partition("://")[0].lower())
+    return not calls.is_own_scheme(path.partition("://")[0].lower())
 
 
 def _read(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -29,13 +29,9 @@ logger = logging.getLogger(__name__)
 _NAME = re.compile(r"checkpoint-(\d+)(?:\+(\d+))?(?:=([^/]+))?\.pt")
 
 
-def _path(path: str | os.PathLike[str]) -> Path:
-    return path if isinstance(path, Path) else Path(path)
-
-
 def save_checkpoint(obj: object, path: str | os.PathLike[str]) -> None:
     """Save an object as `torch.save` does, at a URL or `Path`, whole or not at all."""
-    with _path(path).open("wb") as file:
+    with Path(path).open("wb") as file:
         try:
             torch.save(obj, file)
         except RuntimeError as exc:
@@ -52,7 +48,7 @@ def load_checkpoint(
     `mmap` maps the file instead of reading it, for which a file that is not local is copied first; without it, local
     files are mapped and others are read.
     """
-    where = _path(path)
+    where = Path(path)
     try:
         local = os.fspath(where)
     except TypeError:
@@ -99,7 +95,7 @@ class CheckpointManager(ClosesOnExit):
             raise ValueError(f"keep is at least 1 and keep_best at least 0, not {keep} and {keep_best}")
         if mode not in ("min", "max"):
             raise ValueError(f"mode is 'min' or 'max', not {mode!r}")
-        self.directory = Path(fs=location) if isinstance(location, FS) else _path(location)
+        self.directory = Path(fs=location) if isinstance(location, FS) else Path(location)
         self._keep = keep
         self._keep_best = keep_best
         self._sign = 1 if mode == "min" else -1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import math
 import os
@@ -31,13 +30,20 @@ FILE_BYTES = 32 * 1024 * 1024
 """Size up to which items share a file."""
 
 
-class _TorchFiles(FileSystemBase):
+class _OfPaths:
+    """What torch asks a class of, that reads or writes checkpoints at URLs and paths."""
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:
+        """Return whether it may be a directory's URL or path."""
+        return isinstance(checkpoint_id, (str, os.PathLike))
+
+
+class _TorchFiles(_OfPaths, FileSystemBase):
     """The file operations of `torch.distributed.checkpoint`, done on paths of ours. It has no state."""
 
-    @contextlib.contextmanager
-    def create_stream(self, path: Any, mode: str) -> Iterator[Any]:
-        with Path(path).open(mode) as stream:
-            yield stream
+    def create_stream(self, path: Any, mode: str) -> Any:
+        return Path(path).open(mode)
 
     def concat_path(self, path: Any, suffix: str) -> Path:
         return Path(path) / suffix
@@ -61,10 +67,6 @@ class _TorchFiles(FileSystemBase):
     def ls(self, path: Any) -> list[str]:
         return [str(member) for member in Path(path).iterdir()]
 
-    @classmethod
-    def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:
-        return isinstance(checkpoint_id, (str, os.PathLike))
-
 
 class _Group(NamedTuple):
     """The items of a plan that make one file."""
@@ -74,7 +76,7 @@ class _Group(NamedTuple):
     large: bool
 
 
-class DistributedWriter(FileSystemWriter):
+class DistributedWriter(_OfPaths, FileSystemWriter):
     """Write a checkpoint of `torch.distributed.checkpoint` into a directory at a URL or `Path`.
 
     Tensors share files of some 32 MiB; files of small ones are written many at once, and large ones are streamed. Each
@@ -91,11 +93,6 @@ class DistributedWriter(FileSystemWriter):
         super().__init__("unused", sync_files=False, overwrite=False, thread_count=thread_count)
         self.fs: Any = _TorchFiles()  # in place of those that torch has made for a local directory
         self.path = self.fs.init_path(path)
-
-    @classmethod
-    def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:
-        """Return whether it may be a directory's URL or path."""
-        return _TorchFiles.validate_checkpoint_id(checkpoint_id)
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
         """Write the tensors and objects of a plan; raise the first failure, after all other writes have ended."""
@@ -169,18 +166,13 @@ def _write_items(stream: IO[bytes], group: _Group, planner: SavePlanner) -> list
     return results
 
 
-class DistributedReader(FileSystemReader):
+class DistributedReader(_OfPaths, FileSystemReader):
     """Read a checkpoint of `torch.distributed.checkpoint` from a directory at a URL or `Path`."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__("unused")
         self.fs: Any = _TorchFiles()  # in place of those that torch has made for a local directory
         self.path = self.fs.init_path(path)
-
-    @classmethod
-    def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:
-        """Return whether it may be a directory's URL or path."""
-        return _TorchFiles.validate_checkpoint_id(checkpoint_id)
 
     def _slice_file(self, file: IO[bytes], sinfo: _StorageInfo) -> IO[bytes]:
         """Return the bytes of an item, read by one positioned read."""

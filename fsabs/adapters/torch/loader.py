@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler, default_co
 
 from ...core import hooks
 from ...trace import session
-from .plan import state_of_ranks
+from .epochs import state_of_ranks
 from .resumable import BatchReader, EpochDataset, SamplePlace
 from .sampler import EpochSampler
 from .tags import Collate, Samples, Tag, Tagged
@@ -94,7 +94,8 @@ class Loader(DataLoader[Any]):
         self.held = 0
         """How many of the batches that were handed out last are not used yet, and so still to come in a state: what
         drives the loop takes some ahead, up to 8. `ResumedEpochs` sets it in Lightning."""
-        self._skip = {epoch: [*map(_as_range, steps)] for epoch, steps in _by_epoch(skip).items()}
+        by_epoch = skip if isinstance(skip, Mapping) else {0: skip}
+        self._skip = {epoch: [*map(_as_range, steps)] for epoch, steps in by_epoch.items()}
         self._counted_on: int | None = None  # the length that was asked for before a state was loaded
         self._tasks: TaskDataset | None = None
         self._source: Any
@@ -236,10 +237,6 @@ class Loader(DataLoader[Any]):
                 "fsabs.adapters.torch.lightning.ResumedEpochs)",
                 stacklevel=2,
             )
-
-
-def _by_epoch(skip: Skip) -> Mapping[int, Iterable[int | range]]:
-    return skip if isinstance(skip, Mapping) else {0: skip}
 
 
 def _as_range(steps: int | range) -> range:

@@ -6,31 +6,30 @@ import errno
 import functools
 import inspect
 import io
-import itertools
 import operator
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 from torch.utils.data import Dataset, get_worker_info
 
 from ...core import errors, keys, process
 from ...core.fs import FS, StrPath
-from ...core.threads import in_threads
 from ...readers.data import RecordIODataReader, Shard, shards_of
 from ...readers.data.base import LOST, OnError, ShardContent, check_skipped, digest_of
 from ...readers.data.files import Location, visible
 from ...readers.data.images import EXTENSIONS
+from ...readers.data.order import Numbers, gathered
 from ...readers.prefetch import MAX_BYTES, hand_over, is_immediate, read_batches_ahead
 from ...urls import opening
 from .sampler import AnnouncedBatch, EpochBatches
 from .tags import WorkerCounts
 
-if TYPE_CHECKING:
-    from .sampler import Numbers
-
 _CERTAIN = 4  # indices that follow one another, and are taken for a batch of a sampler in order at any position
+
+_NONE: Numbers = np.empty(0, np.int64)
 
 
 class ReadAheadDataset(Dataset[Any]):
@@ -44,7 +43,9 @@ class ReadAheadDataset(Dataset[Any]):
         """`predicts`: whether batches in order are read ahead; `max_bytes` of them are, at most."""
         self._max_bytes = max_bytes
         self._predicts = predicts
-        self._ahead: _Ahead | None = None
+        self._ahead: process.Resumable[Any] | None = None  # the contents of this process's coming batches
+        self._coming = _NONE  # their indices
+        self._at = 0  # the number of the next one of these
 
     def __len__(self) -> int:
         """Return the number of samples."""
@@ -62,40 +63,43 @@ class ReadAheadDataset(Dataset[Any]):
         """Return the contents of a batch, which may have been read ahead."""
         if isinstance(indices, AnnouncedBatch):
             self._begin(indices.batches)
-        elif self._predicts and not (self._ahead is not None and self._ahead.is_next(indices)):
+        elif self._predicts and not self._is_next(indices):
             self._begin(_in_order(list(indices), len(self)))
+        if self._ahead is None or not self._is_next(indices):
+            self._leave()  # the batches are not the ones that were announced
+            return self._fetch(indices)
+        self._at += len(indices)
         try:
-            contents = None if self._ahead is None else self._ahead.batch(indices)
+            return self._ahead.take(len(indices))
         except BaseException:
             self._leave()  # nothing comes after an error: the next batch is read when it is asked for
             raise
-        if contents is None:
-            self._leave()  # the batches are not the ones that were announced
-            contents = self._fetch(indices)
-        return contents
+
+    def _is_next(self, indices: Sequence[int]) -> bool:
+        """Return whether `indices` are the next batch of those that are read ahead."""
+        coming: list[int] = self._coming[self._at : self._at + len(indices)].tolist()
+        return self._ahead is not None and coming == list(indices)
 
     def _begin(self, batches: EpochBatches | None) -> None:
         self._leave()
         if batches is None:
             return
         own = batches.own()
-        contents = self._prefetch(batches, own)
-        if contents is not None:
-            self._ahead = _Ahead(contents, own)
+        self._ahead = self._prefetch(batches, own)
+        if self._ahead is not None:
+            self._coming, self._at = own, 0
 
     def _leave(self) -> None:
-        ahead, self._ahead = self._ahead, None
+        ahead, self._ahead, self._coming = self._ahead, None, _NONE
         if ahead is not None:
-            ahead.contents.close()
+            ahead.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_ahead": None}
+        return {**self.__dict__, "_ahead": None, "_coming": _NONE}
 
 
 def _in_order(batch: list[int], total: int) -> EpochBatches | None:
     """Return the batches from this one on, if its indices follow one another as those of a sampler in order do."""
-    import numpy as np
-
     info = get_worker_info()
     worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
     if not batch or batch != list(range(batch[0], batch[0] + len(batch))) or not 0 <= batch[0] < total:
@@ -103,27 +107,6 @@ def _in_order(batch: list[int], total: int) -> EpochBatches | None:
     if batch[0] != worker * len(batch) and len(batch) < _CERTAIN:
         return None
     return EpochBatches(np.arange(batch[0], total), len(batch), workers)
-
-
-class _Ahead:
-    """The contents of a process's coming batches, being read."""
-
-    def __init__(self, contents: process.Resumable[Any], coming: Numbers) -> None:
-        self.contents = contents
-        self._coming = coming
-        self._at = 0
-
-    def is_next(self, indices: Sequence[int]) -> bool:
-        """Return whether `indices` are the next batch."""
-        coming: list[int] = self._coming[self._at : self._at + len(indices)].tolist()
-        return coming == list(indices)
-
-    def batch(self, indices: Sequence[int]) -> list[Any] | None:
-        """Return the contents of the next batch; None if `indices` are not it."""
-        if not self.is_next(indices):
-            return None
-        self._at += len(indices)
-        return self.contents.take(len(indices))
 
 
 # ---- files
@@ -193,7 +176,7 @@ class FileDataset(ReadAheadDataset):
         return list(self.fs.read_many([self.paths[index] for index in indices]))
 
     def _prefetch(self, batches: EpochBatches, own: Numbers) -> process.Resumable[bytes]:
-        begin = functools.partial(_hand_over, self.fs, ComingPaths(self.paths, batches))
+        begin = functools.partial(_hand_over, self.fs, self.paths, batches)
         read = functools.partial(_read_many, self.fs, self.paths)  # not a method: the thread must not hold the data set
         return read_batches_ahead(read, own, len, max_bytes=self._max_bytes, begin=begin)
 
@@ -210,22 +193,12 @@ def _takes_path(transform: Transform) -> bool:
         return False
 
 
-class ComingPaths(Iterable[str]):
-    """The paths that all workers read, in order; made when it is iterated, since only a cache wants them."""
-
-    def __init__(self, paths: Sequence[str], batches: EpochBatches) -> None:
-        self._paths, self._batches = paths, batches
-
-    def __iter__(self) -> Iterator[str]:
-        return (self._paths[index] for index in self._batches.all())
-
-
 def _read_many(fs: FS, paths: Sequence[str], indices: Numbers) -> Iterator[bytes]:
     return fs.read_many([paths[index] for index in indices.tolist()])
 
 
-def _hand_over(fs: FS, order: Iterable[str], coming: object) -> None:
-    hand_over(fs, order)  # of all workers, in place of this one's files
+def _hand_over(fs: FS, paths: Sequence[str], batches: EpochBatches, own: object) -> None:
+    hand_over(fs, (paths[index] for index in batches.all()))  # of all workers, in place of this one's files
 
 
 def decode_image(data: bytes) -> Any:
@@ -406,9 +379,10 @@ class ShardRecords:
         self._shards = shards
         self._skips = skips
         self._at_once = _SHARDS_AT_ONCE if reader.reads_ahead else 1
-        self._ends = list(itertools.accumulate(shard.count for shard in shards))
-        self._starts = [0, *self._ends][: len(shards)]
-        self.total = self._ends[-1] if self._ends else 0
+        counts = np.array([shard.count for shard in shards], np.int64)
+        self._ends = np.cumsum(counts)
+        self._starts = self._ends - counts
+        self.total = int(counts.sum())
 
     def record(self, index: int) -> Any:
         """Return one record, or `LOST`."""
@@ -416,39 +390,25 @@ class ShardRecords:
         if not 0 <= at < self.total:
             raise self._missing(index)
         number = bisect_right(self._ends, at)
-        found = self._read_shard((number, [at - self._starts[number]]))
+        found = self._read_shard(number, [at - int(self._starts[number])])
         self._reader.trim()
         return found[0]
 
     def fetch(self, indices: Sequence[int] | Numbers) -> list[Any]:
         """Return the records of these numbers, in their order; `LOST` for a damaged one that is skipped."""
-        import numpy as np
-
         wanted = np.asarray(indices, np.int64)
         wanted = np.where(wanted < 0, wanted + self.total, wanted)
         if not ((wanted >= 0) & (wanted < self.total)).all():
             raise self._missing(next(index for index in indices if not -self.total <= index < self.total))
-        order = np.argsort(wanted, kind="stable")  # by shards, and within them by records
-        ascending = wanted[order]
-        parts: list[tuple[int, list[int]]] = []
-        at = 0
-        while at < len(order):
-            number = bisect_right(self._ends, ascending[at])
-            end = int(ascending.searchsorted(self._ends[number]))
-            parts.append((number, (ascending[at:end] - self._starts[number]).tolist()))
-            at = end
-        contents = in_threads(self._read_shard, parts, min(self._at_once, len(parts)))
-        found: list[Any] = [None] * len(order)
-        for place, record in zip(order.tolist(), itertools.chain.from_iterable(contents), strict=True):
-            found[place] = record
+        shards = self._ends.searchsorted(wanted, side="right")
+        found = gathered(shards, wanted - self._starts[shards], self._read_shard, self._at_once)
         self._reader.trim()
         return found
 
     def _missing(self, index: int) -> IndexError:
         return IndexError(f"record {index} of {self.total}")
 
-    def _read_shard(self, wanted: tuple[int, list[int]]) -> list[Any]:
-        number, records = wanted
+    def _read_shard(self, number: int, records: list[int]) -> list[Any]:
         name = self._shards[number].name
         if self._skips:
             return list(self._reader.read_available(name, records))

@@ -13,26 +13,20 @@ import json
 import struct
 from bisect import bisect_right
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from ...core.threads import Threads
 from ...readers.data import AbstractDataReader, Mode, Shard, Task
 from ...readers.data.base import LOST, ShardContent, digest_of
 from ...readers.data.mixing import Ending, Mixing, Schedule, Unread, Weights, schedule_of
-from ...readers.data.order import Interval, RandomOrder, between, drop, length, union
+from ...readers.data.order import Interval, Numbers, RandomOrder, between, length, union
 from ...readers.prefetch import SharedThreads
-from .epochs import PlanOfAll
+from .epochs import Content, PlanOfAll, StateDict
 from .map_style import Transform
 from .packing import Packing
-from .plan import Content, EpochPlan, EpochShape, StateDict, Uneven
+from .plan import EpochPlan, EpochShape, Uneven
 from .resumable import EpochDataset, SamplePlace
 from .sharded import ShardedDataset
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Numbers = npt.NDArray[np.int64]
 
 MAX_BYTES = 64 << 20
 _THREADS = 8
@@ -229,11 +223,6 @@ class Mixture(EpochDataset):
                     name = self._names[source]
                     found.append(one._replace(source=f"{name}/{one.source}" if one.source else name))
         return found
-
-    @property
-    def shuffles(self) -> bool:
-        """True: sources may have different orders in each epoch."""
-        return True
 
     @property
     def name(self) -> str:
@@ -434,13 +423,10 @@ class _MixtureRecords:
         self._sources = sources
         self._max_bytes = max_bytes
 
-    def read(
-        self, order: _Level, intervals: list[Interval], start: int, threads: SharedThreads | None = None
-    ) -> Iterator[Any]:
-        """Yield the samples of the steps of `intervals`, from number `start` on; `LOST` for a skipped one."""
-        steps = list(drop(intervals, start))
+    def read(self, order: _Level, intervals: list[Interval], threads: SharedThreads | None = None) -> Iterator[Any]:
+        """Yield the samples of the steps of `intervals`; `LOST` for a skipped one."""
         runs: dict[int, list[Interval]] = {}
-        for first, last in steps:
+        for first, last in intervals:
             for source, low, high in order.numbers(first, last):
                 runs.setdefault(source, []).extend(order.unread[source].positions(low, high))
         pool = Threads[None](_THREADS) if threads is None else threads.threads
@@ -448,7 +434,7 @@ class _MixtureRecords:
         shared = SharedThreads(pool, max(_LEAST_AHEAD, most // len(self._sources)))
         reading = {source: self._of_source(source, order.streams[source], own, shared) for source, own in runs.items()}
         try:
-            for first, last in steps:
+            for first, last in intervals:
                 for sources, _ in order.mixing.steps(first, last):
                     for source in sources.tolist():
                         yield next(reading[source])
@@ -468,7 +454,7 @@ class _MixtureRecords:
                 epochs.append((epoch, []))
             epochs[-1][1].append((start, end))
         for epoch, intervals in epochs:
-            records = dataset.read(epoch, stream.base or dataset.base, intervals, 0, shared)
+            records = dataset.read(epoch, stream.base or dataset.base, intervals, shared)
             yield from records if dataset.max_skipped is None else _counted(dataset, records)
 
 

@@ -10,18 +10,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ...readers.data.base import LOST
-from ...readers.data.order import Interval, drop, length
+from ...readers.data.order import Interval, Numbers, length
 from .plan import Intervals, Pass
 from .tags import Counted, Tag
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Numbers = npt.NDArray[np.int64]
 
 UNIT = 1 << 24
 """The most tokens of a document."""
@@ -59,22 +55,19 @@ class Packing(NamedTuple):
         return {"tokens": batch["tokens"] * 0 + self.pad, "segments": batch["segments"] * 0 - 1}
 
     def windows(
-        self, documents: Callable[[list[Interval]], Iterator[Any]], intervals: list[Interval], start: int
+        self, documents: Callable[[list[Interval]], Iterator[Any]], intervals: list[Interval]
     ) -> Iterator[Counted]:
-        """Yield the windows over intervals of positions in tokens, from number `start` on.
+        """Yield the windows over intervals of positions in tokens.
 
         `documents(intervals)` yields the documents at intervals of their own positions; `LOST` for a skipped one.
         """
-        runs = self._runs(documents, list(drop(intervals, start)))
-        windows = _Windows(self, start, length(intervals)).over(runs)
+        windows = _Windows(self, length(intervals)).over(self._runs(documents, intervals))
         return windows if self.batch_size is None else _batches(windows, self.batch_size)
 
     def _runs(
         self, documents: Callable[[list[Interval]], Iterator[Any]], intervals: list[Interval]
     ) -> Iterator[tuple[int, Numbers | None]]:
         """Yield for each document how many positions its share in the intervals has, and its tokens there."""
-        import numpy as np
-
         for first, last in intervals:
             at = first
             for tokens in self._tokenized(documents([(first // UNIT, -(-last // UNIT))])):
@@ -144,13 +137,13 @@ class _Window(NamedTuple):
 class _Windows:
     """Cuts runs of tokens to windows, and knows at which position each one begins."""
 
-    def __init__(self, packing: Packing, start: int, total: int) -> None:
+    def __init__(self, packing: Packing, total: int) -> None:
         self._packing = packing
         self._length = packing.sequence_length + 1
         self._step = packing.sequence_length if packing.overlap else self._length
         self._runs: deque[tuple[int, Numbers]] = deque()  # the position of the first token, and the tokens
         self._count = 0
-        self._at = start
+        self._at = 0
         self._total = total
 
     def over(self, runs: Iterable[tuple[int, Any]]) -> Iterator[Counted]:
@@ -185,8 +178,6 @@ class _Windows:
         return Counted(positions, lost, window.sample, window.parts)
 
     def _window(self) -> tuple[dict[str, Any], tuple[int, ...]]:
-        import numpy as np
-
         tokens = np.full(self._length, self._packing.pad, np.int64)
         segments = np.full(self._length, -1, np.int64)
         at, parts = 0, []
@@ -226,8 +217,6 @@ def _groups(records: Iterator[Any], size: int) -> Iterator[list[Any]]:
 
 
 def _batches(windows: Iterator[Counted], size: int) -> Iterator[Counted]:
-    import numpy as np
-
     for group in _groups(windows, size):
         there = [one.sample for one in group if one.sample is not LOST]
         sample = {key: np.stack([one[key] for one in there]) for key in there[0]} if there else LOST

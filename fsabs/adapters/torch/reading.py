@@ -15,21 +15,20 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
 from ...core.threads import in_threads
 from ...readers.data import AbstractDataReader
 from ...readers.data.base import LOST, exactly
-from ...readers.data.order import Epoch, Interval
+from ...readers.data.order import Epoch, Interval, Numbers, gathered
 from ...readers.data.parquet import Chunk, ParquetDataReader, assembled, rows_of
 from ...readers.data.tokens import TokenDataReader, samples_of, widened
 from ...readers.prefetch import Ahead, SharedThreads, in_lists
 from .tags import Counted
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import pyarrow as pa
-
-    Numbers = npt.NDArray[np.int64]
 
 
 D = TypeVar("D", bound=AbstractDataReader)
@@ -85,11 +84,9 @@ class EpochRecords(_EpochReader[AbstractDataReader]):
         self._skips = skips
         self._at_once = _SHARDS_AT_ONCE if max_bytes is not None and reader.reads_ahead else 1
 
-    def read(
-        self, order: Epoch, intervals: list[Interval], start: int, threads: SharedThreads | None = None
-    ) -> Iterator[Any]:
-        """Yield the records at the positions of `intervals`, from number `start` on; `LOST` for a skipped one."""
-        pieces = order.pieces(intervals, start)
+    def read(self, order: Epoch, intervals: list[Interval], threads: SharedThreads | None = None) -> Iterator[Any]:
+        """Yield the records at the positions of `intervals`; `LOST` for a skipped one."""
+        pieces = order.pieces(intervals)
         if self._max_bytes is None:
             read = self._buffer if order.shuffles_buffers else self._run
             return chain.from_iterable(read(order, piece) for piece in pieces)
@@ -102,7 +99,7 @@ class EpochRecords(_EpochReader[AbstractDataReader]):
         first, last = piece
         shards, records = order.locate(first, first + 1)
         start = int(records[0])
-        return self._of_shard((int(shards[0]), range(start, start + last - first)))
+        return self._of_shard(int(shards[0]), range(start, start + last - first))
 
     def _runs(self, order: Epoch, pieces: Iterator[Interval], most: int) -> Iterator[_Weighted]:
         chunk: list[Any] = []
@@ -144,24 +141,10 @@ class EpochRecords(_EpochReader[AbstractDataReader]):
 
     def _shuffled(self, located: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]) -> list[Any]:
         """Return the records of buffers, given by the shards and numbers of each: read in the order of the shards."""
-        import numpy as np
-
         shards, records = (np.concatenate(one) for one in zip(*located, strict=True))
-        by_place = np.lexsort((records, shards))
-        ends = np.flatnonzero(np.diff(shards[by_place], append=-1)) + 1
-        parts = [(int(shards[slots[0]]), records[slots].tolist()) for slots in np.split(by_place, ends[:-1])]
-        width = min(self._at_once, len(parts))
-        if width > 1:
-            contents: Iterator[Any] = in_threads(lambda part: list(self._of_shard(part)), parts, width)
-        else:
-            contents = map(self._of_shard, parts)
-        found: list[Any] = [None] * len(by_place)
-        for slot, record in zip(by_place.tolist(), chain.from_iterable(contents), strict=True):
-            found[slot] = record
-        return found
+        return gathered(shards, records, self._of_shard, self._at_once)
 
-    def _of_shard(self, part: tuple[int, Sequence[int]]) -> Iterator[Any]:
-        shard, numbers = part
+    def _of_shard(self, shard: int, numbers: Sequence[int]) -> Iterator[Any]:
         name = self._names[shard]
         read = self._reader.read_available if self._skips else self._reader.read_at
         # No reader is trusted to give as many as it was asked for: a sample lost in silence is what this is against.
@@ -200,23 +183,21 @@ class _Piece(NamedTuple):
 class EpochRows(_EpochReader[ParquetDataReader]):
     """The rows of Parquet files: dicts, or `pyarrow.RecordBatch`es; `max_bytes` counts what is decoded."""
 
-    def read(
-        self, order: Epoch, intervals: list[Interval], start: int, threads: SharedThreads | None = None
-    ) -> Iterator[Any]:
-        """Yield the rows at the positions of `intervals`, from number `start` on; `LOST` for a skipped one."""
+    def read(self, order: Epoch, intervals: list[Interval], threads: SharedThreads | None = None) -> Iterator[Any]:
+        """Yield the rows at the positions of `intervals`; `LOST` for a skipped one."""
         width = 1
         if threads is None and self._max_bytes is not None and self._reader.reads_ahead:
             width = max(1, min(_CHUNKS_AT_ONCE, self._max_bytes // 4 // self._reader.largest_chunk))
-        items = functools.partial(self._items, order, intervals, start, width)
+        items = functools.partial(self._items, order, intervals, width)
         if self._max_bytes is None:
             return (item for chunk in items() for item in chunk)
         return _ahead(items, (self._max_bytes if threads is None else threads.most) // 2, threads)
 
-    def _items(self, order: Epoch, intervals: list[Interval], start: int, width: int) -> Iterator[_Weighted]:
+    def _items(self, order: Epoch, intervals: list[Interval], width: int) -> Iterator[_Weighted]:
         """Yield the rows or batches in lists."""
-        tables = self._in_order(order, intervals, start)
+        tables = self._in_order(order, intervals)
         if order.shuffles_buffers or width > 1:
-            tables = self._tables((self._piece(order, piece) for piece in order.pieces(intervals, start)), width)
+            tables = self._tables((self._piece(order, piece) for piece in order.pieces(intervals)), width)
         if self._batch_size is not None:
             for batch in batches_of(tables, self._batch_size):
                 yield _Weighted([batch], 0 if batch.sample is LOST else batch.sample.nbytes)
@@ -228,18 +209,16 @@ class EpochRows(_EpochReader[ParquetDataReader]):
                 rows = table.slice(int(there[0]), len(there)) if len(there) else None
                 yield _Weighted(rows_of(rows, part), 0 if rows is None else _AS_OBJECTS * rows.nbytes)
 
-    def _in_order(self, order: Epoch, intervals: list[Interval], start: int) -> Iterator[tuple[Any, Numbers]]:
+    def _in_order(self, order: Epoch, intervals: list[Interval]) -> Iterator[tuple[Any, Numbers]]:
         """Yield rows that are not shuffled, decoded by this thread."""
-        import numpy as np
-
-        for shard, first, last in self._spans(order, intervals, start):
+        for shard, first, last in self._spans(order, intervals):
             for table, count in self._reader.run(self._names[shard], first, last, self._batch_size or _ROWS):
                 yield table, np.full(count, -1) if table is None else np.arange(count)
 
-    def _spans(self, order: Epoch, intervals: list[Interval], start: int) -> Iterator[tuple[int, int, int]]:
+    def _spans(self, order: Epoch, intervals: list[Interval]) -> Iterator[tuple[int, int, int]]:
         """Yield runs of rows that follow each other: the number of the shard, the first row, the one after the last."""
         shard, first, last = -1, 0, 0
-        for begin, end in order.pieces(intervals, start):
+        for begin, end in order.pieces(intervals):
             shards, rows = order.locate(begin, begin + 1)
             if (int(shards[0]), int(rows[0])) != (shard, last):
                 if first < last:
@@ -250,8 +229,6 @@ class EpochRows(_EpochReader[ParquetDataReader]):
             yield shard, first, last
 
     def _piece(self, order: Epoch, piece: Interval) -> _Piece:
-        import numpy as np
-
         first, last = piece
         if order.shuffles_buffers:
             return _Piece(*self._reader.locate(self._names, *order.locate(first, last)))
@@ -262,17 +239,15 @@ class EpochRows(_EpochReader[ParquetDataReader]):
 
     def _tables(self, pieces: Iterator[_Piece], width: int) -> Iterator[tuple[Any, Numbers]]:
         """Yield the rows of each piece in order: a table, and for each row its number there or -1."""
-        import numpy as np
-
         tables: list[Any] = []
         for piece, table in self._decoded(((one, chunk) for one in pieces for chunk in one.chunks), width):
             tables.append(table())
             if len(tables) == len(piece.chunks):
                 if piece.which is None:
                     start, stop = piece.within.tolist()
-                    yield _run(tables.pop(), start, stop - start, np)
+                    yield _run(tables.pop(), start, stop - start)
                     continue
-                found = assembled(tables, piece.which, piece.within, np)
+                found = assembled(tables, piece.which, piece.within)
                 tables.clear()
                 yield found
 
@@ -292,13 +267,12 @@ class EpochRows(_EpochReader[ParquetDataReader]):
         return piece, lambda: table
 
 
-def _run(table: pa.Table | None, start: int, count: int, np: Any) -> tuple[Any, Numbers]:
+def _run(table: pa.Table | None, start: int, count: int) -> tuple[Any, Numbers]:
     return (None, np.full(count, -1)) if table is None else (table.slice(start, count), np.arange(count))
 
 
 def batches_of(tables: Iterator[tuple[Any, Numbers]], size: int) -> Iterator[Counted]:
     """Yield record batches of the rows at `size` positions each; the last one of fewer, and each without lost rows."""
-    import numpy as np
     import pyarrow as pa
 
     rest: Any = None
@@ -338,14 +312,12 @@ _LEAST, _MOST = 64, 4096  # windows that are read together
 class EpochWindows(_EpochReader[TokenDataReader]):
     """The windows of token files; a batch is an array with a row for each, or a dict of such arrays."""
 
-    def read(
-        self, order: Epoch, intervals: list[Interval], start: int, threads: SharedThreads | None = None
-    ) -> Iterator[Any]:
-        """Yield the windows at the positions of `intervals`, from number `start` on."""
+    def read(self, order: Epoch, intervals: list[Interval], threads: SharedThreads | None = None) -> Iterator[Any]:
+        """Yield the windows at the positions of `intervals`."""
         if self._max_bytes is None:
-            return self._samples(item for group in self._items(order, intervals, start, 0) for item in group)
+            return self._samples(item for group in self._items(order, intervals, 0) for item in group)
         most = self._max_bytes if threads is None else threads.most
-        items = functools.partial(self._items, order, intervals, start, most)
+        items = functools.partial(self._items, order, intervals, most)
         return self._samples(_ahead(items, most // 2, threads))
 
     def _samples(self, items: Generator[Any, None, None]) -> Iterator[Any]:
@@ -354,11 +326,11 @@ class EpochWindows(_EpochReader[TokenDataReader]):
                 sample = widened(item)
                 yield sample if self._batch_size is None else Counted(_rows(sample), 0, sample)
 
-    def _items(self, order: Epoch, intervals: list[Interval], start: int, most: int) -> Iterator[_Weighted]:
+    def _items(self, order: Epoch, intervals: list[Interval], most: int) -> Iterator[_Weighted]:
         """Yield windows or batches, as they are in the files, in lists that are read together."""
         size = self._batch_size or 1
         together = max(size, min(_MOST, most // 8 // (8 * self._reader.length)))
-        located = (order.locate(*piece) for piece in order.pieces(intervals, start))
+        located = (order.locate(*piece) for piece in order.pieces(intervals))
         for shards, windows in _regrouped(located, _LEAST, together, size):
             found = self._reader.take(self._names, shards, windows)
             items = samples_of(found) if self._batch_size is None else _batches(found, size)
@@ -373,8 +345,6 @@ def _regrouped(
     At first these are `least` or more, then twice as many each time, up to `most` or more: what was located together,
     as a shuffled buffer, is nearly all read together.
     """
-    import numpy as np
-
     waiting: list[tuple[Numbers, Numbers]] = []
     count = 0
     for one in located:

@@ -11,7 +11,7 @@ import abc
 import functools
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice, repeat
+from itertools import chain, groupby, islice, repeat
 from typing import Any, NamedTuple, Protocol
 
 from torch.utils.data import IterableDataset, default_collate, default_convert, get_worker_info
@@ -20,36 +20,29 @@ from ...core import process
 from ...readers.data.base import LOST, check_skipped
 from ...readers.data.order import Interval, between, drop, length, wrapped
 from ...readers.prefetch import SharedThreads
-from .epochs import Epochs, PlanOfAll, RankOf
-from .map_style import Transform
-from .packing import UNIT, PackedPass, Packing
-from .plan import (
+from .epochs import (
     Content,
-    EpochPlan,
-    EpochShape,
-    Intervals,
-    Pass,
+    Epochs,
+    PlanOfAll,
+    RankOf,
     Remainder,
-    ShapeOf,
-    Sharing,
     StateDict,
-    Uneven,
-    WorkerPlace,
     first_of,
     plan_of_worker,
     remainders,
     state_of,
 )
+from .map_style import Transform
+from .packing import UNIT, PackedPass, Packing
+from .plan import EpochPlan, EpochShape, Intervals, Pass, ShapeOf, Sharing, Uneven, WorkerPlace
 from .tags import Counted, EpochNotice, Samples, Tag, Tagged, WorkerCounts
 
 
 class Records(Protocol):
     """What reads the samples at positions of an epoch."""
 
-    def read(
-        self, order: Any, intervals: list[Interval], start: int, threads: SharedThreads | None = None
-    ) -> Iterator[Any]:
-        """Yield the samples at the positions of `intervals`, from number `start` on; `LOST` for a skipped one.
+    def read(self, order: Any, intervals: list[Interval], threads: SharedThreads | None = None) -> Iterator[Any]:
+        """Yield the samples at the positions of `intervals`; `LOST` for a skipped one.
 
         With `threads`, they are read ahead by these and no others, of which many such readers have a part each.
         """
@@ -123,13 +116,16 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
         )
         if packing is not None:
             self.epochs.pass_type = PackedPass
-        self._taken: _Taken | None = None  # of the last iteration that was begun in this process
+        self._taken: WorkerShare | None = None  # of the last iteration that was begun in this process
         self._counted = -1  # the serial number of the plan whose batches are counted by `consumed`
         self._consuming: Pass | None = None  # the pass of `consumed` that is beginning
         self._own: EpochPlan | None = None  # of this worker, from a state that it was given
         self._served = -1  # the serial number of the plan of which this worker has begun a pass
 
     # ---- what a data set is
+
+    shuffles = True
+    """True if epochs have different orders."""
 
     @abc.abstractmethod
     def order(self, epoch: int, base: Any) -> Any:
@@ -263,20 +259,14 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
     def __iter__(self) -> Iterator[Any]:
         info = get_worker_info()
         if info is not None:
-            place, plan = self._place(info), self._plan_of_worker(info)
-            samples = _Samples(self, plan, place)
-        else:
-            self.begin_counting()
-            running = self._consuming
-            if running is not None:
-                samples = _Samples(self, running.plan, running.place)
-            else:
-                if self._uncounted():
-                    self.epochs.skip_to(self.epochs.epoch + 1)
-                running = self.epochs.begin()
-                samples = _Samples(self, running.plan, running.place, running)
-        self._taken = samples.taken
-        return samples
+            return _Samples(self, self._plan_of_worker(info), self._place(info))
+        self.begin_counting()
+        if self._consuming is not None:
+            return _Samples(self, self._consuming.plan, self._consuming.place)
+        if self._uncounted():
+            self.epochs.skip_to(self.epochs.epoch + 1)
+        running = self.epochs.begin()
+        return _Samples(self, running.plan, running.place, running)
 
     def _plan_of_worker(self, info: Any) -> EpochPlan:
         """Return the plan of the pass that this worker of a plain `DataLoader` begins."""
@@ -307,59 +297,35 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
             raise RuntimeError("a state was loaded while the workers were running: make a new DataLoader, or a Loader")
         return self.epochs.whole(epoch)
 
-    @property
-    @abc.abstractmethod
-    def shuffles(self) -> bool:
-        """True if epochs have different orders."""
-
-    def samples(self, plan: EpochPlan, place: WorkerPlace, intervals: list[Interval], start: int) -> Iterator[Any]:
-        """Yield the samples at these positions of a plan's epoch, which are a worker's, from number `start` on.
+    def samples(self, plan: EpochPlan, place: WorkerPlace, intervals: list[Interval]) -> Iterator[Any]:
+        """Yield the samples at these positions of a plan's epoch, which are a worker's.
 
         `LOST` stands for one that is damaged and skipped.
         """
         self.set_order(self._of_all_workers(plan, place))
-        return self.read(plan.epoch, plan.base, intervals, start)
+        return self.read(plan.epoch, plan.base, intervals)
 
     def read(
-        self,
-        epoch: int,
-        base: Any,
-        intervals: list[Interval],
-        start: int = 0,
-        threads: SharedThreads | None = None,
+        self, epoch: int, base: Any, intervals: list[Interval], threads: SharedThreads | None = None
     ) -> Iterator[Any]:
-        """Yield the samples at positions of an epoch, from number `start` on."""
+        """Yield the samples at positions of an epoch."""
         order = self.order(epoch, base)
         if self.packing is not None:
-            read = functools.partial(self._records.read, order, start=0, threads=threads)
-            return self._made(self.packing.windows(read, intervals, start))
-        total = self.shape(epoch, base).total
-        runs = self._without_padding(intervals, total)
-        if len(runs) == 1 and type(runs[0]) is list:  # nearly always
-            return self._made(self._records.read(order, runs[0], start, threads))
-        return self._padded(order, self._without_padding(list(drop(intervals, start)), total))
+            documents = functools.partial(self._records.read, order, threads=threads)
+            return self._made(self.packing.windows(documents, intervals))
+        runs = self._runs(intervals, self.shape(epoch, base).total)
+        found = (
+            repeat(self._padding, length(run)) if padding else self._made(self._records.read(order, run, threads))
+            for padding, run in runs
+        )
+        return next(found) if len(runs) == 1 else chain.from_iterable(found)
 
-    def _without_padding(self, intervals: list[Interval], total: int) -> list[list[Interval] | int]:
-        """Return runs of intervals of samples, and between them numbers of samples that are padding."""
-        if all(end <= total for _, end in intervals):  # nearly always
-            return [intervals]
+    def _runs(self, intervals: Iterable[Interval], total: int) -> list[tuple[bool, list[Interval]]]:
+        """Return runs of intervals, and of each whether it is of padding."""
         if self.uneven != "pad":
-            return [list(wrapped(intervals, total))]
-        runs: list[list[Interval] | int] = [[]]
-        for start, end in _split(intervals, total):
-            if start >= total:
-                runs += [end - start, []]
-            elif isinstance(run := runs[-1], list):
-                run.append((start, end))
-        return [run for run in runs if run]
-
-    def _padded(self, order: Any, runs: list[list[Interval] | int]) -> Iterator[Any]:
-        """Yield the samples of runs, and the padding between them, which is a sample as it is."""
-        for run in runs:
-            if isinstance(run, int):
-                yield from repeat(self._padding, run)
-            else:
-                yield from self._made(self._records.read(order, run, 0))
+            return [(False, list(wrapped(intervals, total)))]
+        cut = (piece for one in intervals for piece in (between([one], 0, total) + between([one], total, one[1])))
+        return [(padding, list(run)) for padding, run in groupby(cut, lambda one: one[0] >= total)]
 
     def _made(self, records: Iterator[Any]) -> Iterator[Any]:
         transform = self.transform
@@ -379,9 +345,9 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
 
     def _places_of(self, plan: EpochPlan, intervals: Iterable[Interval]) -> list[SamplePlace]:
         """Return where the samples at positions come from; padding comes from nowhere."""
-        runs = self._without_padding(list(intervals), self.shape(plan.epoch, plan.base).total)
-        found = ([] if isinstance(run, int) else run for run in runs)
-        return [place for run in found for one in run for place in self.places(plan.epoch, plan.base, *one)]
+        runs = self._runs(intervals, self.shape(plan.epoch, plan.base).total)
+        found = (one for padding, run in runs for one in run if not padding)
+        return [place for one in found for place in self.places(plan.epoch, plan.base, *one)]
 
     def ledger(self, running: Pass, step: int) -> list[SamplePlace]:
         """Return where the samples of one step of a pass come from.
@@ -413,7 +379,7 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
     def _packed_ledger(self, running: PackedPass, step: int) -> list[SamplePlace]:
         plan = running.plan
         workers = [running.place._replace(worker=number) for number in range(running.place.workers)]
-        reading = [self.samples(plan, worker, part, 0) for worker, part in zip(workers, running.parts, strict=True)]
+        reading = [self.samples(plan, worker, part) for worker, part in zip(workers, running.parts, strict=True)]
         at = plan.batches
         while True:
             ended = True
@@ -486,15 +452,6 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
         """True if a sample stands for several positions, and is `Counted`: of batches, and of packed windows."""
         return self.batch_size is not None or self.packing is not None
 
-    def without_lost(self, samples: list[Any]) -> list[Any]:
-        """Return the samples without those that are damaged, which are counted."""
-        if not (self.skips and any(sample is LOST for sample in samples)):
-            return samples
-        for sample in samples:
-            if sample is LOST:
-                self.skip()
-        return [sample for sample in samples if sample is not LOST]
-
     def skip(self, count: int = 1) -> None:
         """Count damaged records; `CorruptFileError` if a pass has skipped more than it may."""
         self._skipped.add(count)
@@ -513,27 +470,21 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
         return {**self.__dict__, "_taken": None}
 
 
-class _Position:
-    """How many positions of a pass were taken.
-
-    What an iterator reads from is registered with the process, and must not refer to the iterator.
-    """
-
-    number = 0
-
-
-class _Taken(_Position):
-    """A worker's progress through its share of a pass, which is all that a data set keeps of an iteration."""
+class WorkerShare:
+    """What a worker reads in a pass, and its progress through that: all that a data set keeps of an iteration."""
 
     def __init__(self, plan: EpochPlan, place: WorkerPlace, intervals: list[Interval]) -> None:
-        self.begin(plan, place, intervals)
-
-    def begin(self, plan: EpochPlan, place: WorkerPlace, intervals: list[Interval]) -> None:
-        """Count from 0, of this share."""
         self.plan = plan
         self.place = place
         self.intervals = intervals
-        self.number = self._tagged = 0
+        self.number = 0
+        """How many positions were taken."""
+        self._tagged = 0
+
+    def reading(self, dataset: EpochDataset) -> process.Resumable[Any]:
+        """Return the samples that are still to be taken; a process that continues counts positions, not samples."""
+        # What an iterator reads from is registered with the process, and must not refer to the iterator.
+        return process.Resumable(functools.partial(_continued, dataset, self))
 
     def tag(self, serial: int) -> Tag:
         """Return the tag of the samples since the last one."""
@@ -554,18 +505,13 @@ class _Samples(Iterator[Any]):
 
     def __init__(self, dataset: EpochDataset, plan: EpochPlan, place: WorkerPlace, running: Pass | None = None) -> None:
         self._dataset = dataset
-        self.taken = _Taken(plan, place, plan.of_worker(place, dataset.epochs.sharing))
-        self._begin(running)
+        self._begin(plan, place, running)
 
-    def _begin(self, running: Pass | None) -> None:
+    def _begin(self, plan: EpochPlan, place: WorkerPlace, running: Pass | None) -> None:
         self._running = running  # of the main process
-        self._counts = None if running is None else running.taken
-        self._samples = self._started()
-
-    def _started(self) -> process.Resumable[Any]:
-        taken = self.taken
-        start = functools.partial(_continued, self._dataset, taken.plan, taken.place, taken.intervals, taken)
-        return process.Resumable(start)
+        self._share = WorkerShare(plan, place, plan.of_worker(place, self._dataset.epochs.sharing))
+        self._dataset._taken = self._share
+        self._samples = self._share.reading(self._dataset)
 
     def __next__(self) -> Any:
         while True:
@@ -577,15 +523,15 @@ class _Samples(Iterator[Any]):
                 raise
             except BaseException:
                 self._samples.close()
-                self._samples = self._started()
+                self._samples = self._share.reading(self._dataset)
                 raise
             if type(sample) is Counted:
                 positions, lost, sample, _ = sample
             else:  # one position, nearly always
                 positions, lost = 1, sample is LOST
-            self.taken.number += positions
-            if self._counts is not None:
-                self._counts[0] += positions
+            self._share.number += positions
+            if self._running is not None:
+                self._running.taken[0] += positions
             if lost:
                 self._dataset.skip(int(lost))
             if sample is not LOST:
@@ -603,15 +549,11 @@ class _Samples(Iterator[Any]):
         epochs.load_state_dict(state_dict)
         epochs.set_epoch(state_dict["epoch"])
         running = epochs.begin()
-        self.taken.begin(running.plan, running.place, running.plan.of_worker(running.place, epochs.sharing))
-        self._begin(running)
+        self._begin(running.plan, running.place, running)
 
 
-def _continued(
-    dataset: EpochDataset, plan: EpochPlan, place: WorkerPlace, intervals: list[Interval], at: _Position, _: int
-) -> Iterator[Any]:
-    """Return the samples from a position on: a process that continues counts positions, and not samples."""
-    return dataset.samples(plan, place, intervals, at.number)
+def _continued(dataset: EpochDataset, share: WorkerShare, _: int) -> Iterator[Any]:
+    return dataset.samples(share.plan, share.place, share.remaining())
 
 
 def _transformed(transform: Transform, record: Any) -> Any:
@@ -634,23 +576,6 @@ class _TaggingCollate:
         return Tagged(collate(samples), self._dataset.tag())
 
 
-def _split(intervals: Iterable[Interval], at: int) -> Iterator[Interval]:
-    """Yield the intervals, cut at a position."""
-    for start, end in intervals:
-        if start < at < end:
-            yield start, at
-            start = at
-        yield start, end
-
-
-class WorkerShare(NamedTuple):
-    """What a worker reads in a pass."""
-
-    plan: EpochPlan
-    place: WorkerPlace
-    intervals: list[Interval]
-
-
 class BatchPositions(NamedTuple):
     """The positions of a batch, which is sent to a worker."""
 
@@ -669,13 +594,12 @@ class BatchReader:
         self._share: WorkerShare | None = None
         self._of = (-1, -1)  # the pass and the part that `_share` is of
         self._samples: process.Resumable[Any] | None = None
-        self._at = _Position()  # of `_samples`
 
     def read(self, tag: Tag, batch: BatchPositions) -> Samples:
         """Return the samples of a batch, with its tag."""
         if batch.share is not None:
             self.close()
-            self._share, self._of, self._at.number = batch.share, (tag.serial, tag.part), 0
+            self._share, self._of = batch.share, (tag.serial, tag.part)
         if tag.skipped and self._dataset.packing is None:
             return Samples([], tag)
         if self._share is None or self._of != (tag.serial, tag.part):  # another worker reads that part
@@ -686,30 +610,31 @@ class BatchReader:
             except BaseException:
                 self.close()
                 raise
+        lost = 0
         if self._dataset.counts_positions:
-            self._dataset.skip(sum(item.lost for item in items))
-            return Samples([item.sample for item in items if item.sample is not LOST], tag)
-        return Samples(self._dataset.without_lost(items), tag)
+            lost, items = sum(item.lost for item in items), [item.sample for item in items]
+        elif self._dataset.skips:
+            lost = sum(item is LOST for item in items)
+        if lost:
+            self._dataset.skip(lost)
+            items = [item for item in items if item is not LOST]
+        return Samples(items, tag)
 
     def _next(self, share: WorkerShare, tag: Tag) -> tuple[list[Any], Tag]:
         """Return what the part that this worker reads has next, and the tag of that."""
         known = self._dataset.packing is None
-        first = tag.first if known else self._at.number
-        if self._samples is None or self._at.number != first:
+        first = tag.first if known else share.number
+        if self._samples is None or share.number != first:
             self.close()
-            self._at.number = first
-            self._samples = process.Resumable(functools.partial(_continued, self._dataset, *share, self._at))
-        if not self._dataset.counts_positions:
-            items = self._samples.take(tag.count)
-            self._at.number += len(items)
-            return items, tag
-        items = self._samples.take(1 if known else tag.count)
-        count = sum(item.positions for item in items)
+            share.number = first
+            self._samples = share.reading(self._dataset)
+        items = self._samples.take(tag.count if self._dataset.batch_size is None else 1)
+        count = sum(item.positions for item in items) if self._dataset.counts_positions else len(items)
         if not known and len(items) < tag.count:  # documents without tokens may be left
             count = length(share.intervals) - first
         if known and count != tag.count:
-            raise RuntimeError(f"{count} rows were read, and not {tag.count}")
-        self._at.number = first + count
+            raise RuntimeError(f"{count} samples were read, and not {tag.count}")
+        share.number = first + count
         return items, Tag(tag.serial, tag.part, first, count)
 
     def close(self) -> None:

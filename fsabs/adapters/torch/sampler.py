@@ -9,22 +9,17 @@ from __future__ import annotations
 import functools
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 from torch.utils.data import BatchSampler, Sampler
 
 from ...readers.data import Shard
 from ...readers.data.base import ShardContent
-from ...readers.data.order import EpochOrder, wrapped
-from .epochs import Epochs, RankOf
-from .plan import Content, EpochPlan, EpochShape, Pass, Sharing, StateDict, Uneven, WorkerPlace
+from ...readers.data.order import EpochOrder, Numbers, wrapped
+from .epochs import Content, Epochs, RankOf, StateDict
+from .plan import EpochPlan, EpochShape, Pass, Sharing, Uneven, WorkerPlace
 from .tags import Tag
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Numbers = npt.NDArray[np.int64]
 
 
 class EpochSampler(Sampler[int]):
@@ -75,12 +70,10 @@ class EpochSampler(Sampler[int]):
         return self._indices(self.epochs.plan, self.epochs.serial)
 
     def _indices(self, plan: EpochPlan, serial: int) -> Iterator[int]:
-        order = self._order.epoch(plan.epoch)
-        for start, end in wrapped(plan.of_worker(self.epochs.place, self.epochs.sharing), self._order.total):
-            if self._uncounted and self.epochs.serial == serial and self.epochs.running is not None:
-                self.epochs.running.taken[0] += 1
-            _, numbers = order.locate(start, end)
-            yield from numbers.tolist()
+        numbers = _indices(self._order, plan, self.epochs.place, self.epochs.sharing).tolist()
+        if numbers and self._uncounted and self.epochs.serial == serial and self.epochs.running is not None:
+            self.epochs.running.taken[0] += 1
+        yield from numbers
 
     def consumed(self, loader: Iterable[Any]) -> Iterator[Any]:
         """Yield the batches of a `DataLoader` with this sampler, one epoch, and count those that were handed out.
@@ -111,26 +104,14 @@ class EpochSampler(Sampler[int]):
     def drawn(self, running: Pass, workers: int) -> Iterator[tuple[Tag, list[int]]]:
         """Yield the tags and the indices of the batches of a pass, for a loader with so many workers."""
         order = _indices(self._order, running.plan, running.place, self.epochs.sharing)
-        if running.least > 1:  # the last batch is dropped where it is partial
-            order = order[: len(order) // running.batch_size * running.batch_size]
-        first = running.plan.batches
+        first, drop_last = running.plan.batches, running.least > 1
         batches = announced(
-            order, running.batch_size, workers, self.following(), lambda number: running.skips(first + number)
+            order, running.batch_size, drop_last, workers, self.following(), lambda at: running.skips(first + at)
         )
         while (drawn := running.draw()) is not None:
             yield drawn[0], next(batches)
 
     # ---- for batches that know their own state
-
-    @property
-    def serial(self) -> int:
-        """The serial number of the plan of the pass."""
-        return self.epochs.serial
-
-    def state_after(self, taken: int, serial: int) -> dict[str, Any]:
-        """Return the state after the first `taken` indices of the pass that began with the plan of number `serial`."""
-        self.epochs.check(serial)
-        return self.epochs.state_after(taken)
 
     def rest_of(self, state_dict: Mapping[str, Any]) -> Iterator[int]:
         """Load a state, and return the indices that it left of its epoch, even if there are none."""
@@ -185,8 +166,6 @@ def _of_these_shards(shards: int, plan: EpochPlan, of_all: object, state: StateD
 
 def _indices(order: EpochOrder, plan: EpochPlan, place: WorkerPlace, sharing: Sharing) -> Numbers:
     """Return the indices that a rank has of a plan, in order."""
-    import numpy as np
-
     epoch = order.epoch(plan.epoch)
     found = [epoch.locate(start, end)[1] for start, end in wrapped(plan.of_worker(place, sharing), order.total)]
     return np.concatenate(found) if found else np.empty(0, np.int64)
@@ -218,8 +197,6 @@ class EpochBatches(NamedTuple):
 
     def own(self) -> Numbers:
         """Return the indices of the batches that this worker gets."""
-        import numpy as np
-
         if self.workers == 1:
             return self.order
         turn = self.size * self.workers
@@ -248,6 +225,7 @@ class AnnouncedBatch(list[int]):
 def announced(
     order: Numbers,
     size: int,
+    drop_last: bool,
     workers: int,
     following: Callable[[], Numbers] | None = None,
     skips: Callable[[int], bool] = lambda number: False,
@@ -256,6 +234,8 @@ def announced(
 
     So does one that a worker gets after a batch that is not read, as `skips(number)` says.
     """
+    if drop_last:
+        order = order[: len(order) // size * size]
     for number, start in enumerate(range(0, len(order), size)):
         batch = order[start : start + size].tolist()
         if number < workers or skips(number - workers):  # the loader gives every batch to the next worker in turn
@@ -289,14 +269,9 @@ class PlannedBatches(Sampler[list[int]]):
 
     def of(self, indices: Iterable[int]) -> Iterator[list[int]]:
         """Yield the batches of these indices."""
-        import numpy as np
-
         order = np.frombuffer(array("q", indices), np.int64)
-        size = self.batch_size
-        if self.drop_last:
-            order = order[: len(order) // size * size]
         following = self.sampler.following() if isinstance(self.sampler, EpochSampler) else None
-        return announced(order, size, self._workers, following)
+        return announced(order, self.batch_size, self.drop_last, self._workers, following)
 
     def __len__(self) -> int:
         total = len(self.sampler)  # type: ignore[arg-type]  # as torch's: a sampler with no length has none
@@ -318,7 +293,7 @@ class _StatefulBatches(Iterator[list[int]]):
 
     def _begin(self, indices: Iterator[int]) -> Iterator[list[int]]:
         self._coming = self._batches.of(indices)
-        self._serial = self._sampler.serial
+        self._serial = self._sampler.epochs.serial
         self._taken = 0
         return self._coming
 
@@ -331,7 +306,8 @@ class _StatefulBatches(Iterator[list[int]]):
         """Return what the epoch has left after the batches that were given."""
         if self._coming is None:
             self._begin(iter(self._sampler))
-        return self._sampler.state_after(self._taken, self._serial)
+        self._sampler.epochs.check(self._serial)
+        return self._sampler.epochs.state_after(self._taken)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Make this pass what the state left, which may be nothing."""

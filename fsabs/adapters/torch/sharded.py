@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
+import numpy as np
+
 from ...readers.data import AbstractDataReader, Mode, Shard, shards_of
 from ...readers.data.base import OnError, check_on_error
 from ...readers.data.factory import reader_of
@@ -12,10 +14,10 @@ from ...readers.data.files import Location
 from ...readers.data.order import Epoch, EpochOrder, Interval, JoinedEpoch, RandomOrder, between, union
 from ...readers.data.parquet import ParquetDataReader
 from ...readers.data.tokens import Format, TokenDataReader, WindowLayout
-from .epochs import PlanOfAll
+from .epochs import Content, PlanOfAll, StateDict
 from .map_style import Transform
 from .packing import Packing
-from .plan import Content, EpochPlan, EpochShape, StateDict, Uneven
+from .plan import EpochPlan, EpochShape, Uneven
 from .reading import EpochRecords, EpochRows, EpochWindows
 from .resumable import EpochDataset, Records, SamplePlace
 
@@ -88,6 +90,7 @@ class ShardedDataset(EpochDataset):
         self.reader = reader_of(source, on_error, columns, filters)
         self._shards = shards_of(self.reader, mode)
         self._seed, self._window = seed, window
+        self.shuffles = seed is not None
         self._buffer_size, self._block_size = buffer_size, block_size
         if max_bytes == "auto":
             max_bytes = MAX_BYTES if self.reader.reads_ahead else None
@@ -202,11 +205,6 @@ class ShardedDataset(EpochDataset):
         )
 
     @property
-    def shuffles(self) -> bool:
-        """True if epochs have different orders."""
-        return self._seed is not None
-
-    @property
     def name(self) -> str:
         """The name of the first shard."""
         return self._shards[0].name if self._shards else type(self.reader).__name__
@@ -271,8 +269,6 @@ class TokenDataset(ShardedDataset):
         padding: Any = None,
         max_bytes: int | Literal["auto"] | None = "auto",
     ) -> None:
-        import numpy as np
-
         packing = None
         if tokenize is not None:
             if layout != "stream" or format is not None or dtype is not None:

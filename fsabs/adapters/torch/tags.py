@@ -86,7 +86,7 @@ class Counted(NamedTuple):
 _WORKERS = 512
 
 
-class _SharedNumbers:
+class SharedNumbers:
     """Numbers, all 0 at first, in memory that a main process shares with its workers."""
 
     def __init__(self, count: int) -> None:
@@ -94,14 +94,17 @@ class _SharedNumbers:
         numbers = torch.zeros(count, dtype=torch.int64, device="cpu")
         self._numbers: torch.Tensor = numbers.share_memory_()  # type: ignore[no-untyped-call]
 
-    def _own(self) -> torch.Tensor:
-        """Return the numbers of this main process, for it to set them.
+    def set(self, *numbers: int) -> None:
+        """Set the numbers, of this main process.
 
         A rank that got this by a fork, or from torch.multiprocessing, has that in common with the others until now.
         """
         if self._made_in != os.getpid():
-            _SharedNumbers.__init__(self, len(self._numbers))
-        return self._numbers
+            SharedNumbers.__init__(self, len(self._numbers))
+        self._numbers[:] = torch.tensor(numbers, dtype=torch.int64)
+
+    def __getitem__(self, at: int) -> int:
+        return int(self._numbers[at])
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -109,7 +112,7 @@ class _SharedNumbers:
         self._numbers.share_memory_()  # type: ignore[no-untyped-call]
 
 
-class EpochNotice(_SharedNumbers):
+class EpochNotice(SharedNumbers):
     """The plan that the main process set last, by its serial number, and how many passes workers have begun with it."""
 
     def __init__(self) -> None:
@@ -117,7 +120,7 @@ class EpochNotice(_SharedNumbers):
 
     def publish(self, serial: int, plan: EpochPlan, whole: bool) -> None:
         """Say which plan is in force, and whether it is that of a whole epoch."""
-        self._own()[:] = torch.tensor([serial, plan.epoch if whole else -1, 0], dtype=torch.int64)
+        self.set(serial, plan.epoch if whole else -1, 0)
 
     def begin_pass(self) -> None:
         """Record that a pass begins; one worker of it does."""
@@ -126,37 +129,20 @@ class EpochNotice(_SharedNumbers):
     @property
     def serial(self) -> int:
         """The serial number of the plan."""
-        return int(self._numbers[0])
+        return self[0]
 
     @property
     def epoch(self) -> int | None:
         """The epoch of the plan; None where the plan is the rest of one."""
-        epoch = int(self._numbers[1])
-        return None if epoch < 0 else epoch
+        return None if self[1] < 0 else self[1]
 
     @property
     def passes(self) -> int:
         """How many passes workers have begun with the plan."""
-        return int(self._numbers[2])
+        return self[2]
 
 
-class PassNotice(_SharedNumbers):
-    """The number of the pass that the main process iterates over; 0 while there is none."""
-
-    def __init__(self) -> None:
-        super().__init__(1)
-
-    def set(self, number: int) -> None:
-        """Say which pass it is."""
-        self._own()[0] = number
-
-    @property
-    def number(self) -> int:
-        """The number of the pass."""
-        return int(self._numbers[0])
-
-
-class WorkerCounts(_SharedNumbers):
+class WorkerCounts(SharedNumbers):
     """A count that the main process and all its workers add to, each in a place of its own, without a lock."""
 
     def __init__(self) -> None:
@@ -169,7 +155,7 @@ class WorkerCounts(_SharedNumbers):
 
     def clear(self) -> None:
         """Begin anew, in the main process."""
-        self._own().zero_()
+        self.set(*[0] * len(self._numbers))
 
     @property
     def total(self) -> int:

@@ -22,7 +22,7 @@ from ...core import process
 from ...dispatch import JobFailedError, Task, TaskDispatcher, TaskType
 from ...dispatch.leasing import HeldTask, LeasedTasks
 from ...readers.data.base import adopt
-from .tags import PassNotice, Tagged
+from .tags import SharedNumbers, Tagged
 
 MAX_WAIT = 0.25
 """Seconds between two requests for a task while none is free, at most: the ranks of a job wait for each other."""
@@ -80,7 +80,7 @@ class TaskDataset(IterableDataset[Any]):
         self._counted = False  # the pass that begins is that of `steps`
         self._running = False
         self._passes = 0  # that have begun
-        self._notice = PassNotice()
+        self._notice = SharedNumbers(1)  # of the pass that the main process iterates over; 0 while there is none
         self._pass: _Pass | None = None  # of this process
         self._in_hand: tuple[TaskSpan, ...] = ()  # of the batch that was handed out last
         self._partly: dict[int, TaskSpan] = {}  # tasks with records that were counted and not reported, by lease
@@ -141,7 +141,7 @@ class TaskDataset(IterableDataset[Any]):
         info = get_worker_info()
         if info is None and not self._counted:
             return self._records()
-        if not self._tagged or not self._notice.number:
+        if not self._tagged or not self._notice[0]:
             raise RuntimeError(
                 "use a Loader, or a DataLoader with collate_fn=dataset.tagged(...) that is iterated by "
                 "dataset.consumed(loader)"
@@ -152,12 +152,7 @@ class TaskDataset(IterableDataset[Any]):
     def _records(self) -> Iterator[Any]:
         """Yield records one by one; each counts when the next one is asked for."""
         collate = self.tagged(_only, batched=False)
-        self._begin()
-        try:
-            records = iter(self)
-        finally:
-            self._counted = False
-        return (record for record in self._steps(map(collate, records), 1) if not isinstance(record, NoRecord))
+        return _given(self._begun(lambda: map(collate, iter(self)), 1, False))
 
     def _name(self, worker: int) -> str:
         """Return the name of a worker: two data sets of a process, one of them for evaluations, share none."""
@@ -183,13 +178,13 @@ class TaskDataset(IterableDataset[Any]):
 
     def consumed(self, loader: Iterable[Any]) -> Iterator[Any]:
         """Yield the batches of a `Loader`, or of a `DataLoader` made with `collate_fn=dataset.tagged(...)`."""
-        return (batch for batch in self.steps(loader) if batch is not None)
+        return _given(self._begun_with(loader))
 
     def of_batches(self, begin: Callable[[], Iterator[Any]], workers: int, drop_last: bool) -> Iterator[Any]:
         """Yield the batches of a `Loader`, which `begin()` begins."""
         if self._counted:  # `steps` of that loader, which counts them, and needs their tags
             return begin()
-        return (batch for batch in self._begun(begin, workers, drop_last) if batch is not None)
+        return _given(self._begun(begin, workers, drop_last))
 
     def steps(self, loader: Iterable[Any]) -> Iterator[Any]:
         """Yield the batches as `consumed` does, and None when no task is free but one may be later.
@@ -197,6 +192,9 @@ class TaskDataset(IterableDataset[Any]):
         Processes that train in step, with a collective operation for each batch, need those: others finish the last
         tasks only while this one takes part.
         """
+        return (None if isinstance(batch, NoRecord) else batch for batch in self._begun_with(loader))
+
+    def _begun_with(self, loader: Iterable[Any]) -> Iterator[Any]:
         workers = max(1, getattr(loader, "num_workers", 0))
         return self._begun(functools.partial(iter, loader), workers, getattr(loader, "drop_last", False))
 
@@ -208,9 +206,7 @@ class TaskDataset(IterableDataset[Any]):
             batches = begin()
         finally:
             self._counted = False
-        steps = self._steps(batches, workers)
-        del batches  # so that the workers end with the generator
-        return (None if isinstance(batch, NoRecord) else batch for batch in steps)
+        return self._steps(batches, workers)
 
     def _begin(self) -> None:
         if self._running:
@@ -317,6 +313,10 @@ def _only(record: Any) -> Any:
     return record
 
 
+def _given(batches: Iterator[Any]) -> Iterator[Any]:
+    return (batch for batch in batches if not isinstance(batch, NoRecord))
+
+
 class TaskCollate:
     """A `collate_fn` around another, which adds the spans of tasks."""
 
@@ -336,9 +336,9 @@ class TaskCollate:
 class _Pass(Iterator[Any]):
     """The records of the tasks that this process leases; `NoRecord` until the next batch while there is none."""
 
-    def __init__(self, dataset: TaskDataset, name: str, notice: PassNotice) -> None:
+    def __init__(self, dataset: TaskDataset, name: str, notice: SharedNumbers) -> None:
         self._transform = dataset.transform
-        number = notice.number
+        number = notice[0]
         self._tasks = LeasedTasks(
             dataset.dispatcher,
             dataset.reader,
@@ -346,7 +346,7 @@ class _Pass(Iterator[Any]):
             dataset.type,
             self._ended,
             max_wait=MAX_WAIT,
-            active=lambda: notice.number == number,
+            active=lambda: notice[0] == number,
         )
         self._chunks = self._tasks.chunks()
         self._records: Iterator[Any] = iter(())
@@ -375,9 +375,7 @@ class _Pass(Iterator[Any]):
         """Take the next chunk; return False if it has no records."""
         try:
             chunk = next(self._chunks)
-        except JobFailedError:  # the main process raises it
-            chunk = None
-        except StopIteration:
+        except (JobFailedError, StopIteration):  # the main process raises the former
             chunk = None
         if chunk is None:
             self.close()

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...core import errors, keys
 from ...core.fs import FS, FileStat
-from .base import Mode, Shard, ShardContent, check_range
+from .base import Mode, Shard, ShardContent, check_numbers
 from .files import FileShardsReader, Location, visible
 
 BATCH = 64  # samples of one read_many
@@ -73,10 +73,8 @@ class ArchiveDataReader(FileShardsReader[_Open]):
 
     def read_at(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Sample]:
         """The samples with these numbers, in the order given, read in batches."""
-        if not len(numbers):
-            return
         archive = self._shard(shard_name)
-        check_range(shard_name, min(numbers), max(numbers) + 1, len(archive.samples))
+        check_numbers(shard_name, numbers, len(archive.samples))
         for at in range(0, len(numbers), BATCH):
             wanted = [archive.samples[number] for number in numbers[at : at + BATCH]]
             contents = archive.fs.read_many([path for _, files in wanted for _, path in files])

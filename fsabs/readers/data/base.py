@@ -315,14 +315,16 @@ def exactly(records: Iterable[Any], shard_name: str, numbers: Sequence[int]) -> 
         raise errors.corrupt(shard_name, reason, "read_records")
 
 
-def check_range(shard_name: str, start: int, end: int, total: int) -> None:
-    """`CorruptFileError` if a shard of `total` records has not those from `start` to `end`."""
-    if start < 0 or end < start:
-        raise ValueError(f"no range of records: {start} to {end} of {shard_name}")
-    if end > total:
-        raise errors.corrupt(
-            shard_name, f"record {max(start, total)} is asked for, and there are {total}", "read_records"
-        )
+def check_numbers(shard_name: str, numbers: Sequence[int], total: int) -> None:
+    """`CorruptFileError` if a shard of `total` records has not those with these numbers."""
+    if not len(numbers):
+        return
+    first, last = (numbers[0], numbers[-1]) if isinstance(numbers, range) else (min(numbers), max(numbers))
+    if first < 0:
+        raise ValueError(f"no range of records: {first} to {last + 1} of {shard_name}")
+    if last >= total:
+        reason = f"record {max(first, total)} is asked for, and there are {total}"
+        raise errors.corrupt(shard_name, reason, "read_records")
 
 
 def check_skipped(skipped: int, most: int | None, name: str) -> None:
@@ -428,6 +430,5 @@ class SlicedDataReader(AbstractDataReader):
         if shard_name != self._name and not (base == self._name and number.isdecimal()):
             raise ValueError(f"no shard of {self._name}: {shard_name!r}")
         numbers = numbers_of(task)
-        for start, end in runs(numbers):
-            check_range(self._url, start, end, len(self))
+        check_numbers(self._url, numbers, len(self))
         yield from self._read(numbers)

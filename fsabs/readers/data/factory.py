@@ -18,14 +18,14 @@ from ...core.fs import FS
 from ...urls import opening
 from .archives import ArchiveDataReader
 from .base import AbstractDataReader, OnError, adopt, check_options, parameters_of
-from .files import Files, Location
+from .files import Files, Location, is_called
 from .images import FileListDataReader, ImageFolderDataReader
 from .jsonl import SUFFIXES as JSON_LINES
-from .jsonl import JsonLinesDataReader, is_json_lines
+from .jsonl import JsonLinesDataReader
 from .mds import INDEX, MDSDataReader
 from .odps import ODPSDataReader
 from .parquet import SUFFIXES as PARQUET
-from .parquet import ParquetDataReader, is_parquet
+from .parquet import ParquetDataReader
 from .recordio import RecordIODataReader
 from .text import TextDataReader
 
@@ -198,9 +198,9 @@ def _reader_of(
         if columns is not None or filters is not None:
             raise TypeError("columns and filters are given to the data reader")
         return adopt(source)
-    if is_parquet(source):
+    if is_called(source, PARQUET):
         return ParquetDataReader(source, columns=columns, filters=filters, on_error=on_error)
-    if is_json_lines(source):
+    if is_called(source, JSON_LINES):
         return JsonLinesDataReader(source, on_error=on_error)
     files = Files(source, suffixes=_ARCHIVES)
     try:

@@ -20,7 +20,7 @@ from ...disk import indexes
 from ...urls import locations, opening
 from ..locate import base_of, check_published, is_pattern, is_url, locate, publishing_marks
 from ..prefetch import hand_over, is_immediate
-from .base import AbstractDataReader, Task, numbers_of, shard_name_of
+from .base import LOST, AbstractDataReader, Task, numbers_of, shard_name_of
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -126,14 +126,13 @@ class Closable(Protocol):
 
 
 S = TypeVar("S", bound=Closable)
-T = TypeVar("T")
 R = TypeVar("R")
 
 
 class FileShardsReader(AbstractDataReader, Generic[S]):
     """The base of data readers whose shards are files, some of which are kept open; each process opens its own.
 
-    A subclass implements `create_shards`, `read_at` and `_open_shard`.
+    A subclass implements `create_shards`, `_open_shard`, and `read_at` or `read_available`.
     """
 
     open_at_once: ClassVar[int] = 16
@@ -166,9 +165,15 @@ class FileShardsReader(AbstractDataReader, Generic[S]):
             raise errors.stale(blob.url, "the file changed since it was listed", "read_records")
         return blob
 
-    def _of_all(self, load: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
-        """Yield `load` of each item, in order, as many at once as the store likes."""
-        return in_threads(load, items, min(self._files.fs.default_concurrency, len(items)))
+    def _is_called(self, *suffixes: str) -> Callable[[FileStat], bool]:
+        """Return what decides whether a file is read: it is called as the format's are, or was chosen by the user."""
+        return lambda stat: self._files.is_chosen or stat.filename.lower().endswith(suffixes)
+
+    def _of_all(self, load: Callable[[str], R], names: Iterable[str]) -> dict[str, R]:
+        """Return `load` of each name, called for as many at once as the store likes."""
+        names = list(names)
+        loaded = in_threads(load, names, min(self._files.fs.default_concurrency, len(names)))
+        return dict(zip(names, loaded, strict=True))
 
     def _shard(self, shard_name: str) -> S:
         """Return an open shard, which is not to be closed."""
@@ -192,6 +197,10 @@ class FileShardsReader(AbstractDataReader, Generic[S]):
     def read_records(self, task: Task) -> Iterator[Any]:
         """The records of a task."""
         return self.read_at(shard_name_of(task), numbers_of(task))
+
+    def read_at(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Any]:
+        """The records with these numbers, in the order given."""
+        return (record for record in self.read_available(shard_name, numbers) if record is not LOST)
 
     def set_order(self, shard_names: Iterable[str]) -> None:
         """Hand the files of these shards, in order, to a cache below."""
@@ -238,6 +247,11 @@ def _directory(text: str, files: tuple[str, ...]) -> FS:
         fs.close()
         raise
     return fs
+
+
+def is_called(location: Any, suffixes: tuple[str, ...]) -> bool:
+    """Return whether a location is a file, or a pattern of files, with one of these endings."""
+    return isinstance(location, str | os.PathLike) and os.fspath(location).lower().endswith(suffixes)
 
 
 def visible(path: str) -> bool:

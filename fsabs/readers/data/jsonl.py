@@ -8,27 +8,21 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ...containers.decoding import MAGIC_SIZE, Cursor, SeekPoint, SeekPoints
 from ...containers.tar.compression import TarCodec, add_blocks, codec_of_content, codec_of_name
 from ...core import errors
 from ...core.blobs import Blob
-from ...core.fs import FileStat
 from ...core.readahead import ReadAhead
 from ...core.registry import COMPRESSIONS
-from .base import LOST, Mode, OnError, Shard, ShardContent, check_on_error, check_range, digest_of
+from .base import LOST, Mode, OnError, Shard, ShardContent, check_numbers, check_on_error, digest_of
 from .files import FileShardsReader, Location, derived
-from .order import WindowOrder
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Numbers = npt.NDArray[np.int64]
+from .order import Numbers, WindowOrder
 
 SUFFIXES = tuple(
     name + compression
@@ -60,8 +54,6 @@ class LineIndex(NamedTuple):
 
     def pack(self) -> list[bytes]:
         """Return the index as it is kept."""
-        import numpy as np
-
         head = [_CODECS.index(self.codec), self.size, self.checksum, len(self.lines), len(self.frames)]
         parts = [np.array(head, "<i8"), self.lines, self.offsets, self.frames.reshape(-1)]
         return [part.astype("<i8").tobytes() for part in parts]
@@ -69,8 +61,6 @@ class LineIndex(NamedTuple):
     @classmethod
     def unpack(cls, view: memoryview) -> LineIndex:
         """Return the index of what was kept."""
-        import numpy as np
-
         values = np.frombuffer(view, "<i8")
         number, size, checksum, chunks, frames = values[:5].tolist()
         ends = 5 + chunks, 5 + 2 * chunks, 5 + 2 * chunks + 2 * frames
@@ -108,12 +98,9 @@ class JsonLinesDataReader(FileShardsReader[Blob]):
 
     def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
         """A shard for each file, whose records are its lines."""
-        self._list(self._is_wanted, "file of JSON lines")
-        self._indexes = dict(zip(self._stats, self._of_all(self._load, list(self._stats)), strict=True))
+        self._list(self._is_called(*SUFFIXES), "file of JSON lines")
+        self._indexes = self._of_all(self._load, self._stats)
         return [Shard(name, 0, int(index.lines[-1])) for name, index in self._indexes.items()]
-
-    def _is_wanted(self, stat: FileStat) -> bool:
-        return self._files.is_chosen or stat.filename.lower().endswith(SUFFIXES)
 
     def _load(self, name: str) -> LineIndex:
         with self._open_listed(name) as blob:
@@ -128,8 +115,6 @@ class JsonLinesDataReader(FileShardsReader[Blob]):
 
     def order(self, shards: Sequence[Shard], seed: int | None, window: int) -> WindowOrder:
         """Return the orders of the epochs over shards of this reader."""
-        import numpy as np
-
         rows, groups = [], 0
         for number, shard in enumerate(shards):
             index = self._indexes[shard.name]
@@ -145,18 +130,12 @@ class JsonLinesDataReader(FileShardsReader[Blob]):
 
     # ---- lines
 
-    def read_at(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Any]:
-        """The lines with these numbers, in the order given."""
-        return (record for record in self.read_available(shard_name, numbers) if record is not LOST)
-
     def read_available(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Any]:
         """The lines with these numbers, in the order given, and `LOST` for those that are skipped."""
-        import numpy as np
-
         if not len(numbers):
             return
         index = self._indexes[shard_name]
-        check_range(shard_name, min(numbers), max(numbers) + 1, int(index.lines[-1]))
+        check_numbers(shard_name, numbers, int(index.lines[-1]))
         wanted = np.asarray(numbers, np.int64)
         chunks = index.lines.searchsorted(wanted, side="right") - 1
         used, which = np.unique(chunks, return_inverse=True)
@@ -197,8 +176,6 @@ def _lines_of(data: bytes, count: int) -> list[bytes]:
 
 def _scan(blob: Blob) -> LineIndex:
     """Return the index of a file."""
-    import numpy as np
-
     compression = codec_of_content(blob.pread(MAGIC_SIZE, 0))
     points = SeekPoints()
     lines, offsets, checksum, at, count = [0], [0], 0, 0, 0
@@ -238,8 +215,3 @@ def _decoded(blob: Blob, compression: TarCodec, points: SeekPoints) -> Iterator[
         yield piece
     if cursor.trailing:
         raise errors.corrupt(blob.url, cursor.trailing, "create_shards")
-
-
-def is_json_lines(location: Any) -> bool:
-    """Return whether a location is called as a file of JSON lines, or a pattern of them."""
-    return isinstance(location, str | os.PathLike) and os.fspath(location).lower().endswith(SUFFIXES)

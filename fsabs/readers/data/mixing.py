@@ -10,15 +10,11 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-from .order import Interval, key_of, shuffled
+import numpy as np
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Numbers = npt.NDArray[np.int64]
+from .order import Interval, Numbers, key_of, shuffled
 
 Ending = Literal["stop", "repeat", "leave"]
 """What happens when a source has no more samples: the mixture ends, the source begins anew, or the others go on."""
@@ -73,8 +69,6 @@ class _Stretch:
     """Steps with the same weights, numbered from 0."""
 
     def __init__(self, cumulative: Sequence[int], key: int) -> None:
-        import numpy as np
-
         self.cumulative = np.array(cumulative, np.uint64)
         self.weights = np.diff(self.cumulative.astype(np.int64), prepend=0)
         least = int(self.weights[self.weights > 0].min())
@@ -85,8 +79,6 @@ class _Stretch:
 
     def at_blocks(self, first: int, last: int) -> Numbers:
         """Return how many samples of each source come before the blocks `first` to `last`: a row for each."""
-        import numpy as np
-
         blocks = np.arange(first, last + 1, dtype=np.uint64)[:, None]
         rounded = (blocks * self.cumulative + self._half >> self._shift).astype(np.int64)
         found: Numbers = np.diff(rounded, axis=1, prepend=0)
@@ -94,8 +86,6 @@ class _Stretch:
 
     def steps(self, first: int, last: int) -> tuple[Numbers, Numbers]:
         """Return the sources of the steps of blocks, and the number of each sample in its source."""
-        import numpy as np
-
         counts = self.at_blocks(first, last)
         blocks, size = last - first, 1 << self.bits
         each = np.diff(counts, axis=0)
@@ -110,8 +100,6 @@ class _Stretch:
 
     def counts(self, step: int) -> Numbers:
         """Return how many samples of each source come before a step."""
-        import numpy as np
-
         block, rest = step >> self.bits, step & (1 << self.bits) - 1
         found: Numbers = self.at_blocks(block, block)[0]
         if rest:
@@ -125,8 +113,6 @@ class _Stretch:
 
     def extreme(self, which: Any, samples: Mapping[int, int]) -> tuple[int, int]:
         """Return the first or the last (`min` or `max`) of the steps of some sources' samples, and its source."""
-        import numpy as np
-
         about = {source: (number << 32 - self.bits) // int(self.weights[source]) for source, number in samples.items()}
         guess = which(about.values())
         blocks = {
@@ -185,8 +171,6 @@ class Mixing:
         length: int | None = None,
         since: int = 0,
     ) -> None:
-        import numpy as np
-
         self._key = key_of(seed, 0)
         self._sizes = np.array(sizes, np.int64)
         begun = max(number for number, (step, _) in enumerate(schedule) if step <= since)

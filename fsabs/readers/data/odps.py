@@ -91,9 +91,7 @@ class ODPSDataReader(SlicedDataReader):
         return sum(self._counts.values())
 
     def _partitions(self) -> list[str | None]:
-        if self._partition is not None or not self._retried(self._is_partitioned):
-            return [self._partition]
-        return list(self._retried(self._partition_names))
+        return [self._partition] if self._partition is not None else self._retried(self._partition_names)
 
     def _retried(self, call: Callable[..., Any]) -> Any:
         """Return what `call(again)` returns, which is called again after errors that may pass."""
@@ -140,13 +138,13 @@ class ODPSDataReader(SlicedDataReader):
 
     # ---- partitions
 
-    def _is_partitioned(self, again: bool) -> bool:
+    def _partition_names(self, again: bool) -> Sequence[str | None]:
+        """Return the names of the table's partitions, or None for a table that has none."""
         with self._translating("open"):
-            return bool(self._table.get().table_schema.partitions)
-
-    def _partition_names(self, again: bool) -> list[str]:
-        with self._translating("open"):
-            return sorted(str(partition.name).replace("'", "") for partition in self._table.get().partitions)
+            table = self._table.get()
+            if not table.table_schema.partitions:
+                return [None]
+            return sorted(str(partition.name).replace("'", "") for partition in table.partitions)
 
     # ---- rows
 

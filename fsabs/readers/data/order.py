@@ -13,16 +13,16 @@ import hashlib
 import itertools
 import json
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from ...core.threads import in_threads
 from .base import Shard
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Numbers = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.int64]
 
 Interval = tuple[int, int]
 """Positions from the first to the second, exclusive."""
@@ -41,8 +41,6 @@ class EpochOrder:
     def __init__(
         self, shards: Sequence[Shard], seed: int | None = None, block_size: int | None = None, buffer_size: int = 0
     ) -> None:
-        import numpy as np
-
         if block_size is not None and block_size < 1:
             raise ValueError(f"block_size must be at least 1, not {block_size}")
         if buffer_size < 0:
@@ -75,8 +73,6 @@ class Epoch:
     """The order of one epoch."""
 
     def __init__(self, order: EpochOrder, number: int) -> None:
-        import numpy as np
-
         self._order = order
         self._key = None if order.seed is None else key_of(order.seed, number)
         self._blocks = order.blocks
@@ -89,9 +85,9 @@ class Epoch:
         """Return whether the positions of each buffer are shuffled among each other."""
         return self._order.buffer_size > 1
 
-    def pieces(self, intervals: Iterable[Interval], taken: int = 0) -> Iterator[Interval]:
-        """The intervals without their first `taken` positions, cut where a buffer or (with none) a block ends."""
-        for start, end in drop(intervals, taken):
+    def pieces(self, intervals: Iterable[Interval]) -> Iterator[Interval]:
+        """The intervals, cut where a buffer or (with none) a block ends."""
+        for start, end in intervals:
             while start < end:
                 cut = min(end, self._piece_at(start)[1])
                 yield start, cut
@@ -112,8 +108,6 @@ class Epoch:
         Args:
             parts: the intervals of each reader.
         """
-        import numpy as np
-
         times, shards = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for intervals in parts:
             taken = 0
@@ -129,8 +123,6 @@ class Epoch:
 
     def locate(self, start: int, end: int) -> tuple[Numbers, Numbers]:
         """The numbers of the shards and records at positions of one piece, in order."""
-        import numpy as np
-
         at = np.arange(start, end, dtype=np.int64)
         if self.shuffles_buffers and self._key is not None:
             first, last = self._piece_at(start)
@@ -159,9 +151,9 @@ class JoinedEpoch(Epoch):
         """Return whether the positions of each buffer are shuffled among each other."""
         return self._epochs[0].shuffles_buffers
 
-    def pieces(self, intervals: Iterable[Interval], taken: int = 0) -> Iterator[Interval]:
-        """The intervals without their first `taken` positions, cut as each epoch cuts them."""
-        for interval in drop(intervals, taken):
+    def pieces(self, intervals: Iterable[Interval]) -> Iterator[Interval]:
+        """The intervals, cut as each epoch cuts them."""
+        for interval in intervals:
             for epoch, (start, end) in zip(self._epochs, itertools.pairwise(self._starts), strict=True):
                 own = [(first - start, last - start) for first, last in between([interval], start, end)]
                 yield from ((first + start, last + start) for first, last in epoch.pieces(own))
@@ -196,12 +188,38 @@ def shuffled(numbers: Numbers, key: int, salt: int = 0) -> npt.NDArray[np.uint64
 
     It is SplitMix64 under the key, which maps no two numbers to one.
     """
-    import numpy as np
-
     mixed = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(key ^ salt * _SALT & _MASK)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return mixed ^ (mixed >> np.uint64(31))
+
+
+# ---- records at positions
+
+
+def by_shard(shards: Numbers) -> list[tuple[int, Numbers]]:
+    """Return the places of each shard's records among these, in their order."""
+    order = np.argsort(shards, kind="stable")
+    places = np.split(order, np.flatnonzero(np.diff(shards[order])) + 1)
+    return [(int(shards[own[0]]), own) for own in places if len(own)]
+
+
+def gathered(
+    shards: Numbers, records: Numbers, read: Callable[[int, list[int]], Iterable[Any]], at_once: int
+) -> list[Any]:
+    """Return records in the order given; `read(shard, numbers)` returns those of one shard, with ascending numbers.
+
+    So many shards are read at once, by threads.
+    """
+    order = np.lexsort((records, shards))
+    in_turn, numbers = shards[order], records[order].tolist()
+    cuts = [0, *(np.flatnonzero(np.diff(in_turn)) + 1).tolist(), len(numbers)]
+    parts = [(int(in_turn[start]), numbers[start:end]) for start, end in itertools.pairwise(cuts) if start < end]
+    contents = in_threads(lambda part: list(read(*part)), parts, min(at_once, len(parts)))
+    found: list[Any] = [None] * len(numbers)
+    for place, record in zip(order.tolist(), itertools.chain.from_iterable(contents), strict=True):
+        found[place] = record
+    return found
 
 
 # ---- intervals
@@ -345,8 +363,6 @@ class _WindowEpoch(Epoch):
     """The order of one epoch of a `WindowOrder`."""
 
     def __init__(self, order: WindowOrder, number: int) -> None:
-        import numpy as np
-
         super().__init__(order, number)
         self._window = order.window
         step = max(1, self._window)
@@ -401,8 +417,6 @@ class _RandomEpoch(Epoch):
 
     def locate(self, start: int, end: int) -> tuple[Numbers, Numbers]:
         """The numbers of the shards and records at positions, in order."""
-        import numpy as np
-
         at = np.arange(start, end, dtype=np.int64)
         return self.at(at if self._key is None else permuted(at, self._order.total, self._key))
 
@@ -420,8 +434,6 @@ def permuted(numbers: Numbers, total: int, key: int) -> Numbers:
     A balanced Feistel network over the next power of four, walked until it is below `total` (Black and Rogaway, CT-RSA
     2002): 1.3 rounds of it for a number on the average, 4 at most, in memory for these numbers alone.
     """
-    import numpy as np
-
     half = max(1, (max(total - 1, 1).bit_length() + 1) // 2)
     mask, shift = np.uint64((1 << half) - 1), np.uint64(half)
     keys = _round_keys(key)
@@ -443,7 +455,5 @@ def permuted(numbers: Numbers, total: int, key: int) -> Numbers:
 
 @functools.lru_cache(64)
 def _round_keys(key: int) -> tuple[np.uint64, ...]:
-    import numpy as np
-
     digest = hashlib.blake2b(key.to_bytes(8, "little"), digest_size=8 * _ROUNDS).digest()
     return tuple(np.frombuffer(digest, np.uint64))

@@ -3,34 +3,32 @@
 The format is Apache Parquet's (github.com/apache/parquet-format); pyarrow decodes it. A footer is read once, by one
 request, and kept by the file's version; a row group is fetched as the ranges of its column chunks and decoded whole, or
 in parts of some rows where it is large. A row group that can't hold wanted rows, by its statistics, is skipped
-(`Predicate`).
+(by `filters`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import operator
+import io
 import os
+from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from ...core import errors
 from ...core.blobs import Blob
 from ...core.errors import CorruptFileError
-from ...core.fs import FileStat
-from .base import LOST, Metadata, Mode, OnError, Shard, ShardContent, check_on_error, check_range, digest_of
+from .base import LOST, Metadata, Mode, OnError, Shard, ShardContent, check_numbers, check_on_error, digest_of
 from .files import FileShardsReader, Location, derived
-from .order import WindowOrder
-from .ranges import RangeFile
+from .order import Numbers, WindowOrder, by_shard
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import pyarrow as pa
 
-    Numbers = npt.NDArray[np.int64]
 
 SUFFIXES = (".parquet", ".parq", ".pq")
 CHUNK_BYTES = 32 << 20
@@ -40,7 +38,6 @@ _TAIL = 64 << 10  # bytes that are read for a footer: enough for most
 _LARGEST_FOOTER = 256 << 20
 _KIND = "parquet-1"
 _DECODED = 64 << 20  # bytes of decoded row groups that are kept for reads by number
-_OPEN_AT_ONCE = 16  # files that are kept open
 _SIGNATURE = 28  # bytes after a footer that is not encrypted, of a file with columns that are
 _STREAM = 1 << 20  # bytes that are fetched at once of a column of a row group that is read in parts
 
@@ -110,26 +107,23 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
             raise ValueError(f"chunk_bytes must be at least 1, not {chunk_bytes}")
         check_on_error(on_error)
         self._columns = None if columns is None else list(columns)
-        self._predicate = None if filters is None else Predicate(filters)
+        self._filters = filters or None
+        self._expression = None if not filters else _expression(filters)
         self._on_error = on_error
         self._chunk_bytes = chunk_bytes
         self._footers: dict[str, Footer] = {}
         self._schema: Any = None
         self._has_views = False
         self._decoded: OrderedDict[Chunk, Any] = OrderedDict()
-        self._idle: list[_OpenFile] = []  # files that are open and not in use, the last one used last
         self._scan: _GroupScan | None = None
 
     # ---- shards
 
     def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
         """The runs of row groups that are read, of each file."""
-        self._list(self._is_wanted, "Parquet file")
-        self._footers = dict(zip(self._stats, self._of_all(self._load, list(self._stats)), strict=True))
+        self._list(self._is_called(*SUFFIXES), "Parquet file")
+        self._footers = self._of_all(self._load, self._stats)
         return [shard for name in self._stats for shard in self._runs(name)]
-
-    def _is_wanted(self, stat: FileStat) -> bool:
-        return self._files.is_chosen or stat.filename.lower().endswith(SUFFIXES)
 
     def _runs(self, name: str) -> Iterator[Shard]:
         footer = self._footers[name]
@@ -150,8 +144,6 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
 
     def order(self, shards: Sequence[Shard], seed: int | None, window: int) -> WindowOrder:
         """Return the orders of the epochs over shards of this reader, whose chunks are row groups or parts of them."""
-        import numpy as np
-
         chunks, groups = [], 0
         for number, shard in enumerate(shards):
             there, firsts = self._chunks_of(shard.name)
@@ -185,8 +177,6 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         return groups.chunks, groups.firsts
 
     def _open_shard(self, shard_name: str) -> _Groups:
-        import numpy as np
-
         chunks = list(self._chunks(shard_name))
         return _Groups(chunks, np.array([chunk.first for chunk in chunks], np.int64))
 
@@ -206,9 +196,23 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
                 raise errors.corrupt(blob.url, reason, "create_shards")
             self._check_schema(blob.url, found)
             decoded = [max(0, group.total_byte_size) for group in groups]
-            wanted = [self._predicate is None or self._predicate.admits(group) for group in groups]
+            wanted = [True] * len(rows)
+            if self._expression is not None:
+                admitted = self._admitted(blob.url, tail)
+                wanted = [group in admitted for group in range(len(rows))]
             digest = digest_of(tail)
             return Footer(blob.size, blob.version, tuple(rows), tuple(decoded), tuple(wanted), digest)
+
+    def _admitted(self, url: str, tail: bytes) -> set[int]:
+        """Return the numbers of the row groups that may have rows which the filters want, by their statistics."""
+        import pyarrow as pa
+        import pyarrow.dataset as ds
+
+        file = ds.ParquetFileFormat().make_fragment(pa.py_buffer(tail))
+        try:
+            return {group.id for group in file.subset(self._expression).row_groups}
+        except pa.ArrowException as exc:
+            raise ValueError(f"the filters {self._filters!r} don't fit {url}: {_first_line(exc)}") from exc
 
     def _check_schema(self, url: str, metadata: Any) -> None:
         given = metadata.schema.to_arrow_schema().remove_metadata()
@@ -241,19 +245,9 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
 
     # ---- rows
 
-    def read_at(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Any]:
-        """The rows with these numbers, in the order given."""
-        for row in self.read_available(shard_name, numbers):
-            if row is not LOST:
-                yield row
-
     def read_available(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Any]:
         """The rows with these numbers, in the order given, and `LOST` for those of a row group that is skipped."""
-        import numpy as np
-
-        if not len(numbers):
-            return
-        check_range(shard_name, min(numbers), max(numbers) + 1, sum(self._footers[shard_name].rows))
+        check_numbers(shard_name, numbers, sum(self._footers[shard_name].rows))
         for at in range(0, len(numbers), 1024):
             wanted = np.asarray(numbers[at : at + 1024], np.int64)
             yield from rows_of(*self.take([shard_name], np.zeros_like(wanted), wanted))
@@ -266,20 +260,15 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
             shards: for each row the number of its shard in `names`.
             rows: the rows' numbers in their files.
         """
-        import numpy as np
-
         chunks, which, within = self.locate(names, shards, rows)
         decoded = [self.decoded(chunk) for chunk in chunks]
-        return assembled(decoded, which, within, np)
+        return assembled(decoded, which, within)
 
     def locate(self, names: Sequence[str], shards: Numbers, rows: Numbers) -> tuple[list[Chunk], Numbers, Numbers]:
         """Return the chunks that hold rows, in the order of the files, and for each row its chunk and number there."""
-        import numpy as np
-
         chunks: list[Chunk] = []
         which, within = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
-        for shard in np.unique(shards).tolist():
-            slots = np.flatnonzero(shards == shard)
+        for shard, slots in by_shard(shards):
             there, firsts = self._chunks_of(names[shard])
             found = firsts.searchsorted(rows[slots], side="right") - 1
             used, inverse = np.unique(found, return_inverse=True)
@@ -372,11 +361,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         except BaseException:
             blob.close()
             raise
-        with self._lock:
-            self._idle.append(opened)
-            closing, self._idle = self._idle[:-_OPEN_AT_ONCE], self._idle[-_OPEN_AT_ONCE:]
-        for one in closing:
-            one.blob.close()
+        self._shard(chunk.name).idle.append(opened)
         return self._wanted(table)
 
     def _wanted(self, table: pa.Table) -> pa.Table:
@@ -387,15 +372,15 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
 
     def _opened(self, name: str) -> _OpenFile:
         """Return an open file for the caller alone."""
+        groups = self._shard(name)
         with self._lock:
-            for number in reversed(range(len(self._idle))):
-                if self._idle[number].name == name:
-                    return self._idle.pop(number)
+            if groups.idle:
+                return groups.idle.pop()
         metadata = self._metadata(name)
         blob = self._open_listed(name)
         source = RangeFile(blob)
         with _decoding(blob.url, None):
-            return _OpenFile(name, blob, metadata, source, _parquet_file(source, metadata))
+            return _OpenFile(blob, metadata, source, _parquet_file(source, metadata))
 
     def _ranges(self, blob: Blob, metadata: Any, group: int) -> list[tuple[int, int]]:
         """Return where the wanted columns of a row group lie."""
@@ -467,17 +452,84 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         """Free what is held in this process."""
         with self._lock:
             self._decoded, self._scan = OrderedDict(), None
-            closing, self._idle = self._idle, []
-        for one in closing:
-            one.blob.close()
         super().close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_decoded": OrderedDict(), "_scan": None, "_idle": []}
+        return {**super().__getstate__(), "_decoded": OrderedDict(), "_scan": None}
+
+
+class RangeFile(io.RawIOBase):
+    """Reads what is asked for: from the fetched ranges, or from the blob. Closing it leaves the blob open."""
+
+    def __init__(self, blob: Blob) -> None:
+        self._blob = blob
+        self._starts: list[int] = []
+        self._contents: list[memoryview] = []
+        self._position = 0
+
+    def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Fetch ranges (start, end), ascending, in place of those before, and read from them."""
+        self._starts = [start for start, _ in ranges]
+        if self._blob.max_gap_bytes:  # requests to a store are under way together
+            self._contents = [memoryview(one) for one in self._blob.pread_many([(end - at, at) for at, end in ranges])]
+        else:
+            self._contents = [self._filled(start, end) for start, end in ranges]
+
+    def _filled(self, start: int, end: int) -> memoryview:
+        """Return a range, in memory of Arrow's, which is used again and again."""
+        import pyarrow as pa
+
+        view = memoryview(pa.allocate_buffer(end - start)).cast("B")
+        if (size := self._blob.pread_into(view, start)) != end - start:
+            raise errors.corrupt(self._blob.url, f"{size} bytes at offset {start} where {end - start} were expected")
+        return view.toreadonly()
+
+    def read(self, size: int = -1, /) -> Any:
+        """Return a buffer of up to `size` bytes from the position; of all that is left if it is negative."""
+        left = max(0, self._blob.size - self._position)
+        size = left if size is None or size < 0 else min(size, left)
+        data = self._fetched(size)
+        found = data if data is not None else self._filled(self._position, self._position + size)
+        self._position += len(found)
+        return found
+
+    def _fetched(self, size: int) -> memoryview | None:
+        number = bisect_right(self._starts, self._position) - 1
+        if number < 0:
+            return None
+        content, at = self._contents[number], self._position - self._starts[number]
+        return None if at + size > len(content) else content[at : at + size]
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fill `buffer` as far as the file goes; return the number of bytes."""
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Move the position."""
+        self._position = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._blob.size}[whence] + offset
+        return self._position
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._position
+
+    def size(self) -> int:
+        """Return the size of the file."""
+        return self._blob.size
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
 
 
 class _Groups:
-    """What is known of a file's row groups."""
+    """The row groups of a file, and the file where it is open."""
 
     def __init__(self, chunks: list[Chunk], firsts: Numbers) -> None:
         self.chunks = chunks
@@ -485,15 +537,18 @@ class _Groups:
         """The number of the first row of each chunk."""
         self.metadata: Any = None
         """The footer, once it was asked for."""
+        self.idle: list[_OpenFile] = []
+        """The file, open and not in use: several times, where threads have read it at once."""
 
     def close(self) -> None:
-        """Do nothing: nothing is open."""
+        """Close the file."""
+        for one in self.idle:
+            one.blob.close()
 
 
 class _OpenFile(NamedTuple):
     """A file whose row groups are read."""
 
-    name: str
     blob: Blob
     metadata: Any
     source: RangeFile
@@ -582,6 +637,16 @@ def _first_line(exc: BaseException) -> str:
     return (str(exc).splitlines() or [type(exc).__name__])[0][:300]
 
 
+def _expression(filters: Sequence[Any]) -> Any:
+    """Return filters in pyarrow's form as an expression; `ValueError` for what has another form."""
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.filters_to_expression(list(filters))
+    except (TypeError, ValueError) as exc:
+        raise ValueError(f"there is no condition (column, operator, value) in {filters!r}: {exc}") from exc
+
+
 def _parquet_file(source: RangeFile, metadata: Any, buffer_size: int = 0) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -621,14 +686,13 @@ def _parse(url: str, tail: bytes) -> Any:
     return found
 
 
-def assembled(decoded: Sequence[pa.Table | None], which: Numbers, within: Numbers, np: Any) -> tuple[Any, Numbers]:
+def assembled(decoded: Sequence[pa.Table | None], which: Numbers, within: Numbers) -> tuple[Any, Numbers]:
     """Return rows of tables as one table, in order, and for each its number there; -1 for one of a missing table.
 
     Args:
         decoded: the tables.
         which: for each row the number of its table.
         within: for each row its number in the table.
-        np: numpy.
     """
     import pyarrow as pa
 
@@ -653,77 +717,3 @@ def rows_of(table: pa.Table | None, places: Numbers) -> Iterator[Any]:
     rows = iter(table.to_pylist()) if table is not None else iter(())
     for place in places.tolist():
         yield LOST if place < 0 else next(rows)
-
-
-def is_parquet(location: Any) -> bool:
-    """Return whether a location is called as a Parquet file, or a pattern of them."""
-    return isinstance(location, str | os.PathLike) and os.fspath(location).lower().endswith(SUFFIXES)
-
-
-Condition = tuple[str, str, Any]
-
-
-class Predicate:
-    """Filters in pyarrow's form: conditions `(column, operator, value)` that all hold, or a list of lists of them.
-
-    Of several lists, one has to hold. Operators: `=`, `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`. `ValueError`
-    for anything else.
-    """
-
-    def __init__(self, filters: Sequence[Any]) -> None:
-        nested = bool(filters) and all(isinstance(one, list) for one in filters)
-        groups = filters if nested else [filters]
-        self._any: list[list[Condition]] = [[_checked(one) for one in group] for group in groups]
-
-    def admits(self, row_group: Any) -> bool:
-        """Return False if the statistics (pyarrow's `RowGroupMetaData`) rule out that any row fits."""
-        columns = {}
-        for number in range(row_group.num_columns):
-            column = row_group.column(number)
-            columns[column.path_in_schema] = column.statistics
-        for group in self._any:
-            for name, _, _ in group:
-                if name not in columns:
-                    raise ValueError(f"filters name the column {name!r}, and there are {sorted(columns)}")
-        return any(
-            all(_may_hold(columns[name], operation, value) for name, operation, value in group) for group in self._any
-        )
-
-
-def _checked(condition: Any) -> Condition:
-    if not (isinstance(condition, tuple) and len(condition) == 3 and condition[1] in _OPERATORS):
-        raise ValueError(f"no condition (column, operator, value): {condition!r}; operators: {', '.join(_OPERATORS)}")
-    name, operation, value = condition
-    return (name, operation, list(value)) if operation in ("in", "not in") else condition  # may be an iterator
-
-
-def _may_hold(statistics: Any, operation: str, value: Any) -> bool:
-    if statistics is None or not statistics.has_min_max:
-        return True
-    if operation == "not in" and statistics.null_count != 0:  # a null fits this, and no other condition
-        return True
-    try:
-        least, largest = statistics.min, statistics.max
-    except (OverflowError, ValueError):  # a time that Python has no object for
-        return True
-    try:
-        return _OPERATORS[operation](least, largest, value)
-    except TypeError:
-        raise ValueError(f"{value!r} can't be compared with the values {least!r}") from None
-
-
-def _not_equal(least: Any, largest: Any, value: Any) -> bool:
-    return not least == largest == value
-
-
-_OPERATORS: dict[str, Callable[[Any, Any, Any], bool]] = {
-    "=": lambda least, largest, value: least <= value <= largest,
-    "==": lambda least, largest, value: least <= value <= largest,
-    "!=": _not_equal,
-    "<": lambda least, largest, value: operator.lt(least, value),
-    "<=": lambda least, largest, value: operator.le(least, value),
-    ">": lambda least, largest, value: operator.gt(largest, value),
-    ">=": lambda least, largest, value: operator.ge(largest, value),
-    "in": lambda least, largest, values: any(least <= value <= largest for value in values),
-    "not in": lambda least, largest, values: not (least == largest and least in values),
-}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -22,8 +22,8 @@ from .base import (
     Shard,
     ShardContent,
     Task,
+    check_numbers,
     check_on_error,
-    check_range,
     check_skipped,
     numbers_of,
     runs,
@@ -68,7 +68,7 @@ class RecordIODataReader(FileShardsReader[recordio.RecordReader]):
             where = f"no files below {self._files.fs.url()}" if self._given else "no data_dir is given"
             warnings.warn(f"there are no shards: {where}", stacklevel=2)
         shards = []
-        for path, index in zip(paths, self._of_all(self._index, paths), strict=True):
+        for path, index in self._of_all(self._index, paths).items():
             name = self._files.name(path)
             self._seen[name] = (index.size, index.version)
             self._indexes[name] = index
@@ -89,7 +89,7 @@ class RecordIODataReader(FileShardsReader[recordio.RecordReader]):
         if self._on_error == "skip" or not isinstance(numbers, range) or not numbers:
             return self.read_at(name, numbers)
         reader = self.reader(name)
-        check_range(reader.url, numbers.start, numbers.stop, len(reader))
+        check_numbers(reader.url, numbers, len(reader))
         return reader.scan(numbers.start, numbers.stop, window=self._window)
 
     def read_at(self, shard_name: str, numbers: Sequence[int]) -> Iterator[bytes]:
@@ -105,35 +105,24 @@ class RecordIODataReader(FileShardsReader[recordio.RecordReader]):
                 self._lost += 1
                 check_skipped(self._lost, self._max_skipped, shard_name)
             return
-        if not len(numbers):
-            return
-        reader = self.reader(shard_name)
-        check_range(reader.url, min(numbers), max(numbers) + 1, len(reader))
-        spans = list(runs(numbers))
-        if len(spans) == 1:
-            yield from reader.scan(*spans[0], window=self._window)
-            return
-        for at in range(0, len(numbers), BATCH):
-            yield from reader.read_many(numbers[at : at + BATCH])
-            self.trim()
+        yield from self._read(shard_name, numbers, recordio.RecordReader.scan, recordio.RecordReader.read_many)
 
     def read_available(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Any]:
         """The records with these numbers, in the order given, and `LOST` for those of a damaged chunk."""
-        if not len(numbers):
-            return
+        return self._read(shard_name, numbers, _scan_available, _read_available)
+
+    def _read(
+        self, shard_name: str, numbers: Sequence[int], scan: Callable[..., Any], read_many: Callable[..., Any]
+    ) -> Iterator[Any]:
+        """Yield records: a run of them by `scan`, others in batches by `read_many`."""
         reader = self.reader(shard_name)
-        check_range(reader.url, min(numbers), max(numbers) + 1, len(reader))
+        check_numbers(reader.url, numbers, len(reader))
         spans = list(runs(numbers))
         if len(spans) == 1:
-            yield from _scan_available(reader, *spans[0], self._window)
+            yield from scan(reader, *spans[0], window=self._window)
             return
         for at in range(0, len(numbers), BATCH):
-            batch = numbers[at : at + BATCH]
-            try:
-                found: list[Any] = list(reader.read_many(batch))
-            except CorruptFileError:
-                found = _read_available(reader, batch)
-            yield from found
+            yield from read_many(reader, numbers[at : at + BATCH])
             self.trim()
 
     @property
@@ -199,7 +188,9 @@ def _scan_available(reader: recordio.RecordReader, start: int, stop: int, window
 
 
 def _read_available(reader: recordio.RecordReader, numbers: Sequence[int]) -> list[Any]:
-    """Read chunk by chunk."""
+    """Read the records together, or chunk by chunk where one is damaged."""
+    with contextlib.suppress(CorruptFileError):
+        return reader.read_many(numbers)
     found: list[Any] = [LOST] * len(numbers)
     by_chunk: dict[int, list[int]] = {}
     for at, number in enumerate(numbers):

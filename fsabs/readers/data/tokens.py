@@ -12,27 +12,25 @@ with a header of 256 int32 (`dev/data/data_common.py`), datatrove's `.ds` with `
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import mmap
 import os
 import struct
 from array import array
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
 
 from ...core import errors, keys
 from ...core.blobs import Blob
 from ...core.fs import FS, FileStat
 from ...core.threads import in_threads
 from ...core.writing import AbortsOnError
-from .base import Mode, Shard, ShardContent, check_range, digest_of
+from .base import Mode, Shard, ShardContent, check_numbers, digest_of
 from .files import FileShardsReader, Location, derived
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Numbers = npt.NDArray[np.int64]
+from .order import Numbers, by_shard
 
 Format = Literal["megatron", "llm.c", "datatrove", "raw"]
 FORMATS: tuple[Format, ...] = ("megatron", "llm.c", "datatrove", "raw")
@@ -110,8 +108,6 @@ def _recognized(path: str, names: set[str], head: bytes) -> Format:
 def _plain(
     blob: Blob, path: str, format: Format, dtype: str, parts: Sequence[bytes], start: int = 0, index: str | None = None
 ) -> TokenLayout:
-    import numpy as np
-
     width = np.dtype(dtype).itemsize
     if (blob.size - start) % width:
         raise errors.corrupt(blob.url, f"{blob.size - start} bytes are no whole number of tokens of {width}", "open")
@@ -184,8 +180,6 @@ def _megatron_index(blob: Blob) -> MegatronIndex:
 
 
 def _megatron(fs: FS, blob: Blob, path: str, ends: list[bytes]) -> TokenLayout:
-    import numpy as np
-
     index_path = path.removesuffix(".bin") + ".idx"
     with fs.open_blob(index_path) as index:
         head = _megatron_index(index)
@@ -218,8 +212,6 @@ class TokenWriter(AbortsOnError):
     """
 
     def __init__(self, fs: FS, path: str, dtype: str = "uint16") -> None:
-        import numpy as np
-
         codes = {np.dtype(name).name: code for code, name in MEGATRON_TYPES.items() if np.dtype(name).kind in "iu"}
         if dtype not in codes:
             raise ValueError(f"dtype is one of {', '.join(codes)}, not {dtype!r}")
@@ -237,8 +229,6 @@ class TokenWriter(AbortsOnError):
 
     def write(self, tokens: Any) -> None:
         """Write a document: token ids, or their bytes; `ValueError` for ids that are not of the type."""
-        import numpy as np
-
         if not isinstance(tokens, bytes):
             ids = np.asarray(tokens, np.int64)
             found = ids.astype(self.dtype)
@@ -252,8 +242,6 @@ class TokenWriter(AbortsOnError):
 
     def close(self) -> None:
         """Publish both files."""
-        import numpy as np
-
         if self._file.closed:
             return
         lengths = np.array(self._lengths, "<i4")
@@ -281,8 +269,6 @@ def document_ends(fs: FS, layout: TokenLayout) -> Numbers:
 
     `CorruptFileError` for ends that are not in order, or do not fit the file.
     """
-    import numpy as np
-
     if layout.ends is None:
         return np.array([layout.tokens] if layout.tokens else [], np.int64)
     with fs.open_blob(layout.ends) as blob:
@@ -295,8 +281,6 @@ def document_ends(fs: FS, layout: TokenLayout) -> Numbers:
 
 def _ends(blob: Blob, layout: TokenLayout) -> Iterator[Numbers]:
     """Yield the ends of documents, checked, in parts."""
-    import numpy as np
-
     last = 0
     for part in _megatron_ends(blob) if layout.format == "megatron" else _plain_ends(blob):
         if len(part) and (part[0] < last or (np.diff(part) < 0).any()):
@@ -306,8 +290,6 @@ def _ends(blob: Blob, layout: TokenLayout) -> Iterator[Numbers]:
 
 
 def _plain_ends(blob: Blob) -> Iterator[Numbers]:
-    import numpy as np
-
     if blob.size % 8:
         raise errors.corrupt(blob.url, f"{blob.size} bytes are no whole number of entries of 8", "open")
     for at in range(0, blob.size, 8 * _PIECE):
@@ -316,8 +298,6 @@ def _plain_ends(blob: Blob) -> Iterator[Numbers]:
 
 def _megatron_ends(blob: Blob) -> Iterator[Numbers]:
     """Yield the ends of documents, which are those of their last sequences."""
-    import numpy as np
-
     head = _megatron_index(blob)
     width = np.dtype(head.dtype).itemsize
     if head.documents and int.from_bytes(blob.pread(8, head.starts), "little"):
@@ -341,11 +321,14 @@ def _megatron_ends(blob: Blob) -> Iterator[Numbers]:
 
 
 class TokenFile:
-    """The tokens of an open file: mapped where the file lies on a local disk, also in a stored zip; else read."""
+    """The tokens of an open file: mapped where the file lies on a local disk, also in a stored zip; else read.
 
-    def __init__(self, fs: FS, layout: TokenLayout) -> None:
-        import numpy as np
+    And the ends of its documents, and how many windows of `window` tokens each has, where they are asked for.
+    """
 
+    def __init__(self, fs: FS, layout: TokenLayout, window: int) -> None:
+        self._fs = fs
+        self._window = window
         self.layout = layout
         self._dtype = np.dtype(layout.dtype)
         self._blob = fs.open_blob(layout.path, FileStat(layout.path, layout.size, version=layout.version))
@@ -357,8 +340,6 @@ class TokenFile:
 
     def _map(self) -> Any:
         """Return the tokens as an array that is mapped; None where that can't be."""
-        import numpy as np
-
         bottom = getattr(self._blob, "bottom", None)
         with contextlib.suppress(io.UnsupportedOperation):
             base, start = (self._blob, 0) if bottom is None else bottom()
@@ -370,8 +351,6 @@ class TokenFile:
 
     def read(self, starts: Numbers, length: int) -> Any:
         """Return windows of `length` tokens, which lie in the file, from each of `starts`: a row for each."""
-        import numpy as np
-
         if self.mapped is not None:
             return np.lib.stride_tricks.sliding_window_view(self.mapped, length)[starts]
         width = self._dtype.itemsize
@@ -387,13 +366,37 @@ class TokenFile:
 
     def read_runs(self, starts: Sequence[int], lengths: Sequence[int]) -> list[Any]:
         """Return runs of tokens of different lengths."""
-        import numpy as np
-
         if self.mapped is not None:
             return [self.mapped[start : start + length] for start, length in zip(starts, lengths, strict=True)]
         width = self._dtype.itemsize
         ranges = [(n * width, self.layout.start + width * start) for start, n in zip(starts, lengths, strict=True)]
         return [np.frombuffer(data, self._dtype) for data in self._blob.pread_many(ranges)]
+
+    @functools.cached_property
+    def ends(self) -> Numbers:
+        """The ends of the documents, in tokens."""
+        return document_ends(self._fs, self.layout)
+
+    @functools.cached_property
+    def pieces(self) -> Numbers:
+        """The number of windows up to the end of each document, where windows are of one document."""
+        if self.layout.ends is None:  # one document: how long it is depends on the type of its tokens
+            return self._counted()
+        with self._fs.open_blob(self.layout.ends) as blob:
+            kept = derived(f"document-windows-{self._window}", blob, lambda: [self._counted().tobytes()])
+        return np.frombuffer(kept, np.int64)
+
+    def _counted(self) -> Numbers:
+        counts = -(-np.diff(self.ends, prepend=0) // self._window)
+        return np.cumsum(counts).astype(np.int64)
+
+    def starts_of(self, windows: Numbers) -> tuple[Numbers, Numbers]:
+        """Return where windows of one document each begin, and how many tokens they have."""
+        documents = self.pieces.searchsorted(windows, side="right")
+        before = np.where(documents > 0, self.pieces[documents - 1], 0)
+        begins = np.where(documents > 0, self.ends[documents - 1], 0)
+        starts = begins + (windows - before) * self._window
+        return starts, np.minimum(self.ends[documents] - starts, self._window)
 
     def close(self) -> None:
         """Close the file; what is mapped is freed with the last array of it."""
@@ -405,7 +408,7 @@ WindowLayout = Literal["stream", "packed", "documents"]
 _SUFFIXES = (".bin", ".ds")
 
 
-class TokenDataReader(FileShardsReader["_OpenFile"]):
+class TokenDataReader(FileShardsReader[TokenFile]):
     """Windows over the tokens of the files at `location`: a URL, a path, a glob pattern, a directory, an FS.
 
     A window has `sequence_length` + 1 tokens, of which the first `sequence_length` are a model's input and the last
@@ -470,7 +473,7 @@ class TokenDataReader(FileShardsReader["_OpenFile"]):
         def load(name: str) -> TokenLayout:
             return layout_of(self._files.fs, self._stats[name], names, self._format, self._dtype)
 
-        self._layouts = dict(zip(self._stats, self._of_all(load, list(self._stats)), strict=True))
+        self._layouts = self._of_all(load, self._stats)
         return [Shard(name, 0, self._windows(name)) for name in self._layouts]
 
     def _is_wanted(self, stat: FileStat) -> bool:
@@ -510,10 +513,7 @@ class TokenDataReader(FileShardsReader["_OpenFile"]):
 
     def read_at(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Any]:
         """The windows with these numbers, in the order given."""
-        import numpy as np
-
-        if len(numbers):
-            check_range(shard_name, min(numbers), max(numbers) + 1, self._windows(shard_name))
+        check_numbers(shard_name, numbers, self._windows(shard_name))
         for at in range(0, len(numbers), 256):
             part = np.asarray(numbers[at : at + 256], np.int64)
             yield from map(widened, samples_of(self.take([shard_name], np.zeros_like(part), part)))
@@ -526,120 +526,53 @@ class TokenDataReader(FileShardsReader["_OpenFile"]):
             shards: for each window the number of its shard in `names`.
             windows: the windows' numbers in their files.
         """
-        import numpy as np
-
-        order = np.argsort(shards, kind="stable")
-        used, starts = np.unique(shards[order], return_index=True)
-        slots = np.split(order, starts[1:])
-        parts = list(zip(used.tolist(), slots, strict=True))
-
-        def read(part: tuple[int, Numbers]) -> Any:
-            number, places = part
-            return self._of_file(names[number], windows[places])
-
+        parts = by_shard(shards)
         width = min(self._files.fs.default_concurrency, len(parts)) if self.reads_ahead else 1
-        found = list(in_threads(read, parts, width))
+        found = list(in_threads(lambda part: self._of_file(names[part[0]], windows[part[1]]), parts, width))
         if len(found) == 1:
             return found[0]
-        back = np.empty(len(order), np.int64)
-        back[order] = np.arange(len(order))
+        back = np.argsort(np.concatenate([slots for _, slots in parts]))
         if isinstance(found[0], dict):
             return {key: np.concatenate([one[key] for one in found])[back] for key in found[0]}
         return np.concatenate(found)[back]
 
     def _of_file(self, name: str, windows: Numbers) -> Any:
-        import numpy as np
-
         file = self.open(name)
         if self.layout == "documents":
             return self._of_documents(file, windows)
         starts = windows * self.step
-        tokens = file.tokens.read(starts, self.length)
+        tokens = file.read(starts, self.length)
         if self.layout == "stream":
             return tokens
         positions = starts[:, None] + np.arange(self.length)
         documents = file.ends.searchsorted(positions, side="right")
         return {"tokens": tokens, "segments": _from_zero(documents)}
 
-    def _of_documents(self, file: _OpenFile, windows: Numbers) -> dict[str, Any]:
-        import numpy as np
-
-        documents = file.pieces.searchsorted(windows, side="right")
-        before = np.where(documents > 0, file.pieces[documents - 1], 0)
-        begins = np.where(documents > 0, file.ends[documents - 1], 0)
-        starts = begins + (windows - before) * self.length
-        lengths = np.minimum(file.ends[documents] - starts, self.length)
+    def _of_documents(self, file: TokenFile, windows: Numbers) -> dict[str, Any]:
+        starts, lengths = file.starts_of(windows)
         tokens = np.full((len(windows), self.length), self._pad, np.int64)
-        for row, run in enumerate(file.tokens.read_runs(starts.tolist(), lengths.tolist())):
+        for row, run in enumerate(file.read_runs(starts.tolist(), lengths.tolist())):
             tokens[row, : len(run)] = run
         return {"tokens": tokens, "mask": np.arange(self.length) < lengths[:, None]}
 
     # ---- files
 
-    def open(self, name: str) -> _OpenFile:
+    def open(self, name: str) -> TokenFile:
         """Return the open file of a shard; it stays open for a while, and is not to be closed."""
         return self._shard(name)
 
-    def _open_shard(self, shard_name: str) -> _OpenFile:
-        return _OpenFile(self._files.fs, self._layouts[shard_name], self.length)
+    def _open_shard(self, shard_name: str) -> TokenFile:
+        return TokenFile(self._files.fs, self._layouts[shard_name], self.length)
 
     def offset_of(self, name: str, window: int) -> int:
         """Return the number of the first token of a window in its file."""
         if self.layout != "documents":
             return window * self.step
-        file = self.open(name)
-        document = int(file.pieces.searchsorted(window, side="right"))
-        begin, before = (int(file.ends[document - 1]), int(file.pieces[document - 1])) if document else (0, 0)
-        return begin + (window - before) * self.length
-
-
-class _OpenFile:
-    """A file's tokens, and the ends of its documents where they are asked for."""
-
-    def __init__(self, fs: FS, layout: TokenLayout, length: int) -> None:
-        self._fs = fs
-        self._length = length
-        self.tokens = TokenFile(fs, layout)
-        self._ends: Any = None
-        self._pieces: Any = None
-
-    @property
-    def ends(self) -> Any:
-        """The ends of the documents, in tokens."""
-        if self._ends is None:
-            self._ends = document_ends(self._fs, self.tokens.layout)
-        return self._ends
-
-    @property
-    def pieces(self) -> Any:
-        """The number of windows up to the end of each document, where windows are of one document."""
-        if self._pieces is None:
-            import numpy as np
-
-            path = self.tokens.layout.ends
-            if path is None:  # one document: how long it is depends on the type of its tokens
-                self._pieces = self._counted()
-                return self._pieces
-            kind = f"document-windows-{self._length}"
-            with self._fs.open_blob(path) as blob:
-                self._pieces = np.frombuffer(derived(kind, blob, lambda: [self._counted().tobytes()]), np.int64)
-        return self._pieces
-
-    def _counted(self) -> Numbers:
-        import numpy as np
-
-        counts = -(-np.diff(self.ends, prepend=0) // self._length)
-        return np.cumsum(counts).astype(np.int64)
-
-    def close(self) -> None:
-        """Close the file."""
-        self.tokens.close()
+        return int(self.open(name).starts_of(np.array([window]))[0][0])
 
 
 def _from_zero(documents: Numbers) -> Numbers:
     """Number the documents in each row from 0 on, however many empty ones are between them."""
-    import numpy as np
-
     steps = np.diff(documents, axis=1, prepend=documents[:, :1]) != 0
     return np.cumsum(steps, axis=1)
 

@@ -14,10 +14,11 @@ Everything is bounded before it is allocated.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import repeat
 from typing import Any, NamedTuple, cast
 
@@ -210,11 +211,16 @@ def crc32c(data: bytes) -> int:
     return cast(int, google_crc32c.value(data))
 
 
-def name_chunks(chunks: list[Chunk], exc: OSError) -> None:
+@contextlib.contextmanager
+def naming(*chunks: Chunk) -> Iterator[None]:
     """Add the chunks of a failed read to its error; of several chunks the failed one is unknown."""
-    what = str(chunks[0]) if len(chunks) == 1 else f"one of {len(chunks)} chunks, from {chunks[0]} to {chunks[-1]}"
-    exc.strerror = f"{what}: {exc.strerror}"
-    exc.args = (exc.errno, exc.strerror)
+    try:
+        yield
+    except OSError as exc:
+        what = str(chunks[0]) if len(chunks) == 1 else f"one of {len(chunks)} chunks, from {chunks[0]} to {chunks[-1]}"
+        exc.strerror = f"{what}: {exc.strerror}"
+        exc.args = (exc.errno, exc.strerror)
+        raise
 
 
 FRAME = 65536

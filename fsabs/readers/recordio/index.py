@@ -30,7 +30,7 @@ from .format import (
     crc32,
     decompress,
     foreign,
-    name_chunks,
+    naming,
     parse,
     wrong_count,
 )
@@ -87,17 +87,9 @@ class Index:
             self.__setstate__(Index.of(file.raw.blob, on_error=on_error).__getstate__())
 
     @classmethod
-    def _made(
-        cls,
-        url: str,
-        version: str | None,
-        size: int,
-        body: bytes | memoryview,
-        damage: Sequence[Skipped] = (),
-        verified: int = 0,
-    ) -> Index:
+    def _made(cls, blob: Blob, body: bytes | memoryview, damage: Sequence[Skipped] = (), verified: int = 0) -> Index:
         index = cls.__new__(cls)
-        index.__setstate__((url, version, size, body, tuple(damage), verified))
+        index.__setstate__((blob.url, blob.version, blob.size, body, tuple(damage), verified))
         return index
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
@@ -125,17 +117,16 @@ class Index:
     def of(cls, blob: Blob, *, on_error: OnError = "raise") -> Index:
         """Return the index of a file that is open."""
         check_on_error(on_error)
-        url = blob.url
-        identity = None if url.startswith("memory:") else blob.identity
+        identity = None if blob.url.startswith("memory:") else blob.identity
         kept = blob.has_strong_version  # asked before anything is read
         if (cached := indexes.load(_KIND, identity)) is not None:
-            return cls._made(url, blob.version, blob.size, cached[8:], verified=_VERIFIED.unpack_from(cached)[0])
+            return cls._made(blob, cached[8:], verified=_VERIFIED.unpack_from(cached)[0])
         scan = _HeaderScan(blob, skip=on_error == "skip")
         scan.run()
         body = _packed(scan.chunks)
         if scan.ahead.reads >= _KEPT_FROM and not scan.damage and kept:
             indexes.save(_KIND, identity, [_VERIFIED.pack(0), body])
-        return cls._made(url, blob.version, blob.size, body, scan.damage)
+        return cls._made(blob, body, scan.damage)
 
     def fits(self, blob: Blob) -> bool:
         """Return whether this is the whole index of this version of the file; False if the store has no versions."""
@@ -163,11 +154,8 @@ class Index:
         while self.verified < number:
             chunks = self._neighbours(self.verified, number)
             sizes = [min(chunk.size, LENGTH.size) if _is_single(chunk) else chunk.size for chunk in chunks]
-            try:
+            with naming(*chunks):
                 contents = blob.pread_many([(size, chunk.payload) for size, chunk in zip(sizes, chunks, strict=True)])
-            except OSError as exc:
-                name_chunks(chunks, exc)
-                raise
             for chunk, stored in zip(chunks, contents, strict=True):
                 try:
                     records = _length_of_single(chunk, stored) if _is_single(chunk) else counted(chunk, stored)

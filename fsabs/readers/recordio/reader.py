@@ -33,14 +33,13 @@ from .format import (
     count,
     crc32,
     decompress,
-    name_chunks,
+    naming,
     places,
     split,
 )
 from .index import Index, OnError
 
 if TYPE_CHECKING:
-    from ...core.files import ReadFile
     from ...core.fs import FS, StrPath
 
 _ONE_RECORD = 1 << 20  # from this size on, a chunk of one uncompressed record is read without a copy
@@ -88,24 +87,13 @@ class RecordReader(ClosesOnExit):
         except BaseException:
             file.close()
             raise
-        self._set(file, index, on_error, cache_bytes, max_chunk_bytes, None)
-
-    def _set(
-        self,
-        file: ReadFile,
-        index: Index,
-        on_error: OnError,
-        cache_bytes: int,
-        max_chunk_bytes: int,
-        owned: FS | None,
-    ) -> None:
         self.index = index
-        self._options = (on_error, cache_bytes, max_chunk_bytes)
         self._skips = on_error == "skip"
         self._file = file
         self._blob = file.raw.blob
-        self._owned = owned
+        self._owned: FS | None = None
         self._limit = max_chunk_bytes
+        self._cache_bytes = cache_bytes
         self._cache = PayloadCache(cache_bytes)
         self._group = _FIRST_GROUP
         self._last_single = -1  # the chunk that one record was last read of, without the rest
@@ -199,15 +187,14 @@ class RecordReader(ClosesOnExit):
 
     def _read_singles(self, wanted: list[tuple[Chunk, ChunkLayout, int]]) -> list[bytes]:
         """Return records of uncompressed chunks, read without the rest of the chunks; each has a CRC of its own."""
+        if not wanted:
+            return []
         ranges = []
         for chunk, layout, at in wanted:
             start = layout.places[at] + 4
             ranges.append((layout.places[at + 1] - start, chunk.payload + start))
-        try:
-            found = self._blob.pread_many(ranges) if ranges else []
-        except OSError as exc:
-            name_chunks([chunk for chunk, _, _ in wanted], exc)
-            raise
+        with naming(*(chunk for chunk, _, _ in wanted)):
+            found = self._blob.pread_many(ranges)
         for record, (chunk, layout, at) in zip(found, wanted, strict=True):
             if layout.sums is not None and crc32(record) != layout.sums[at]:
                 raise self._corrupt(chunk, f"record {chunk.first + at} is not what it was when it was read before")
@@ -263,11 +250,8 @@ class RecordReader(ClosesOnExit):
     def _stored(self, chunk: Chunk, end: int) -> bytes:
         """The file from the chunk's payload to `end`."""
         self._check_size(chunk)
-        try:
+        with naming(chunk):
             return self._blob.pread(end - chunk.payload, chunk.payload)
-        except OSError as exc:
-            name_chunks([chunk], exc)
-            raise
 
     def _many(self, chunks: list[Chunk]) -> list[bytes | None]:
         """Return the payloads as stored; None for a chunk of one large record, which is read by itself."""
@@ -275,11 +259,8 @@ class RecordReader(ClosesOnExit):
             self._check_size(chunk)
         ranges = [(0 if self._is_one_record(chunk) else chunk.size, chunk.payload) for chunk in chunks]
         begin = time.monotonic()
-        try:
+        with naming(*chunks):
             found = self._blob.pread_many(ranges)
-        except OSError as exc:
-            name_chunks(chunks, exc)
-            raise
         if time.monotonic() - begin > _SLOW:
             self._group = min(2 * self._group, _MOST_GROUP)
         return [data if size else None for data, (size, _) in zip(found, ranges, strict=True)]
@@ -336,11 +317,8 @@ class RecordReader(ClosesOnExit):
     def _read_one_record(self, chunk: Chunk) -> bytes:
         """The only record of an uncompressed chunk, with no copy of it: it may be of 2 GiB."""
         self._check_size(chunk)
-        try:
+        with naming(chunk):
             length, record = self._blob.pread_many([(4, chunk.payload), (chunk.size - 4, chunk.payload + 4)])
-        except OSError as exc:
-            name_chunks([chunk], exc)
-            raise
         if crc32(record, crc32(length)) != chunk.crc:
             raise self._corrupt(chunk, "the CRC of its payload is wrong")
         if LENGTH.unpack(length)[0] != len(record):
@@ -392,19 +370,16 @@ class RecordReader(ClosesOnExit):
         """True after `close()`."""
         return self._file.closed
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, (self._file, self.index, *self._options, self._owned)
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_blob": None, "_cache": None, "_skipped": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._blob = self._file.raw.blob
+        self._cache = PayloadCache(self._cache_bytes)
 
     def __repr__(self) -> str:
         return f"RecordReader({self.url!r}, records={len(self)})"
-
-
-def _reopened(
-    file: ReadFile, index: Index, on_error: OnError, cache_bytes: int, max_chunk_bytes: int, owned: FS | None
-) -> RecordReader:
-    reader = RecordReader.__new__(RecordReader)
-    reader._set(file, index, on_error, cache_bytes, max_chunk_bytes, owned)
-    return reader
 
 
 # ---- records in order
