@@ -82,6 +82,12 @@ OPTIONS: list[tuple[str, Any]] = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody listens on port 1, however long the attempts lie apart."""
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+
+
 def seen(exc: BaseException) -> str:
     """Return all that is printed of an exception that is not caught."""
     return "".join(traceback.format_exception(exc)) + repr(exc) + repr(vars(exc))
