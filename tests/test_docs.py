@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import pytest
 
 import fsabs
 from fsabs.core import registry
+from tests import preloaded
 from tests.servers import spark
 from tests.servers.azurite import AzuriteServer
 from tests.servers.fixtures import require
@@ -37,6 +37,8 @@ fsabs.cache.cachedfs.LARGEST_FLOOR = 0  # caches are used also where the disk is
 def _is(value, stated): assert repr(value) == stated, f'{value!r}, not {stated}'
 """
 PRELUDE = f"exec({BEFORE!r})"
+SLOW = ("torch", "pytorch_lightning")
+"""Takes seconds to import, and is imported once for all pages that do."""
 
 
 def program(page: str) -> str:
@@ -55,15 +57,9 @@ def run(page: str, folder: Path, env: dict[str, str] | None = None) -> subproces
     work = folder / "work"
     work.mkdir()
     env = {**os.environ, "PFIO_CONFIG_PATH": str(folder / "none.ini"), **(env or {})}
-    return subprocess.run(
-        [sys.executable, "-W", "error", folder / "page.py"],
-        cwd=work,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=150,  # pages import torch and Lightning, on a machine that is busy
-    )
+    code = (folder / "page.py").read_text()
+    libraries = tuple(name for name in SLOW if re.search(rf"^ *(import|from) {name}\b", code, re.MULTILINE))
+    return preloaded.run(libraries, ["-W", "error", folder / "page.py"], cwd=work, env=env, timeout=150)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import pytest
 
 import fsabs
 from fsabs import trace
+from fsabs.backends.objects import retry
 from fsabs.backends.s3.options import parse
 from fsabs.cache.cachedfs import CachedFS
 from fsabs.cache.http import HTTPConnector
@@ -83,9 +84,8 @@ OPTIONS: list[tuple[str, Any]] = [
 
 
 @pytest.fixture(autouse=True)
-def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody listens on port 1, however long the attempts lie apart."""
-    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "BACKOFF", 0.001)  # of hosts that refuse connections
 
 
 def seen(exc: BaseException) -> str:

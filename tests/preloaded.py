@@ -1,0 +1,195 @@
+"""Programs of Python that start at once: each is forked from a process that has imported what takes seconds.
+
+`run` and `start` take a command as `subprocess` does, without the interpreter: a script, `-c CODE` or `-m MODULE`,
+behind `-W ACTION` or not. Such a program has a session, a `__main__`, an environment and warning filters of its own and
+ends as any other, exit handlers included. What is imported before are libraries of others, never fsabs; they run on one
+thread.
+"""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import contextlib
+import gc
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import types
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+
+class _Server:
+    """The process that has imported some libraries."""
+
+    def __init__(self, libraries: tuple[str, ...]) -> None:
+        self._lock = threading.Lock()
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, str(theirs.fileno()), *libraries],
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+
+        atexit.register(self._end, os.getpid())
+
+    def _end(self, owner: int) -> None:
+        if os.getpid() == owner:
+            self._process.kill()
+            self._process.wait()
+
+    def ask(self, order: Mapping[str, Any], files: Sequence[int] = ()) -> int:
+        """Return the answer to an order: the number of a process, or how one ended."""
+        with self._lock:
+            socket.send_fds(self._control, [json.dumps(order).encode()], files)
+            answer = self._control.recv(100)
+        if not answer:
+            raise RuntimeError("the process that programs are forked from has ended")
+        return int(answer)
+
+
+_servers: dict[tuple[str, ...], _Server] = {}
+
+
+class Program:
+    """A program that runs."""
+
+    def __init__(self, server: _Server, order: Mapping[str, Any], files: Sequence[int]) -> None:
+        self._server = server
+        self.pid = server.ask(order, files)
+        self.returncode: int | None = None
+
+    def wait(self, timeout: float) -> int:
+        """Return how it ended, as `subprocess` does; a program that takes longer is killed, and an error."""
+        if self.returncode is None:
+            ended = os.pidfd_open(self.pid)
+            try:
+                if not select.select([ended], [], [], timeout)[0]:
+                    self.kill()
+                    raise subprocess.TimeoutExpired(f"program {self.pid}", timeout)
+            finally:
+                os.close(ended)
+            self.returncode = self._server.ask({"wait": self.pid})
+        return self.returncode
+
+    def kill(self) -> None:
+        """Kill it, with the processes of its session, and wait for its end."""
+        if self.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+            self.returncode = self._server.ask({"wait": self.pid})
+
+
+def start(
+    libraries: tuple[str, ...],
+    command: Sequence[object],
+    files: tuple[int, int, int],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Program:
+    """Start a program whose standard streams are open files."""
+    server = _servers.get(libraries) or _servers.setdefault(libraries, _Server(libraries))
+    order = {"command": list(map(str, command)), "cwd": str(cwd or Path.cwd()), "env": {**(env or os.environ)}}
+    return Program(server, order, files)
+
+
+def run(
+    libraries: tuple[str, ...],
+    command: Sequence[object],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout: float,
+) -> subprocess.CompletedProcess[str]:
+    """Run a program that reads nothing to its end."""
+    with open(os.devnull) as nothing, _output() as out, _output() as err:
+        program = start(libraries, command, (nothing.fileno(), out.fileno(), err.fileno()), cwd=cwd, env=env)
+        code = program.wait(timeout)
+        return subprocess.CompletedProcess(command, code, _read(out), _read(err))
+
+
+def _output() -> IO[bytes]:
+    return tempfile.TemporaryFile()
+
+
+def _read(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode()
+
+
+# ---- the process that has imported the libraries
+
+
+def _serve(control: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """Fork a process for each order; return in it."""
+    while True:
+        message, files, _, _ = socket.recv_fds(control, 1 << 20, 3)
+        if not message:
+            os._exit(0)
+        order = json.loads(message)
+        if "wait" in order:
+            answer = os.waitstatus_to_exitcode(os.waitpid(order["wait"], 0)[1])
+        elif not (answer := os.fork()):
+            control.close()
+            return order, files
+        for file in files:
+            os.close(file)
+        control.send(str(answer).encode())
+
+
+def _become(command: list[str], cwd: str, env: dict[str, str], files: list[int]) -> None:
+    """Run a program in this process, which was forked."""
+    os.setsid()
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    tempfile.tempdir = None
+    if command[0] == "-W":
+        sys.warnoptions.append(command[1])
+        warnings.simplefilter(command[1])  # type: ignore[arg-type]
+        command = command[2:]
+    main = types.ModuleType("__main__")
+    main.__dict__["__builtins__"] = builtins
+    found = [path for path in env.get("PYTHONPATH", "").split(os.pathsep) if path]
+    if command[0] == "-m":
+        sys.argv, sys.path[:1] = command[1:], [cwd, *found]
+        runpy.run_module(command[1], run_name="__main__", alter_sys=True)
+        return
+    if command[0] == "-c":
+        sys.argv, sys.path[:1] = ["-c", *command[2:]], ["", *found]
+        code = compile(command[1], "<string>", "exec", dont_inherit=True)
+    else:
+        sys.argv, sys.path[:1] = command, [str(Path(command[0]).resolve().parent), *found]
+        main.__file__ = command[0]
+        code = compile(Path(command[0]).read_bytes(), command[0], "exec", dont_inherit=True)
+    sys.modules["__main__"] = main
+    exec(code, main.__dict__)
+
+
+if __name__ == "__main__":
+    for _library in sys.argv[2:]:
+        importlib.import_module(_library)
+    gc.collect()
+    gc.freeze()
+    _order, _files = _serve(socket.socket(fileno=int(sys.argv[1])))
+    _kept = sys.modules["__main__"]
+    _become(**_order, files=_files)
