@@ -29,6 +29,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+TORCHRUN = ("torch", "torch.distributed.run")
+TORCH = ("torch", "torch._dynamo")
+"""torch, and what its optimizers and distributed models import when there is the first."""
+
 
 class _Server:
     """The process that has imported some libraries."""

@@ -188,8 +188,9 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, Ranks]]
 
 def installed() -> tuple[str, ...]:
     """Return the modules of the drivers' libraries, which take seconds to import."""
-    modules = ("torch", "torchdata.stateful_dataloader", "pytorch_lightning", "accelerate", "transformers.trainer")
-    return tuple(name for name in modules if importlib.util.find_spec(name.partition(".")[0]))
+    modules = ("torchdata.stateful_dataloader", "pytorch_lightning", "accelerate", "transformers.trainer")
+    found = (name for name in modules if importlib.util.find_spec(name.partition(".")[0]))
+    return (*preloaded.TORCH, *found)
 
 
 def missing(driver: str) -> str | None:

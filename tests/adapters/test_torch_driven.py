@@ -438,7 +438,7 @@ def test_lightning_resumes_two_ranks(tmp_path: Path) -> None:
             files = (nothing.fileno(), log.fileno(), log.fileno())
             programs = [
                 preloaded.start(
-                    ("torch", "pytorch_lightning"),
+                    (*preloaded.TORCH, "pytorch_lightning"),
                     command,
                     files,
                     env={**os.environ, **group, "LOCAL_RANK": str(rank)} if ranks > 1 else None,
