@@ -11,7 +11,7 @@ from collections.abc import Generator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import macos, temporary
+from tests import loops, macos, temporary
 
 if os.environ.get("FSABS_TESTS_HIDE"):
     macos.hide()
@@ -49,6 +49,7 @@ def pytest_collection_finish() -> None:
     Fork servers import torch, where the tests do, once, and not in each of their processes, for seconds.
     """
     gc.freeze()
+    loops.watch()
     if "torch" in sys.modules:
         multiprocessing.set_forkserver_preload(["torch.utils.data"])
 
@@ -65,6 +66,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     Custom schemes go with the test that added them. What is left at the end of a file stays, and is kept away from the
     garbage collector, too: after thousands of tests it would look at millions of objects.
     """
+    loops.end()
     yield
     config._added.clear()
     module_ends = nextitem is not None and nextitem.path != item.path

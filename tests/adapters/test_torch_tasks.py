@@ -63,7 +63,7 @@ def numbers(batches: Any) -> list[int]:
     return [int(number) for batch in batches for number in batch]
 
 
-@pytest.mark.parametrize(("workers", "method"), [(0, None), (1, "fork"), (2, "fork"), (2, "spawn"), (2, "forkserver")])
+@pytest.mark.parametrize(("workers", "method"), [(0, None), (1, "fork"), (2, "fork"), (1, "spawn"), (2, "forkserver")])
 @pytest.mark.timeout(120)
 def test_every_record_comes_once(job: TaskDispatcher, workers: int, method: str | None) -> None:
     loader = Loader(
