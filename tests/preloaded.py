@@ -23,13 +23,15 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import types
 import warnings
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-TORCHRUN = ("torch", "torch.distributed.run")
+TORCHRUN = ("torch", "torch.distributed.launcher.api")
 TORCH = ("torch", "torch._dynamo")
 """torch, and what its optimizers and distributed models import when there is the first."""
 
@@ -119,22 +121,30 @@ def run(
     *,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
+    input: bytes = b"",
     timeout: float,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program that reads nothing to its end."""
-    with open(os.devnull) as nothing, _output() as out, _output() as err:
-        program = start(libraries, command, (nothing.fileno(), out.fileno(), err.fileno()), cwd=cwd, env=env)
+    """Run a program to its end; its standard streams are pipes."""
+    (reads, given), (out, writes), (err, complains) = os.pipe(), os.pipe(), os.pipe()
+    theirs = reads, writes, complains
+    program = start(libraries, command, theirs, cwd=cwd, env=env)
+    for file in theirs:
+        os.close(file)
+    with ThreadPoolExecutor(3) as threads:
+        threads.submit(_write, given, input)
+        texts = [threads.submit(_read, file) for file in (out, err)]
         code = program.wait(timeout)
-        return subprocess.CompletedProcess(command, code, _read(out), _read(err))
+        return subprocess.CompletedProcess(command, code, *(text.result() for text in texts))
 
 
-def _output() -> IO[bytes]:
-    return tempfile.TemporaryFile()
+def _write(file: int, data: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError), open(file, "wb") as stream:
+        stream.write(data)
 
 
-def _read(file: IO[bytes]) -> str:
-    file.seek(0)
-    return file.read().decode()
+def _read(file: int) -> str:
+    with open(file, "rb") as stream:
+        return stream.read().decode()
 
 
 # ---- the process that has imported the libraries
@@ -160,13 +170,24 @@ def _serve(control: socket.socket) -> tuple[dict[str, Any], list[int]]:
 def _become(command: list[str], cwd: str, env: dict[str, str], files: list[int]) -> None:
     """Run a program in this process, which was forked."""
     os.setsid()
-    for number, file in enumerate(files):
+    for file, (number, name) in zip(files, enumerate(("stdin", "stdout", "stderr")), strict=True):
         os.dup2(file, number)
         os.close(file)
+        was = getattr(sys, name)  # of another kind of file, which could be sought in
+        options = {
+            "encoding": was.encoding,
+            "errors": was.errors,
+            "closefd": False,
+            "buffering": 1 if number == 2 else -1,
+        }
+        stream = open(number, "w" if number else "r", **options)  # noqa: SIM115 - it stays
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
     tempfile.tempdir = None
+    time.tzset()
     if command[0] == "-W":
         sys.warnoptions.append(command[1])
         warnings.simplefilter(command[1])  # type: ignore[arg-type]

@@ -42,9 +42,8 @@ def variables(moto: MotoServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def trained(ranks: int, folder: Path, variables: dict[str, str], *arguments: str) -> tuple[int, dict[int, float]]:
     """Run the program under torchrun; return its exit status, and the loss of each tenth step."""
     command: list[object] = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-    done = preloaded.run(
-        preloaded.TORCHRUN, [*command, "s3://language/text", folder, *arguments], env=variables, timeout=200
-    )
+    command += [FOLDER / "train.py", "s3://language/text", folder, *arguments]
+    done = preloaded.run(preloaded.TORCHRUN, command, env=variables, timeout=200)
     if "--die-at" not in arguments:
         assert done.returncode == 0, done.stdout + done.stderr
     return done.returncode, {int(step): float(loss) for step, loss in LOSS.findall(done.stdout)}
