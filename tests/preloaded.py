@@ -16,7 +16,6 @@ import importlib
 import json
 import os
 import runpy
-import select
 import signal
 import socket
 import subprocess
@@ -36,12 +35,15 @@ TORCH = ("torch", "torch._dynamo")
 """torch, and what its optimizers and distributed models import when there is the first."""
 
 
+_LENGTH = 8  # of the length of an order
+
+
 class _Server:
     """The process that has imported some libraries."""
 
     def __init__(self, libraries: tuple[str, ...]) -> None:
         self._lock = threading.Lock()
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, __file__, str(theirs.fileno()), *libraries],
@@ -58,15 +60,18 @@ class _Server:
         if os.getpid() == owner:
             self._process.kill()
             self._process.wait()
+            self._control.close()
 
-    def ask(self, order: Mapping[str, Any], files: Sequence[int] = ()) -> int:
+    def ask(self, order: Mapping[str, Any], files: Sequence[int] = ()) -> Any:
         """Return the answer to an order: the number of a process, or how one ended."""
+        message = json.dumps(order).encode()
         with self._lock:
-            socket.send_fds(self._control, [json.dumps(order).encode()], files)
+            socket.send_fds(self._control, [len(message).to_bytes(_LENGTH, "big")], files)
+            self._control.sendall(message)
             answer = self._control.recv(100)
         if not answer:
             raise RuntimeError("the process that programs are forked from has ended")
-        return int(answer)
+        return json.loads(answer)
 
 
 _servers: dict[tuple[str, ...], _Server] = {}
@@ -82,23 +87,28 @@ class Program:
 
     def wait(self, timeout: float) -> int:
         """Return how it ended, as `subprocess` does; a program that takes longer is killed, and an error."""
+        end, pause = time.monotonic() + timeout, 0.001
+        while (code := self.poll()) is None:
+            if time.monotonic() > end:
+                self.kill()
+                raise subprocess.TimeoutExpired(f"program {self.pid}", timeout)
+            time.sleep(pause)
+            pause = min(2 * pause, 0.02)
+        return code
+
+    def poll(self) -> int | None:
+        """Return how it ended; None if it runs."""
         if self.returncode is None:
-            ended = os.pidfd_open(self.pid)
-            try:
-                if not select.select([ended], [], [], timeout)[0]:
-                    self.kill()
-                    raise subprocess.TimeoutExpired(f"program {self.pid}", timeout)
-            finally:
-                os.close(ended)
-            self.returncode = self._server.ask({"wait": self.pid})
+            self.returncode = self._server.ask({"ended": self.pid})
         return self.returncode
 
     def kill(self) -> None:
         """Kill it, with the processes of its session, and wait for its end."""
-        if self.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGKILL)
-            self.returncode = self._server.ask({"wait": self.pid})
+        if self.poll() is None:
+            for kill in (os.killpg, os.kill):  # it may not have a session yet
+                with contextlib.suppress(ProcessLookupError):
+                    kill(self.pid, signal.SIGKILL)
+            self.wait(60)
 
 
 def start(
@@ -153,18 +163,23 @@ def _read(file: int) -> str:
 def _serve(control: socket.socket) -> tuple[dict[str, Any], list[int]]:
     """Fork a process for each order; return in it."""
     while True:
-        message, files, _, _ = socket.recv_fds(control, 1 << 20, 3)
-        if not message:
+        head, files, _, _ = socket.recv_fds(control, _LENGTH, 3)
+        if not head:
             os._exit(0)
-        order = json.loads(message)
-        if "wait" in order:
-            answer = os.waitstatus_to_exitcode(os.waitpid(order["wait"], 0)[1])
+        length, parts = int.from_bytes(head, "big"), []
+        while length:
+            parts.append(control.recv(length))
+            length -= len(parts[-1])
+        order = json.loads(b"".join(parts))
+        if "ended" in order:
+            pid, status = os.waitpid(order["ended"], os.WNOHANG)
+            answer = os.waitstatus_to_exitcode(status) if pid else None
         elif not (answer := os.fork()):
             control.close()
             return order, files
         for file in files:
             os.close(file)
-        control.send(str(answer).encode())
+        control.send(json.dumps(answer).encode())
 
 
 def _become(command: list[str], cwd: str, env: dict[str, str], files: list[int]) -> None:
