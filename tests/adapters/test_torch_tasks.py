@@ -274,7 +274,7 @@ def test_ranks_that_got_one_data_set_free_no_task_of_one_another(job: TaskDispat
     dataset = TaskDataset(job, Numbers())
     batches = iter(Loader(dataset, 4))
     first = next(batches)
-    rank = multiprocessing.get_context("spawn").Process(target=_leave, args=(dataset,))
+    rank = multiprocessing.get_context("forkserver").Process(target=_leave, args=(dataset,))
     rank.start()
     rank.join(50)
     assert rank.exitcode == 0
