@@ -144,7 +144,7 @@ def run(
         threads.submit(_write, given, input)
         texts = [threads.submit(_read, file) for file in (out, err)]
         code = program.wait(timeout)
-        return subprocess.CompletedProcess(command, code, *(text.result() for text in texts))
+        return subprocess.CompletedProcess([*map(str, command)], code, *(text.result() for text in texts))
 
 
 def _write(file: int, data: bytes) -> None:
