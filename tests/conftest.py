@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import large_pages, macos, temporary
+from tests import large_pages, loops, macos, temporary
 
 if os.environ.get("FSABS_TESTS_HIDE"):
     macos.hide()
@@ -63,6 +63,7 @@ def pytest_collection_finish() -> None:
     """
     gc.freeze()
     large_pages.use()
+    loops.watch()
     if "torch" in sys.modules:
         multiprocessing.set_forkserver_preload(["torch.utils.data"])
 
@@ -79,6 +80,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     Custom schemes go with the test that added them. What is left at the end of a file stays, and is kept away from the
     garbage collector, too: after thousands of tests it would look at millions of objects.
     """
+    loops.end()
     yield
     config._added.clear()
     module_ends = nextitem is not None and nextitem.path != item.path

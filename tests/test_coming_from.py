@@ -9,8 +9,6 @@ import io
 import json
 import os
 import re
-import subprocess
-import sys
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import fsabs
+from tests import preloaded
 from tests.servers import moto, peers
 from tests.servers.azurite import AzuriteServer
 from tests.servers.fixtures import require
@@ -72,16 +71,8 @@ class Place:
         path = self.folder / f"script-of-{library or 'fsabs'}.py"
         path.write_text(code)
         environment = {**os.environ, **self.env, "PYTHONPATH": str(peers.folder(library)) if library else ""}
-        command = [sys.executable, "-W", "ignore", str(path)]
-        done = subprocess.run(
-            command,
-            cwd=self.folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        libraries = preloaded.TORCH if re.search("torch|webdataset|streaming|litdata", code) else ()
+        done = preloaded.run(libraries, ["-W", "ignore", path], cwd=self.folder, env=environment, timeout=120)
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout
 

@@ -7,10 +7,10 @@ bucket called `bucket`; a page that opens other clouds has theirs, and one with 
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +18,7 @@ import pytest
 
 import fsabs
 from fsabs.core import registry
+from tests import preloaded
 from tests.servers import spark
 from tests.servers.azurite import AzuriteServer
 from tests.servers.fixtures import require
@@ -37,6 +38,8 @@ fsabs.cache.cachedfs.LARGEST_FLOOR = 0  # caches are used also where the disk is
 def _is(value, stated): assert repr(value) == stated, f'{value!r}, not {stated}'
 """
 PRELUDE = f"exec({BEFORE!r})"
+SLOW = {"torch": preloaded.TORCH, "pytorch_lightning": ("pytorch_lightning",)}
+"""What takes seconds to import, and is imported once for all pages that do."""
 
 
 def program(page: str) -> str:
@@ -55,29 +58,32 @@ def run(page: str, folder: Path, env: dict[str, str] | None = None) -> subproces
     work = folder / "work"
     work.mkdir()
     env = {**os.environ, "PFIO_CONFIG_PATH": str(folder / "none.ini"), **(env or {})}
-    return subprocess.run(
-        [sys.executable, "-W", "error", folder / "page.py"],
-        cwd=work,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=150,  # pages import torch and Lightning, on a machine that is busy
-    )
+    code = (folder / "page.py").read_text()
+    imported = [names for name, names in SLOW.items() if re.search(rf"^ *(import|from) {name}\b", code, re.MULTILINE)]
+    libraries = tuple(itertools.chain.from_iterable(imported))
+    return preloaded.run(libraries, ["-W", "error", folder / "page.py"], cwd=work, env=env, timeout=150)
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[MotoServer]:
+    """A server of our own, which is emptied for each page."""
+    require(missing)
+    with MotoServer() as server:
+        yield server
 
 
 @pytest.fixture
-def s3_env() -> Iterator[dict[str, str]]:
-    """The environment in which `s3://bucket/` is an empty bucket."""
-    require(missing)
-    with MotoServer() as server:
-        server.create_bucket("bucket")
-        yield {
-            "S3_ENDPOINT": server.endpoint,
-            "AWS_ACCESS_KEY_ID": server.access_key,
-            "AWS_SECRET_ACCESS_KEY": server.secret_key,
-            "AWS_DEFAULT_REGION": server.region,
-        }
+def s3_env(s3: MotoServer) -> dict[str, str]:
+    """The environment in which `s3://bucket/` is an empty bucket, and the only one."""
+    status, _ = s3.request("POST", "/moto-api/reset")
+    assert status == 200
+    s3.create_bucket("bucket")
+    return {
+        "S3_ENDPOINT": s3.endpoint,
+        "AWS_ACCESS_KEY_ID": s3.access_key,
+        "AWS_SECRET_ACCESS_KEY": s3.secret_key,
+        "AWS_DEFAULT_REGION": s3.region,
+    }
 
 
 def page_env(page: str, request: pytest.FixtureRequest) -> dict[str, str]:

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 import fsabs
 from fsabs.adapters.torch import CheckpointManager
+from tests import preloaded
 from tests.servers.fixtures import require
 from tests.servers.moto import MotoServer, missing
 
@@ -51,42 +53,38 @@ def s3() -> Iterator[dict[str, str]]:
         }
 
 
-def start(work: Path, *arguments: str, ranks: int = 1, env: Mapping[str, str] = {}) -> subprocess.Popen[str]:
+def start(work: Path, output: int, *arguments: str, ranks: int = 1, env: Mapping[str, str] = {}) -> preloaded.Program:
     """Start the script in a session of its own, on one thread, with nothing cached."""
-    command = [sys.executable, "train.py", *arguments]
+    command = ["train.py", *arguments]
     if ranks > 1:
         port = ["--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0"]
-        command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}", *port, *command[1:]]
+        command = ["-m", "torch.distributed.run", f"--nproc-per-node={ranks}", *port, *command]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "FSABS_CACHE_DIR": str(work / "cache"), **env}
-    return subprocess.Popen(
-        command,
-        cwd=work,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-    )
+    with open(os.devnull, "r+b") as nothing:
+        files = (nothing.fileno(), output, nothing.fileno())
+        return preloaded.start(preloaded.TORCH, command, files, cwd=work, env=environment)
 
 
 def finish(work: Path, *arguments: str, ranks: int = 1, env: Mapping[str, str] = {}) -> list[str]:
     """Run the script to its end, and return its lines."""
-    with start(work, *arguments, ranks=ranks, env=env) as process:
-        lines = process.communicate(timeout=150)[0].splitlines()
-    assert process.returncode == 0
-    return lines
+    with tempfile.TemporaryFile("w+") as output:
+        program = start(work, output.fileno(), *arguments, ranks=ranks, env=env)
+        assert program.wait(150) == 0
+        output.seek(0)
+        return output.read().splitlines()
 
 
 def kill_at(step: int, work: Path, *arguments: str, ranks: int = 1) -> None:
     """Run the script, and kill all its processes when it has printed a step."""
-    with start(work, *arguments, ranks=ranks) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
+    reading, writing = os.pipe()
+    with open(reading) as output:
+        program = start(work, writing, *arguments, ranks=ranks)
+        os.close(writing)
+        for line in output:
             if (found := STEP.match(line)) and int(found[2]) == step:
                 break
-        os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == -signal.SIGKILL
+        program.kill()
+    assert program.returncode == -signal.SIGKILL
 
 
 def newest(where: Path) -> dict[str, Any]:
@@ -113,10 +111,8 @@ def test_a_job_that_is_killed_twice_ends_with_the_model_of_one_that_was_not(work
     assert lines[1:] == once[int(resumed[1]) :]
     assert newest(work / "run-0")["step"] == newest(work / "run-1")["step"] == 26
     [_, comparison] = re.findall(r"```py\n(.*?)```", PAGE, re.DOTALL)
-    compared = subprocess.run(
-        [sys.executable, "-c", comparison], cwd=work, check=True, timeout=60, capture_output=True, text=True
-    )
-    assert compared.stdout == "True\n"
+    compared = preloaded.run(preloaded.TORCH, ["-c", comparison], cwd=work, timeout=60)
+    assert compared.stdout == "True\n", compared.stderr
 
 
 def test_ranks_that_are_killed_go_on_with_another_number_and_leave_no_picture_out(work: Path) -> None:

@@ -290,16 +290,27 @@ def redacted(text: str) -> str:
     return redaction.without_secrets(text)
 
 
+_Named = list[tuple[str, Any]]
+_known: tuple[_Named, _Named, list[str]] = ([], [], [])
+"""The environment, the settings and the secrets in them, when the last line was printed."""
+
+
 def _secrets() -> list[str]:
     """Return the secret values that this process knows, the longest first."""
-    found: set[str] = set()
-    for name, value in os.environ.items():
-        if _says_so(name):
-            found.add(value)
-    if (config := sys.modules.get("fsabs.urls.config")) is not None:  # else it was not used
-        for name, value in config.values():
-            texts = redaction.secrets_of(name, value)
-            found |= texts if _says_so(name) else {text for text in texts if not re.fullmatch(_WORDS, text)}
+    global _known
+    variables: _Named = list(os.environ.items())
+    config = sys.modules.get("fsabs.urls.config")
+    settings: _Named = list(config.values()) if config is not None else []  # it was not used
+    if _known[:2] != (variables, settings):
+        _known = (variables, settings, _secrets_of(variables, settings))
+    return _known[2]
+
+
+def _secrets_of(variables: _Named, settings: _Named) -> list[str]:
+    found = {value for name, value in variables if _says_so(name)}
+    for name, value in settings:
+        texts = redaction.secrets_of(name, value)
+        found |= texts if _says_so(name) else {text for text in texts if not re.fullmatch(_WORDS, text)}
     return sorted((value for value in found if len(value) >= _SHORTEST), key=len, reverse=True)
 
 

@@ -147,8 +147,8 @@ def sections() -> list[str]:
 def values() -> Iterator[tuple[str, Any]]:
     """Yield the key and value of all settings that can be read: as they are written, and with variables replaced."""
     with contextlib.suppress(OSError, ValueError):
-        for section in sections():
-            for key, value in (get_custom_scheme(section) or {}).items():
+        for section, settings in {**_sections(), **_added}.items():
+            for key, value in settings.items():
                 yield key, value
                 with contextlib.suppress(ValueError):  # a variable that is not set
                     yield key, expand(value, section, key)

@@ -27,7 +27,7 @@ import fsabs
 from fsabs.adapters.torch import checkpoints, distributed
 from fsabs.adapters.torch.checkpoints import CheckpointManager
 from fsabs.adapters.torch.distributed import DistributedReader, DistributedWriter
-from tests import scarce, soak
+from tests import preloaded, scarce, soak
 from tests.adapters import stores
 
 
@@ -341,15 +341,18 @@ def test_distributed_checkpoints_of_ranks_are_torchs_own(tmp_path: Path) -> None
     """Written by two ranks and read by one and by three, by ours and by torch's; the loader's state is in them."""
 
     def run(what: str, kind: str, folder: Path, ranks: int) -> list[int]:
-        command = [sys.executable, "-c", DCP_RANKS, what, kind, str(folder)]
-        env = {**os.environ, "OMP_NUM_THREADS": "1"}
-        running = [
-            subprocess.Popen([*command, str(rank), str(ranks)], env=env, stdout=subprocess.PIPE, text=True)
-            for rank in range(ranks)
-        ]
-        found = [process.communicate(timeout=100)[0] for process in running]
-        assert [process.returncode for process in running] == [0] * ranks
-        return [number for text in found for number in json.loads(text.partition("seen")[2])]
+        command = ["-c", DCP_RANKS, what, kind, folder]
+        libraries = (*preloaded.TORCH, "torch.distributed.checkpoint", "torch.distributed.tensor")
+        logs = [tmp_path / f"log-{rank}" for rank in range(ranks)]
+        running = []
+        for rank, log in enumerate(logs):
+            with log.open("w") as output, open(os.devnull) as nothing:
+                files = (nothing.fileno(), output.fileno(), output.fileno())
+                running.append(preloaded.start(libraries, [*command, rank, ranks], files))
+        ended = [program.wait(100) for program in running]
+        found = [log.read_text() for log in logs]
+        assert ended == [0] * ranks, found
+        return [number for text in found for number in json.loads(text.partition("seen")[2].splitlines()[0])]
 
     for writer, readers in (("ours", [("theirs", 1), ("ours", 3)]), ("theirs", [("ours", 1)])):
         folder = tmp_path / writer

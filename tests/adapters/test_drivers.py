@@ -10,8 +10,6 @@ import json
 import os
 import random
 import select
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -20,7 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests import soak
+from tests import preloaded, soak
 from tests.adapters.drivers import DRIVERS, Answer, Stage
 from tests.servers.fixtures import require
 
@@ -37,12 +35,20 @@ IN_STEP = ("lightning", "accelerate", "trainer")
 """Drivers whose ranks wait for each other in each step."""
 
 
+class Rank(NamedTuple):
+    """The process of a rank, and the pipes to its standard input and from its standard output."""
+
+    program: preloaded.Program
+    orders: int
+    answers: int
+
+
 class Ranks:
     """The processes of a number of ranks, which run stages together."""
 
     def __init__(self, ranks: int, log: Path) -> None:
         self._log = log.open("ab")
-        self._processes = []
+        self._ranks = []
         for rank in range(ranks):
             env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "TOKENIZERS_PARALLELISM": "false"}
             if ranks > 1:
@@ -55,26 +61,27 @@ class Ranks:
                 group |= {"GROUP_RANK": 0, "MASTER_ADDR": "none", "MASTER_PORT": 1, "TORCHELASTIC_RUN_ID": "x"}
                 group["FSABS_TEST_STORE"] = f"{log}.store"  # a file: a port may be taken before it is used
                 env |= {name: str(value) for name, value in group.items()}
-            command = [sys.executable, "-m", "tests.adapters.drivers"]
-            pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._log}
-            self._processes.append(subprocess.Popen(command, cwd=ROOT, env=env, **pipes))
+            (theirs, orders), (answers, own) = os.pipe(), os.pipe()
+            files = (theirs, own, self._log.fileno())
+            program = preloaded.start(installed(), ["-m", "tests.adapters.drivers"], files, cwd=ROOT, env=env)
+            os.close(theirs)
+            os.close(own)
+            self._ranks.append(Rank(program, orders, answers))
 
     def run(self, stage: Stage) -> list[Answer]:
         """Return the answers of the ranks to a stage."""
         line = json.dumps(stage).encode() + b"\n"
-        for process in self._processes:
-            assert process.stdin is not None
-            process.stdin.write(line)
-            process.stdin.flush()
+        for rank in self._ranks:
+            with open(rank.orders, "wb", closefd=False) as orders:
+                orders.write(line)
         end = time.monotonic() + SECONDS
-        return [Answer(*json.loads(self._line(process, end))) for process in self._processes]
+        return [Answer(*json.loads(self._line(rank, end))) for rank in self._ranks]
 
-    def _line(self, process: subprocess.Popen[bytes], end: float) -> bytes:
-        assert process.stdout is not None
+    def _line(self, rank: Rank, end: float) -> bytes:
         found = b""
         while not found.endswith(b"\n"):
-            ready, _, _ = select.select([process.stdout], [], [], max(0.0, end - time.monotonic()))
-            more = os.read(process.stdout.fileno(), 1 << 20) if ready else b""
+            ready, _, _ = select.select([rank.answers], [], [], max(0.0, end - time.monotonic()))
+            more = os.read(rank.answers, 1 << 20) if ready else b""
             if not more:
                 state = "hangs" if ready == [] else "has ended"
                 raise AssertionError(f"a rank {state}: {Path(self._log.name).read_text()[-3000:]}")
@@ -83,9 +90,10 @@ class Ranks:
 
     def close(self) -> None:
         """End the processes."""
-        for process in self._processes:
-            process.kill()
-            process.communicate()
+        for rank in self._ranks:
+            rank.program.kill()
+            os.close(rank.orders)
+            os.close(rank.answers)
         self._log.close()
 
 
@@ -176,6 +184,13 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, Ranks]]
     yield found
     for one in found.values():
         one.close()
+
+
+def installed() -> tuple[str, ...]:
+    """Return the modules of the drivers' libraries, which take seconds to import."""
+    modules = ("torchdata.stateful_dataloader", "pytorch_lightning", "accelerate", "transformers.trainer")
+    found = (name for name in modules if importlib.util.find_spec(name.partition(".")[0]))
+    return (*preloaded.TORCH, *found)
 
 
 def missing(driver: str) -> str | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import json
 import os
 import subprocess
 import sys
@@ -20,7 +22,7 @@ PICTURES = 4
 LIBRARIES = ("cv2", "numpy", "pandas", "torch", "h5py")
 
 SCRIPT = """
-import sys
+import json, sys
 import cv2, h5py, numpy as np, pandas as pd, torch
 class Pictures(torch.utils.data.Dataset):
     def __init__(self, root, names): self.root, self.names = root, names
@@ -28,7 +30,7 @@ class Pictures(torch.utils.data.Dataset):
     def __getitem__(self, n): return int(cv2.imread(self.root + "/" + self.names[n]).sum()), self.rows(n)
     def rows(self, n):
         with h5py.File(self.root + "/data.bin", "r") as file: return int(file["x"][n])
-def main(root, target, methods):
+def main(root, target, *methods):
     table = pd.read_csv(root + "/names.csv")
     weights = np.load(root + "/weights.npy")
     for method in methods:
@@ -41,7 +43,8 @@ def main(root, target, methods):
     loaded = torch.load(target + "/model.pt")
     print(loaded["w"].tolist(), loaded["total"])
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3:])
+    for place in json.loads(sys.argv[1]):
+        main(*place)
 """
 
 
@@ -57,34 +60,31 @@ def files() -> dict[str, bytes]:
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(
-    ("kind", "how"),
-    [
-        ("local", "environment"),
-        ("s3", "one line"),
-        ("ceph", "environment"),
-        ("hdfs", "one line"),
-        ("zip on s3", "environment"),
-        ("corp", "one line"),
-    ],
+    ("how", "kinds"), [("one line", ["s3", "hdfs", "corp", "zip on s3"]), ("environment", ["ceph", "local"])]
 )
-def test_a_program_on_a_store(kind: str, how: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    """Its loaders fork and spawn their workers."""
-    methods = ["fork", "spawn"]
+def test_a_program_on_stores(how: str, kinds: list[str], request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """Its loaders fork their workers; on the first store they spawn them, too, which import all of it again."""
     line = f"import sys, fsabs; fsabs.patch{LIBRARIES}\n" if how == "one line" else ""
     names = {} if line else {"FSABS_PATCH": ",".join(LIBRARIES)}
     script = tmp_path / "script.py"
-    with stores.opened(kind, request, tmp_path) as url:
-        target = f"file://{tmp_path}" if "zip" in kind else url  # nothing is written into a container by URL
-        stores.fill(url, files())
-        script.write_text(line + SCRIPT)
+    script.write_text(line + SCRIPT)
+    places, expected = [], []
+    total = sum(int((PICTURE + number).sum()) + number for number in range(PICTURES))
+    with contextlib.ExitStack() as stack:
+        for kind in kinds:
+            (folder := tmp_path / kind).mkdir()
+            url = stack.enter_context(stores.opened(kind, request, folder))
+            stores.fill(url, files())
+            target = f"file://{folder}" if "zip" in kind else url  # nothing is written into a container by URL
+            methods = ["fork", "spawn"] if kind == kinds[0] else ["fork"]
+            places.append([url, target, *methods])
+            expected += [*(f"{method} {total}" for method in methods), f"[0, 1, 2, 3] {total}"]
         patched = ["-m", "fsabs.adapters.patch"] if names else []
         done = subprocess.run(
-            [sys.executable, *patched, str(script), url, target, *methods],
+            [sys.executable, *patched, str(script), json.dumps(places)],
             env={**os.environ, **names, "PYTHONPATH": str(stores.ROOT)},
             capture_output=True,
             text=True,
             timeout=150,
         )
-    total = sum(int((PICTURE + number).sum()) + number for number in range(PICTURES))
-    expected = [*(f"{method} {total}" for method in methods), f"[0, 1, 2, 3] {total}"]
     assert (done.returncode, done.stdout.splitlines()) == (0, expected), done.stderr

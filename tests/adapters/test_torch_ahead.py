@@ -107,7 +107,7 @@ def test_a_shuffling_loader_reads_ahead(workers: int, context: str, persistent: 
 
 @pytest.mark.timeout(180)
 def test_a_new_process_reads_ahead(fs: Logged) -> None:
-    loader = Loader(FileDataset(fs, transform=int), 7, seed=1, **options(1, "spawn"))
+    loader = Loader(FileDataset(fs, transform=int), 7, seed=1, **options(1, "forkserver"))
     assert sorted(samples(loader)) == EVERYTHING
     assert sorted(ahead(fs)) == EVERYTHING
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-import subprocess
-import sys
+import os
+import shutil
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -20,6 +20,8 @@ from torch.utils.data import BatchSampler, DataLoader, DistributedSampler
 from fsabs import trace
 from fsabs.adapters.torch import EpochSampler, Loader, Packing, ShardedDataset
 from fsabs.adapters.torch.epochs import RankOf
+from tests import preloaded
+from tests.servers.process import free_port
 
 from .workers import Numbers, saved
 
@@ -424,20 +426,40 @@ trainer.fit(Mean(), loader, ckpt_path=None if stop else f"{folder}/c.ckpt", weig
 
 
 @pytest.mark.timeout(280)
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_lightning_resumes_two_ranks(tmp_path: Path, ranks: int) -> None:
+def test_lightning_resumes_two_ranks(tmp_path: Path) -> None:
     """The state is gathered from both, and Lightning's own splitting of data over ranks need not be turned off."""
     (tmp_path / "train.py").write_text(DDP)
-    for arguments in ([str(tmp_path), "2", "stop"], [str(tmp_path), str(ranks)]):
-        done = subprocess.run(
-            [sys.executable, str(tmp_path / "train.py"), *arguments], capture_output=True, text=True, timeout=120
-        )
-        assert done.returncode == 0, done.stderr
-    seen: dict[int, Counter[int]] = {}
-    for path in tmp_path.glob("seen-*"):
-        for epoch, batch in map(json.loads, path.read_text().splitlines()):
-            seen.setdefault(epoch, Counter()).update(batch)
-    assert seen == {epoch: Counter(range(104)) for epoch in range(2)}
+
+    def train(folder: Path, ranks: int, *stop: str) -> None:
+        """Train in processes that were started by another program, as a cluster's job manager does."""
+        group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        command = [tmp_path / "train.py", folder, ranks, *stop]
+        with (folder / "log").open("ab") as log, open(os.devnull) as nothing:
+            files = (nothing.fileno(), log.fileno(), log.fileno())
+            programs = [
+                preloaded.start(
+                    (*preloaded.TORCH, "pytorch_lightning"),
+                    command,
+                    files,
+                    env={**os.environ, **group, "LOCAL_RANK": str(rank)} if ranks > 1 else None,
+                )
+                for rank in range(ranks)
+            ]
+            ended = [program.wait(120) for program in programs]
+        assert ended == [0] * ranks, (folder / "log").read_text()
+
+    stopped = tmp_path / "stopped"
+    stopped.mkdir()
+    train(stopped, 2, "stop")
+    for ranks in (1, 2):
+        folder = tmp_path / str(ranks)
+        shutil.copytree(stopped, folder)
+        train(folder, ranks)
+        seen: dict[int, Counter[int]] = {}
+        for path in folder.glob("seen-*"):
+            for epoch, batch in map(json.loads, path.read_text().splitlines()):
+                seen.setdefault(epoch, Counter()).update(batch)
+        assert seen == {epoch: Counter(range(104)) for epoch in range(2)}, ranks
 
 
 # ---- tars as webdataset reads them

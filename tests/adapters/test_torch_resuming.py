@@ -53,7 +53,7 @@ def samples(batches: Any) -> list[int]:
 def test_the_kill_matrix(datasets: tuple[str, ...]) -> None:
     """In a process that is small, since it forks hundreds of times."""
     cases = soak.rounds(10)
-    found = started("spawn", "the kill matrix", _matrix, (soak.seed(1), cases, datasets), 590.0)
+    found = started("forkserver", "the kill matrix", _matrix, (soak.seed(1), cases, datasets), 590.0)
     assert [found[fault] for fault in resuming.FAULTS] == [0] * len(resuming.FAULTS)
     assert found["epochs"] >= 4 * found["cases"] // 2
     soak.count("jobs killed and continued", cases)

@@ -340,7 +340,7 @@ def test_a_copy_tells_its_own_workers() -> None:
 def test_ranks_that_got_one_data_set_tell_their_own_workers() -> None:
     dataset = ShardedDataset(Numbers([10]), seed=1, buffer_size=10)
     expected = list(dataset.read(0, None, [(0, 10)]))
-    for context in ("fork", "spawn"):
+    for context in ("fork", "forkserver"):
         started: Any = torch.multiprocessing.get_context(context)
         rank = started.Process(target=dataset.set_epoch, args=(3,))
         rank.start()

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from tests import preloaded
+
+MODULES = (
+    "argparse",
+    "configparser",
+    "email.parser",
+    "http.client",
+    "inspect",
+    "json",
+    "ssl",
+    "zipfile",
+    "isal.isal_zlib",
+)
+"""What commands import of others."""
 MTIME = 1_700_000_000
 FILES = {"a.txt": b"one\ntwo\nthree\n", "sub/b.bin": bytes(range(256)) * 8, "sub/deep/c d.txt": b"", "z.txt": b"z" * 5}
 NAMES = ["a.txt", "sub/", "z.txt"]
@@ -27,10 +39,10 @@ def fsabs(
     *arguments: str, code: int = 0, input: bytes = b"", env: Mapping[str, str] = {}, cwd: Path | None = None
 ) -> Done:
     """Run the command as a process, and check its exit code."""
-    command = [sys.executable, "-m", "fsabs", *arguments]
     environment = {**os.environ, "TZ": "UTC", "PFIO_CONFIG_PATH": os.devnull, **env}
-    done = subprocess.run(command, input=input, capture_output=True, timeout=100, env=environment, cwd=cwd, check=False)
-    found = Done(done.stdout.decode(), done.stderr.decode(), done.returncode)
+    command = ["-m", "fsabs", *arguments]
+    done = preloaded.run(MODULES, command, input=input, timeout=100, env=environment, cwd=cwd)
+    found = Done(done.stdout, done.stderr, done.returncode)
     assert found.code == code, found
     return found
 

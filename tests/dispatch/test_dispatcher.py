@@ -353,7 +353,7 @@ def test_processes_share_a_job(url: str, method: str) -> None:
         context: Any = multiprocessing.get_context(method)
         results = context.Queue()
         children = [
-            context.Process(target=in_child, args=(dispatcher, f"w{n}", results), daemon=True) for n in range(3)
+            context.Process(target=in_child, args=(dispatcher, f"w{n}", results), daemon=True) for n in range(2)
         ]
         for child in children:
             child.start()

@@ -12,7 +12,6 @@ import importlib.util
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +21,8 @@ import pytest
 import torch
 
 from fsabs.dispatch import Task, TaskDispatcher
-from tests.servers.process import free_port, spawn
+from tests import preloaded
+from tests.servers.process import free_port
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "elastic.py"
 _spec = importlib.util.spec_from_file_location("elastic", EXAMPLE)
@@ -38,9 +38,9 @@ def environment(**values: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def node(folder: Path, port: int, local: bool) -> Iterator[subprocess.Popen[bytes]]:
+def node(folder: Path, port: int, local: bool) -> Iterator[preloaded.Program]:
     """Start a node of torchrun; its processes end with the block."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--nnodes=1:3", "--nproc-per-node=1", "--max-restarts=20"]
+    command = ["-m", "torch.distributed.run", "--nnodes=1:3", "--nproc-per-node=1", "--max-restarts=20"]
     command += [
         "--rdzv-backend=c10d",
         "--rdzv-id=elastic",
@@ -49,14 +49,18 @@ def node(folder: Path, port: int, local: bool) -> Iterator[subprocess.Popen[byte
     ]
     command += [f"--rdzv-conf=is_host={int(local)},last_call_timeout=1,join_timeout=300", "--local-addr=127.0.0.1"]
     command += [str(EXAMPLE), str(folder)]
-    process = spawn(command, folder / f"log-{time.monotonic()}", environment(ELASTIC_DELAY="0.03"))
+    with (folder / f"log-{time.monotonic()}").open("ab") as log, open(os.devnull) as nothing:
+        files = (nothing.fileno(), log.fileno(), log.fileno())
+        process = preloaded.start(
+            ("torch", "torch.distributed.run"), command, files, env=environment(ELASTIC_DELAY="0.03")
+        )
     try:
         yield process
     finally:
-        for pid in (*children(process.pid), process.pid):
+        for pid in children(process.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        process.wait()
+        process.kill()
 
 
 def children(pid: int) -> list[int]:
@@ -65,7 +69,7 @@ def children(pid: int) -> list[int]:
     return [int(line) for line in found.split()]
 
 
-def kill_worker(process: subprocess.Popen[bytes]) -> None:
+def kill_worker(process: preloaded.Program) -> None:
     """Kill the worker of a node; it may be starting again."""
     deadline = time.monotonic() + 60
     while not (found := children(process.pid)):

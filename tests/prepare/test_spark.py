@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from fsabs.prepare.output import OutputDirectory
 from fsabs.prepare.plan import OutputFormat, PrepareJob
 from fsabs.prepare.spark import SparkRunner
 from tests import soak
+from tests.prepare import test_tokens
 from tests.prepare.data import digest, plain_loop, raw_files, records_below, trained_on, visible, write_tree, zipped
 from tests.prepare.drivers import SLOW, Driver, s3_variables
 from tests.servers import spark
@@ -66,9 +68,9 @@ from pyspark.sql import SparkSession
 session = SparkSession.builder.master(sys.argv[1]).config("spark.speculation", "true").config(
     "spark.speculation.interval", "50ms").config("spark.speculation.multiplier", "1.1").config(
     "spark.speculation.quantile", "0.3").config("spark.speculation.efficiency.enabled", "false").getOrCreate()
-for job in json.loads(sys.argv[2]):
+for *paths, options in json.loads(sys.argv[2]):
     try:
-        print(json.dumps(prepare.run(*job, "cluster", records_per_file=6).to_json()))
+        print(json.dumps(prepare.run(*paths, "cluster", **options).to_json()))
     except PrepareError as exc:
         print("PrepareError", exc)
 assert session.sparkContext.parallelize([1]).count() == 1  # it is the user's, and was not stopped
@@ -76,7 +78,7 @@ assert session.sparkContext.parallelize([1]).count() == 1  # it is the user's, a
 
 
 def test_jobs_in_the_session_of_a_program(folder: Path, cluster: SparkCluster, hdfs: HdfsCluster) -> None:
-    """From HDFS to HDFS; with two attempts at one unit that both end; with a file that fails."""
+    """From HDFS to HDFS; with two attempts at one unit that both end; with a file that fails; documents of tokens."""
     model = SLOW.replace("SECONDS", "0")
     log = folder / "log"
     waiting = f"""
@@ -95,16 +97,21 @@ def test_jobs_in_the_session_of_a_program(folder: Path, cluster: SparkCluster, h
     for path, data in FILES.items():
         hdfs.put(f"/spark/raw/{path}", data)
     raw, out = str(folder / "raw"), str(folder / "out")
+    test_tokens.write(folder / "tokens")
+    documents = [str(folder / "tokens" / name) for name in ("model.py", "raw", "out")]
+    records: dict[str, Any] = {"records_per_file": 6}
     jobs = [
-        [str(folder / "plain.py"), f"{hdfs.url}/spark/raw", f"{hdfs.url}/spark/out"],
-        [str(folder / "twice.py"), raw, out],
-        [str(folder / "fails.py"), raw, out],
+        [str(folder / "plain.py"), f"{hdfs.url}/spark/raw", f"{hdfs.url}/spark/out", records],
+        [str(folder / "twice.py"), raw, out, records],
+        [str(folder / "fails.py"), raw, out, records],
+        [*documents, {"records_per_file": 25, "tokens": "uint16", "num_workers": 2, "validate": True}],
     ]
     with Driver("4", cluster.conf, folder, "-c", SESSION, cluster.master, json.dumps(jobs)) as driver:
         status, text = driver.wait()
     assert status == 0, text
     reports = [json.loads(line) for line in text.splitlines() if line.startswith('{"output"')]
-    assert [(one["files"], one["records"], len(one["shards"])) for one in reports] == [(48, 48, 8)] * 2, text
+    assert [(one["files"], one["records"], len(one["shards"])) for one in reports[:2]] == [(48, 48, 8)] * 2, text
+    test_tokens.check(folder / "tokens", reports[2]["records"], [shard["name"] for shard in reports[2]["shards"]])
     assert digest(records_below(f"{hdfs.url}/spark/out")) == digest(plain_loop(FILES))
     assert trained_on(f"{hdfs.url}/spark/out") == [48] * 3
     assert [path for path, _, _ in hdfs.ls("/spark")] == ["/spark/out", "/spark/raw"]

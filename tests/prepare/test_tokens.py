@@ -16,9 +16,6 @@ from fsabs.prepare import PrepareError
 from fsabs.readers.data import TokenWriter
 from fsabs.readers.data.tokens import document_ends, layout_of
 from tests.prepare.data import raw_files, visible, write_tree
-from tests.prepare.drivers import Driver
-from tests.servers import spark
-from tests.servers.fixtures import require
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -34,9 +31,14 @@ def prepare_data_for_a_single_file(file, filename):
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "model.py").write_text(MODEL)
-    write_tree(fsabs.from_url(tmp_path / "raw", create=True), FILES)
+    write(tmp_path)
     return tmp_path
+
+
+def write(folder: Path) -> None:
+    """Write `model.py` and `raw`."""
+    write_tree(fsabs.from_url(folder / "raw", create=True), FILES)
+    (folder / "model.py").write_text(MODEL)
 
 
 def documents_of(folder: Path) -> list[list[int]]:
@@ -69,16 +71,6 @@ def test_documents_are_those_of_a_plain_loop(folder: Path) -> None:
         tokens="uint16",
     )
     check(folder, report.records, [shard.name for shard in report.shards])
-
-
-def test_documents_of_spark_are_those_of_a_plain_loop(folder: Path) -> None:
-    require(spark.missing)
-    spark.write_defaults(folder / "conf")
-    arguments = [str(folder / "model.py"), str(folder / "raw"), str(folder / "out"), "cluster", "2", "--validate"]
-    arguments += ["--master", "local[2]", "--records-per-file", "25", "--tokens", "uint16"]
-    with Driver("4", folder / "conf", folder, *arguments) as driver:
-        report = driver.report()
-    check(folder, report["records"], [shard["name"] for shard in report["shards"]])
 
 
 def check(folder: Path, records: int, shards: list[str]) -> None:

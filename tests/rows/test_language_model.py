@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests import preloaded
 from tests.servers.moto import MotoServer
 
 pytestmark = pytest.mark.timeout(300)
@@ -40,11 +41,9 @@ def variables(moto: MotoServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def trained(ranks: int, folder: Path, variables: dict[str, str], *arguments: str) -> tuple[int, dict[int, float]]:
     """Run the program under torchrun; return its exit status, and the loss of each tenth step."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-    done = subprocess.run(
-        [*command, str(FOLDER / "train.py"), "s3://language/text", str(folder), *arguments],
-        env=variables, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=200,
-    )  # fmt: skip
+    command: list[object] = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    command += [FOLDER / "train.py", "s3://language/text", folder, *arguments]
+    done = preloaded.run(preloaded.TORCHRUN, command, env=variables, timeout=200)
     if "--die-at" not in arguments:
         assert done.returncode == 0, done.stdout + done.stderr
     return done.returncode, {int(step): float(loss) for step, loss in LOSS.findall(done.stdout)}

@@ -106,7 +106,7 @@ SERVERS = {
     "kerberos": (kerberos.missing, install_kerberos),
     "chromium": (chromium.missing, install_chromium),
     "rsync": (rsync.missing, install_rsync),
-    "spark": (spark.missing, install_spark),
+    "spark": (spark.incomplete, install_spark),
     "peers": (peers.missing, peers.install),
 }
 

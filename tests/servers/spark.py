@@ -8,6 +8,7 @@ here imports pytest.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib.util
 import os
 import re
@@ -25,6 +26,7 @@ from tests.servers.process import Service, check_alive, free_port, spawn, stop, 
 
 VERSIONS = ("4", "3.5")
 _OLD = ("pyspark==3.5.*", "py4j==0.10.9.7")
+_NO_SETTINGS = cache_dir() / "spark-no-settings"
 _MARK = "FSABS_TEST_SPARK"
 _JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss1m")  # up soon, and small
 _OPENS = [
@@ -62,6 +64,15 @@ def _old_folder() -> Path:
     return cache_dir() / f"pyspark-3.5-{sys.version_info[0]}.{sys.version_info[1]}"
 
 
+def _archive(version: str) -> Path:
+    """Return the file of the classes that JVMs of a version map, where each would load and verify thousands of them.
+
+    It is of one Java, of one folder of jars and of one folder of settings on the class path, which has to be empty.
+    """
+    home = f"{shutil.which('java')} {_core(version)} {_NO_SETTINGS}"
+    return cache_dir() / f"spark-{version}-{hashlib.sha256(home.encode()).hexdigest()[:12]}.jsa"
+
+
 def missing() -> str | None:
     """Return None if Spark of both versions can run here, else a sentence that says what is missing."""
     if shutil.which("java") is None:
@@ -73,8 +84,18 @@ def missing() -> str | None:
     return None
 
 
+def incomplete() -> str | None:
+    """Return `missing()`, or what to do where Spark runs, and takes twice the time for it."""
+    if (reason := missing()) is not None:
+        return reason
+    absent = [version for version in VERSIONS if not _archive(version).exists()]
+    return f"The classes of pyspark {' and '.join(absent)} are in no archive yet." if absent else None
+
+
 def install() -> None:
-    """Install pyspark 3.5 into the cache, where it is not there; safe in several processes at once and to kill."""
+    """Install pyspark 3.5 into the cache, and the archives of classes, where they are not there; safe in several
+    processes at once and to kill.
+    """
     folder = _old_folder()
     folder.parent.mkdir(parents=True, exist_ok=True)
     with locked(folder.with_name(f"{folder.name}.lock")):
@@ -89,6 +110,38 @@ def install() -> None:
                 if done.returncode:
                     raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout[-2000:]}")
                 fresh.rename(folder)
+        if missing() is None:
+            for version in VERSIONS:
+                _write_archive(version)
+
+
+_SESSION = """
+from pyspark.sql import SparkSession
+session = SparkSession.builder.master("local[2]").getOrCreate()
+assert session.sparkContext.parallelize([1]).map(str).count() == session.range(9).selectExpr("sum(id)").count() == 1
+gateway = session.sparkContext._gateway
+session.stop()
+gateway.shutdown()
+gateway.proc.stdin.close()
+gateway.proc.wait()
+"""
+
+
+def _write_archive(version: str) -> None:
+    """Run a session whose JVM writes the archive at its end."""
+    archive = _archive(version)
+    if archive.exists():
+        return
+    with tempfile.TemporaryDirectory(dir=archive.parent, prefix="pyspark-download-") as tmp:
+        fresh, conf = Path(tmp, "fresh.jsa"), Path(tmp, "conf")
+        write_defaults(conf, spark_driver_extraJavaOptions=" ".join((*_JVM, f"-XX:ArchiveClassesAtExit={fresh}")))
+        env, command = environment(version, conf, ""), [sys.executable, "-c", _SESSION]
+        done = subprocess.run(
+            command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
+        if done.returncode or not fresh.exists():
+            raise RuntimeError(f"a session of Spark {version} wrote no {fresh}:\n{done.stdout[-2000:]}")
+        fresh.rename(archive)
 
 
 def _home(version: str) -> Path:
@@ -101,16 +154,26 @@ def _home(version: str) -> Path:
     return Path(spec.origin).parent
 
 
+def _core(version: str) -> Path:
+    (core,) = (_home(version) / "jars").glob("spark-core_*.jar")
+    return core
+
+
 def environment(version: str, conf: Path, path: str, extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment of a driver or a daemon; `path` is its PYTHONPATH beside pyspark's."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-    (core,) = (_home(version) / "jars").glob("spark-core_*.jar")
+    _NO_SETTINGS.mkdir(parents=True, exist_ok=True)
+    options = [f"-Dlog4j2.configurationFile={conf}/log4j2.properties", "-Xlog:disable"]
+    if (archive := _archive(version)).exists():
+        options.append(f"-XX:SharedArchiveFile={archive}")
     parts = [str(_old_folder())] * (version == "3.5") + [path] * bool(path)
     return {
         **kept,
         "SPARK_HOME": str(_home(version)),
-        "SPARK_SCALA_VERSION": core.name.split("_")[1].split("-")[0],  # bin/spark-class would find it out
-        "SPARK_CONF_DIR": str(conf),
+        "SPARK_SCALA_VERSION": _core(version).name.split("_")[1].split("-")[0],  # bin/spark-class would find it out
+        "SPARK_CONF_DIR": str(_NO_SETTINGS),
+        "PYSPARK_SUBMIT_ARGS": f"--properties-file {conf}/spark-defaults.conf pyspark-shell",
+        "JDK_JAVA_OPTIONS": " ".join(options),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(parts),
@@ -165,14 +228,16 @@ class SparkCluster(Service):
         self._port = free_port()
         write_defaults(self.conf)
         try:
-            master = ["Master", "--host", "127.0.0.1", "--port", str(self._port), "--webui-port", str(free_port())]
+            settings = ["--properties-file", str(self.conf / "spark-defaults.conf")]
+            port, page = str(self._port), str(free_port())
+            master = ["Master", *settings, "--host", "127.0.0.1", "--port", port, "--webui-port", page]
             self._spawn("master", *master)
             wait_until(lambda: "started at" in self._log("master") or self._alive("master"), 60, "Spark's master")
             for number in range(self._workers):
                 name = f"worker{number}"
                 host = f"127.0.0.{number + 1}"  # Spark repeats no task on the host that it is slow on
                 options = ["--cores", "1", "--memory", "700m", "--host", host, "--webui-port", str(free_port())]
-                arguments = [*options, "--work-dir", str(self._root / name), self.master]
+                arguments = [*settings, *options, "--work-dir", str(self._root / name), self.master]
                 self._spawn(name, "Worker", *arguments, host=host)
             for number in range(self._workers):
                 name = f"worker{number}"
@@ -225,7 +290,7 @@ class SparkCluster(Service):
         assert java is not None
         jars = _home(self.version) / "jars" / "*"
         package = f"org.apache.spark.deploy.{kind.lower()}.{kind}"
-        command = [java, "-cp", f"{self.conf}:{jars}", "-Xmx160m", *_JVM, *_OPENS, package, *arguments]
+        command = [java, "-cp", f"{_NO_SETTINGS}/:{jars}", "-Xmx160m", *_JVM, *_OPENS, package, *arguments]
         variables = {**self._variables, _MARK: self._mark, "SPARK_LOCAL_IP": host}
         env = environment(self.version, self.conf, "", variables)
         self._daemons.append(spawn(command, self._folder() / f"{name}.out", env))
