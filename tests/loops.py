@@ -28,7 +28,7 @@ def watch() -> None:
         if hasattr(loop, "_shutdown_workers"):
             _begun.add(loop)
 
-    _BaseDataLoaderIter.__init__ = noted  # type: ignore[method-assign]
+    _BaseDataLoaderIter.__init__ = noted  # type: ignore[method-assign, assignment]
 
 
 def end() -> None:

@@ -291,9 +291,7 @@ class SpooledWriter(Writer):
 
     takes_views = True
 
-    def __init__(
-        self, on_commit: Callable[[IO[bytes], int], None], on_abort: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, on_commit: Callable[[IO[bytes], int], None], on_abort: Callable[[], None] | None = None) -> None:
         self._on_commit = on_commit
         self._on_abort = on_abort
         self._file: Spool | None = Spool(MAX_IN_MEMORY)
