@@ -14,7 +14,7 @@ import pytest
 
 import fsabs
 from fsabs import trace
-from fsabs.backends.objects import retry
+from fsabs.backends.objects import failures
 from fsabs.backends.s3.options import parse
 from fsabs.cache.cachedfs import CachedFS
 from fsabs.cache.http import HTTPConnector
@@ -85,7 +85,7 @@ OPTIONS: list[tuple[str, Any]] = [
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "BACKOFF", 0.001)  # of hosts that refuse connections
+    monkeypatch.setattr(failures, "BACKOFF", 0.001)  # of hosts that refuse connections
 
 
 def seen(exc: BaseException) -> str:

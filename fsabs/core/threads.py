@@ -11,7 +11,7 @@ import _thread
 import resource
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from queue import SimpleQueue
 from typing import Generic, TypeVar
@@ -182,7 +182,7 @@ def most_at_once() -> int:
     return max(1, limit // 4) if limit != resource.RLIM_INFINITY else sys.maxsize
 
 
-def in_threads(function: Callable[[T], R], items: Iterable[T], size: int) -> Iterator[R]:
+def in_threads(function: Callable[[T], R], items: Iterable[T], size: int) -> Generator[R, None, None]:
     """Yield `function` of each item, in order, with `size` threads and at most twice as many results waiting.
 
     With a size of 1 or less, the items are taken and the function is called by the consumer's own thread.

@@ -33,7 +33,17 @@ DERIVED = {
     "_members",
 }
 DERIVED |= {"_glob_after", "_following", "_is_link", "_rename_target", "_open_append", "_key_to_write", "_file_key"}
-DERIVED |= {"_naming", "_read_versioned", "_write_blob", "_enters", "_in_order", "_nonempty_key", "_read_key"}
+DERIVED |= {
+    "_naming",
+    "_read_versioned",
+    "_read_each",
+    "_transfer_tree",
+    "_write_blob",
+    "_enters",
+    "_in_order",
+    "_nonempty_key",
+    "_read_key",
+}
 
 CORE = sorted(
     name

@@ -11,7 +11,7 @@ import errno
 import functools
 import getpass
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...core import identity, keys, process
@@ -205,17 +205,29 @@ class Hdfs(FS):
         return [stat for stat in found if stat.filename[:1] != "." or not is_partial(stat.filename)]
 
     def _walk(self, key: str) -> Iterator[FileStat]:
-        return self._tree(key, "", self._list(key))
+        """Yield the tree below `key`, depth first; the directories of a directory are listed ahead, by threads."""
+        stack = [self._listed_ahead(key, "", self._list(key))]
+        try:
+            while stack:
+                members, listings = stack[-1]
+                if (member := next(members, None)) is None:
+                    listings.close()
+                    stack.pop()
+                    continue
+                yield member
+                if member.directory:
+                    stack.append(self._listed_ahead(key, member.filename + "/", next(listings)))
+        finally:
+            for _, listings in stack:
+                listings.close()
 
-    def _tree(self, key: str, base: str, members: Iterator[FileStat]) -> Iterator[FileStat]:
-        """Yield what is below a directory `base` of `key`, whose directories are listed ahead, by threads."""
+    def _listed_ahead(
+        self, key: str, base: str, members: Iterator[FileStat]
+    ) -> tuple[Iterator[FileStat], Generator[Iterator[FileStat], None, None]]:
+        """Return the members of a directory `base` of `key`, and the listings of those that are directories."""
         found = [member._replace(filename=base + member.filename) for member in members]
         folders = [keys.join(key, member.filename) for member in found if member.directory]
-        listings = in_threads(self._list, folders, self.default_concurrency)
-        for member in found:
-            yield member
-            if member.directory:
-                yield from self._tree(key, member.filename + "/", next(listings))
+        return iter(found), in_threads(self._list, folders, min(len(folders), self.default_concurrency))
 
     # ---- reading
 
