@@ -7,13 +7,16 @@ Requests, bytes and times are measured by a `RequestLog`, over a sample of the f
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import multiprocessing
 import os
 import random
 import shutil
+import signal
 import statistics
+import threading
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
@@ -321,7 +324,9 @@ def measure(fs: FS, names: Sequence[str], workers: int, concurrency: int, second
     parts = [list(names[number::workers]) or list(names) for number in range(workers)]
     with ProcessPoolExecutor(workers, multiprocessing.get_context("fork"), _inherit, (fs,)) as pool:
         try:
-            reads = list(pool.map(_read, parts, itertools.repeat(concurrency), itertools.repeat(seconds)))
+            with _uninterrupted():
+                reading = pool.map(_read, parts, itertools.repeat(concurrency), itertools.repeat(seconds))
+            reads = list(reading)
         except BrokenProcessPool:
             raise OSError("a process that measures was killed") from None
         except KeyboardInterrupt:  # of this process alone: the pool would wait for the end of the step
@@ -331,9 +336,32 @@ def measure(fs: FS, names: Sequence[str], workers: int, concurrency: int, second
     return _step(reads, workers, concurrency)
 
 
+_INTERRUPTS = {signal.SIGINT, signal.SIGTERM}
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Have an interrupt wait: in the middle of a fork it would leave a child that nobody knows of."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPTS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _inherit(fs: FS) -> None:
     global _inherited
     _inherited = fs
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _INTERRUPTS)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent does: one that is killed leaves its pool to wait for work without end."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 _inherited: FS

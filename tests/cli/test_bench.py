@@ -146,3 +146,16 @@ def test_a_process_that_is_killed_ends_it(
         os.kill(int(found[0]) if to_child else process.pid, sent)
         assert (process.communicate(timeout=50)[1], process.returncode) == (error, code)
     assert not os.path.exists(f"/proc/{found[0]}")
+
+
+@pytest.mark.quick
+def test_no_process_that_measures_outlives_a_killed_command(tmp_path: Path) -> None:
+    make_tree(tmp_path / "data")
+    command = [sys.executable, "-m", "fsabs", "bench", str(tmp_path / "data"), "--seconds", "5"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        while not children.read_text().split():
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.kill()
+        assert process.communicate(timeout=30)[1] == ""  # which a child that is left would keep open
