@@ -231,5 +231,5 @@ if __name__ == "__main__":
     gc.collect()
     gc.freeze()
     _order, _files = _serve(socket.socket(fileno=int(sys.argv[1])))
-    _kept = sys.modules["__main__"]
+    _kept = sys.modules["__main__"]  # the program takes its place, and this one would be emptied as it is freed
     _become(**_order, files=_files)

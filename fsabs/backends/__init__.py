@@ -1,3 +1,5 @@
+"""The stores: local disk, memory, HDFS, stores of objects and what fsspec opens; each knows nothing of the others."""
+
 from __future__ import annotations
 
 from ..core.fs import Capabilities
@@ -12,4 +14,4 @@ WRITABLE = Capabilities(
     last_modified=True,
     versions=True,
 )
-"""What each store can do that is written to by files and directories."""
+"""The capabilities of every store that files and directories are written to."""

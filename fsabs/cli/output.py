@@ -290,23 +290,23 @@ def redacted(text: str) -> str:
     return redaction.without_secrets(text)
 
 
-_Named = list[tuple[str, Any]]
-_known: tuple[_Named, _Named, list[str]] = ([], [], [])
+_Settings = list[tuple[str, Any]]
+_known: tuple[_Settings, _Settings, list[str]] = ([], [], [])
 """The environment, the settings and the secrets in them, when the last line was printed."""
 
 
 def _secrets() -> list[str]:
     """Return the secret values that this process knows, the longest first."""
     global _known
-    variables: _Named = list(os.environ.items())
+    variables: _Settings = list(os.environ.items())
     config = sys.modules.get("fsabs.urls.config")
-    settings: _Named = list(config.values()) if config is not None else []  # it was not used
+    settings: _Settings = list(config.values()) if config is not None else []  # it was not used
     if _known[:2] != (variables, settings):
         _known = (variables, settings, _secrets_of(variables, settings))
     return _known[2]
 
 
-def _secrets_of(variables: _Named, settings: _Named) -> list[str]:
+def _secrets_of(variables: _Settings, settings: _Settings) -> list[str]:
     found = {value for name, value in variables if _says_so(name)}
     for name, value in settings:
         texts = redaction.secrets_of(name, value)

@@ -244,8 +244,8 @@ class BytesBlob(Blob):
 
 
 def forwarded(path: str) -> Any:
-    """Return a property that is an attribute of another object: `_inner.size` is the `size` of what is `_inner`."""
-    return property(operator.attrgetter(path), doc="As of what this one is around.")
+    """Return a property that reads an attribute of another object: of `_inner.size`, the `size` of `self._inner`."""
+    return property(operator.attrgetter(path), doc="As of the inner object.")
 
 
 class BlobLayer(Blob):

@@ -16,7 +16,7 @@ Names = list[str]
 _LARGEST_BATCH = 1024
 
 
-class Listing(process.HoldsIterator[T_co], Iterator[T_co]):
+class Listing(process.IteratorOwner[T_co], Iterator[T_co]):
     """An iterator that goes on in a forked child, in several threads and after pickling, as `process.Resumable` does.
 
     `start(after)` returns an iterator of what follows the item `after`, or of all items for None; it is called again in
@@ -61,7 +61,7 @@ class Listing(process.HoldsIterator[T_co], Iterator[T_co]):
                 raise failure
             last = self._taken_last()
             if self._items is None:
-                self._hold(self._start(last))
+                self._register_items(self._start(last))
             assert self._items is not None
             batch: list[T_co] = []
             try:
@@ -84,7 +84,7 @@ class Listing(process.HoldsIterator[T_co], Iterator[T_co]):
     def close(self) -> None:
         """Stop early and free what the iterator holds in this process."""
         with self._lock:
-            self._let_go()
+            self._close_items()
             self._items, self._state = iter(()), (None, (), deque())
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -191,7 +191,7 @@ def not_owned() -> NoReturn:
     raise OSError(errno.EBADF, "a file that is being written belongs to the process that opened it")
 
 
-class HoldsIterator(Generic[T_co]):
+class IteratorOwner(Generic[T_co]):
     """The base of what has an iterator of this process, `_items`: a forked child abandons it at once.
 
     A generator that is freed is closed, and what it would close in a forked child is its parent's.
@@ -203,11 +203,11 @@ class HoldsIterator(Generic[T_co]):
         self._items: Iterator[T_co] | None = None
         self._generation = _generation
 
-    def _hold(self, items: Iterator[T_co]) -> None:
+    def _register_items(self, items: Iterator[T_co]) -> None:
         self._items = items
         register(self, items)
 
-    def _let_go(self) -> None:
+    def _close_items(self) -> None:
         """Close the iterator, in the process that began it; have none from now on."""
         items, self._items = self._items, None
         if items is not None and not inherited(self._generation):
@@ -224,7 +224,7 @@ class HoldsIterator(Generic[T_co]):
             release(self)
 
 
-class Resumable(HoldsIterator[T_co], Iterator[T_co]):
+class Resumable(IteratorOwner[T_co], Iterator[T_co]):
     """An iterator that goes on in a forked child, in several threads and after pickling.
 
     `start(n)` gives an iterator that begins at item `n`; it is called again, with the number of items
@@ -259,14 +259,14 @@ class Resumable(HoldsIterator[T_co], Iterator[T_co]):
         if self._generation != _generation:
             self._items, self._generation = None, _generation
         if self._items is None:
-            self._hold(self._start(self._taken))
+            self._register_items(self._start(self._taken))
         assert self._items is not None
         return self._items
 
     def close(self) -> None:
         """Stop early and free what the iterator holds in this process."""
         with self._lock:
-            self._let_go()
+            self._close_items()
             self._items = iter(())
 
     def __reduce__(self) -> tuple[Any, ...]:

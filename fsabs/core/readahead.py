@@ -20,7 +20,7 @@ STREAM_AFTER = 2 * 1024 * 1024
 """So many bytes in order make a pattern; what is left must be as much again, or a stream isn't worth its while."""
 
 
-class ReadAhead(process.HoldsIterator[memoryview]):
+class ReadAhead(process.IteratorOwner[memoryview]):
     """Positioned reads of `blob`, by a stream where they follow one another; for one thread at a time.
 
     A stream belongs to the process that began it: a forked child leaves its parent's alone, and begins its own. It goes
@@ -93,7 +93,7 @@ class ReadAhead(process.HoldsIterator[memoryview]):
         size = self._blob._clip(size, offset)
         if self._items is None and self._run >= STREAM_AFTER and self._blob.size - offset >= STREAM_AFTER:
             if (pieces := self._blob._stream(offset)) is not None:
-                self._hold(pieces)
+                self._register_items(pieces)
             self._run = 0  # where there is no stream, it is asked for again after as many bytes
         return size
 
@@ -101,7 +101,7 @@ class ReadAhead(process.HoldsIterator[memoryview]):
         """End the stream, if there is one."""
         self._rest = memoryview(b"")
         self._run = 0
-        self._let_go()
+        self._close_items()
 
     def _take(self, size: int, offset: int) -> Iterator[memoryview]:
         """Yield the next `size` bytes of the stream, in pieces."""

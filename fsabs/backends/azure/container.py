@@ -55,7 +55,7 @@ _plain = re.compile(
 """Finds the entries of a page that has nothing else, which is quicker than to take each apart."""
 _has_astral = re.compile("[\U00010000-\U0010ffff]").search
 COPY_POLL = 0.2
-"""Seconds between two looks at a copy that the store goes on with."""
+"""Seconds between two requests for the state of a copy that the store makes."""
 MIN_PART_SIZE = 1024**2
 _COSTS = (
     "opening: no request",
@@ -302,7 +302,7 @@ class AzureDialect(Dialect):
         return Request("PUT", dst, "", (*self._copied, f"x-ms-copy-source:{where}"), slow=True)
 
     def copied(self, request: Request, response: Response) -> tuple[Request, float] | None:
-        """Return the next look at a copy that the store goes on with."""
+        """Return the request for the state of a copy that the store makes."""
         status = response.head.header(b"x-ms-copy-status")
         if status == "success":
             return None
