@@ -142,5 +142,5 @@ def _list(folder: Path) -> int:
         prefix = f"{folder.name}/{part.name}/"
         found = [f"{prefix}{path.name}" for path in part.iterdir()]
         response = folder.parent.with_name(f"{folder.parent.name}{servers.LISTING}{quote(prefix, safe='')}")
-        response.write_text(data.listing(folder.parent, found))
+        response.write_text(data.listing(folder.parent, found, prefix))
     return sum(path.stat().st_size for path in (folder / "train").iterdir() if path.suffix != ".idx")

@@ -45,13 +45,13 @@ def listing_of(count: int, size: int) -> str:
     return _page([(f"{number:05}.bin", f"{number:032x}", size) for number in range(count)])
 
 
-def listing(bucket: Path, keys: list[str]) -> str:
-    """The page of a listing of all keys, with the versions that nginx gives files."""
+def listing(bucket: Path, keys: list[str], prefix: str = "") -> str:
+    """The page of a listing of all keys below `prefix`, with the versions that nginx gives files."""
     found = [(key, (bucket / key).stat()) for key in sorted(keys)]
-    return _page([(key, f"{int(one.st_mtime):x}-{one.st_size:x}", one.st_size) for key, one in found])
+    return _page([(key, f"{int(one.st_mtime):x}-{one.st_size:x}", one.st_size) for key, one in found], prefix)
 
 
-def _page(objects: list[tuple[str, str, int]]) -> str:
+def _page(objects: list[tuple[str, str, int]], prefix: str = "") -> str:
     """The page of objects: their keys, entity tags and sizes."""
     entries = "".join(
         f"<Contents><Key>{key}</Key><LastModified>2020-01-01T00:00:00.000Z</LastModified>"
@@ -60,7 +60,7 @@ def _page(objects: list[tuple[str, str, int]]) -> str:
     )
     return (
         '<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
-        f"<Name>bucket</Name><Prefix></Prefix><KeyCount>{len(objects)}</KeyCount><MaxKeys>1000</MaxKeys>"
+        f"<Name>bucket</Name><Prefix>{prefix}</Prefix><KeyCount>{len(objects)}</KeyCount><MaxKeys>1000</MaxKeys>"
         f"<EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>"
     )
 

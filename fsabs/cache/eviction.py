@@ -335,11 +335,13 @@ class Evictor:
         return size_of(status)
 
     def _sample(self) -> list[Candidate]:
-        """Return the entries of some folders, but for those that are pinned."""
+        """Return the entries of some folders, but for those that are pinned.
+
+        Of neighbours, those that earlier samples have emptied of what can go would be found again together.
+        """
         found: list[Candidate] = []
-        start = random.randrange(FOLDERS)
-        for turn in range(FOLDERS):
-            for path, status in members(self._folder, (start + turn) % FOLDERS):
+        for number in random.sample(range(FOLDERS), FOLDERS):
+            for path, status in members(self._folder, number):
                 key = policy.key_in(path)
                 if key is not None and status.st_mode & 0o200:
                     found.append(Candidate(key, status.st_mtime, path))

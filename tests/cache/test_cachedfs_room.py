@@ -400,6 +400,22 @@ def test_what_is_replaced_needs_no_room(tmp_path: Path) -> None:
     assert cache.status()["bytes"] == 10 * 4096
 
 
+def test_what_can_go_is_found_as_long_as_there_is_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four epochs, each of other files in a known order: most of the one before go for them, although samples are small
+    and the first one in vain is the last one.
+    """
+    monkeypatch.setattr(eviction, "CANDIDATES", 32)
+    monkeypatch.setattr(eviction, "ORDERED_REST", 1e6)
+    count, refused = 400, []
+    cache = DiskCache(str(tmp_path), DiskLimits(count * 4096, 0))
+    for epoch in range(4):
+        order = ReadOrder(f"{epoch} {number}" for number in range(count))
+        keys = [entry(f"{epoch} {number}".encode(), f"{epoch} {number}") for number in range(count)]
+        refused.append(count - sum(cache.put(key, bytes(100), order) for key in keys))
+    assert refused[0] == 0
+    assert sum(refused) <= 3 * count // 4, refused
+
+
 @pytest.mark.parametrize("pinned", [False, True])
 def test_a_cache_that_can_free_nothing_refuses_quickly(
     store: Store, folder: str, monkeypatch: pytest.MonkeyPatch, pinned: bool
