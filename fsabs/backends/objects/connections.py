@@ -99,6 +99,7 @@ class Connection:
 
     def wait(self, events: int, deadline: float) -> None:
         """Wait until the connection can be read (`select.POLLIN`) or written; raises `TimeoutError`."""
+        self.acknowledge()
         self._poll.modify(self.descriptor, events)
         ready = self._poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
         self._poll.modify(self.descriptor, select.POLLIN)
