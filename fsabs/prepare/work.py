@@ -233,7 +233,11 @@ class _RollingWriter(AbortsOnError, contextlib.AbstractContextManager["_RollingW
             self._count += 1
 
     def abort(self) -> None:
-        """Leave out the file that is being written."""
+        """Remove all that was written: where the disk is full, the next attempt needs the room."""
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.abort()
+        files, self.files = self.files, []
+        for file in files:
+            with contextlib.suppress(OSError):  # it stays until the output is complete
+                self._fs.remove(file.path)
