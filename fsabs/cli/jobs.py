@@ -44,6 +44,9 @@ def _create(invocation: Invocation, given: Namespace) -> None:
         status = dispatcher.status()
     values = {"job": given.job_name, "state": status.state, "tasks": status.tasks.todo, "epochs": status.num_epochs}
     text = f"job {given.job_name!r}: {status.tasks.todo} tasks; workers open it by the URL of its database"
+    if status.state != "running":
+        again = "fsabs tasks reset begins it again, --job_name another one"
+        text = f"job {given.job_name!r} has ended ({status.state}): {again}"
     invocation.output.record(values, text)
 
 

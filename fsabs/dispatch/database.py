@@ -33,6 +33,10 @@ BUSY_SECONDS = 60.0
 """How long a writer of SQLite waits for its turn."""
 MAX_DELAY = 2.0
 """Seconds between two attempts at most."""
+IDLE_SECONDS = 30
+"""How long a worker of PostgreSQL that is suspended, or gone without a word, holds up others by a transaction."""
+SILENT_SECONDS = 25
+"""How long PostgreSQL, or a host on the way to it, may acknowledge nothing before a connection is given up."""
 _random = random.SystemRandom()
 
 # SQLite must not carry an open connection over a fork: the child's library would take the parent's locks for its own.
@@ -218,14 +222,21 @@ def _disk_error(path: str) -> int | None:
     return None
 
 
+_PERMANENT = (
+    *("unable to open", "readonly", "full", "disk i/o error", "not a database", "no such table", "no such column"),
+    *("read-only", "does not exist", "authentication", "password", "no such user", "no such database"),
+)
+"""What SQLite says, and PostgreSQL or a pooler before it, of errors that another attempt meets, too. A socket that is
+not there ('No such file') is none of them: PostgreSQL removes its own when it ends, and makes it when it starts."""
+
+
 def _is_transient(exc: failures.DBAPIError) -> bool:
     """Return True for an error that may be none in the next attempt."""
     if exc.connection_invalidated:
         return True
     text = str(exc.orig).lower()
     if isinstance(exc, failures.OperationalError):
-        permanent = ("unable to open", "readonly", "read-only", "does not exist", "no such", "authentication", "full")
-        return not any(word in text for word in (*permanent, "password", "disk i/o error", "not a database"))
+        return not any(words in text for words in _PERMANENT)
     return "deadlock" in text or "could not serialize" in text
 
 
@@ -244,10 +255,17 @@ class _Engines:
             return
         given = parsed.query.get("options", "")
         own = given if isinstance(given, str) else " ".join(given)
-        options = {"connect_timeout": 5, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
+        options = {
+            "connect_timeout": 5,
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 1000 * SILENT_SECONDS,  # no keepalive is sent while a request is unacknowledged
+        }
         connect = functools.partial(sa.create_engine, parsed, pool_size=4, max_overflow=60, pool_recycle=1800)
         unflushed = {**options, "options": f"{own} -c synchronous_commit=off"}
         self.transactions = connect(connect_args=options)
+        event.listen(self.transactions, "connect", _configure_postgresql)
         self.settling = connect(connect_args=options, isolation_level="AUTOCOMMIT")
         self.leasing = connect(connect_args=unflushed, isolation_level="AUTOCOMMIT")
 
@@ -256,6 +274,12 @@ class _Engines:
         self.settling.dispose()
         self.leasing.dispose()
         self.transactions.dispose()
+
+
+def _configure_postgresql(connection: Any, _: Any) -> None:
+    # By a statement, since poolers refuse most options of a connection.
+    connection.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'")
+    connection.commit()
 
 
 def _configure_sqlite(connection: Any, _: Any) -> None:

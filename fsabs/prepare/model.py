@@ -67,17 +67,18 @@ class ModelSource(NamedTuple):
             raise ModelError(f"{where}: the model file is not UTF-8 text: {exc}") from None
 
     def modules(self) -> dict[str, str]:
-        """Return the text of each module beside a local model file that it imports, by path; theirs, too."""
+        """Return the text of each module beside a local model file that it imports, by its path there; theirs, too."""
         folder = os.path.dirname(self.url)
         found: dict[str, str] = {}
         waiting = [(folder, self.text)] if os.path.isdir(folder) else []
         while waiting:
             package, text = waiting.pop()
             for path in _imported_files(text, folder, package):
-                if path not in found:
+                name = os.path.relpath(path, folder)  # wherever the folder is in a later run
+                if name not in found:
                     with open(path, encoding="utf-8", errors="replace") as file:
-                        found[path] = file.read()
-                    waiting.append((os.path.dirname(path), found[path]))
+                        found[name] = file.read()
+                    waiting.append((os.path.dirname(path), found[name]))
         return found
 
 

@@ -15,8 +15,10 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeGuard
 
+from ..containers.base import Container
 from ..core.errors import CorruptFileError, stale, without_secrets
 from ..core.fs import FS
+from ..core.layers import LayerFS
 from ..core.writing import AbortsOnError
 from ..readers.data import TokenWriter
 from ..readers.prefetch import prefetch
@@ -31,7 +33,8 @@ LARGE = 64 << 20
 _BATCH_FILES = 64
 _BATCH_BYTES = 64 << 20
 _OF_THE_FILE = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, CorruptFileError)
-"""Errors that another attempt would meet again. Others are the store's, and end the attempt."""
+"""Errors that another attempt would meet again. Others are the store's, and end the attempt; so does a refusal that is
+not of this file alone."""
 
 
 class UnitWorker:
@@ -96,7 +99,25 @@ class UnitWorker:
                 raise
 
     def _failure(self, file: InputFile, exc: Exception) -> FileFailure:
+        """Return the failure of a file; raise a refusal that is the store's, as when credentials have ended."""
+        refusal = exc if isinstance(exc, PermissionError) else exc.__cause__
+        if isinstance(refusal, PermissionError) and not self._is_seen(file):
+            raise refusal
         return FileFailure(self._roots.name(file), without_secrets(str(exc)))
+
+    def _is_seen(self, file: InputFile) -> bool:
+        """Return whether the store shows a file that it refuses to give; what is in an archive has no permissions."""
+        fs = self._roots.fs(file.root)
+        path = "/" + fs._key(file.path, "prepare")  # absolute: a layer below may have another working directory
+        while isinstance(fs, LayerFS):  # a manifest or a cache would answer in the place of the store
+            fs = fs.inner
+        if isinstance(fs, Container):
+            return False
+        try:
+            fs.stat(path)
+        except OSError:
+            return False
+        return True
 
     @contextlib.contextmanager
     def _arguments(self, file: InputFile, content: bytes | None) -> Iterator[tuple[Any, ...]]:
@@ -212,7 +233,11 @@ class _RollingWriter(AbortsOnError, contextlib.AbstractContextManager["_RollingW
             self._count += 1
 
     def abort(self) -> None:
-        """Leave out the file that is being written."""
+        """Remove all that was written: where the disk is full, the next attempt needs the room."""
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.abort()
+        files, self.files = self.files, []
+        for file in files:
+            with contextlib.suppress(OSError):  # it stays until the output is complete
+                self._fs.remove(file.path)

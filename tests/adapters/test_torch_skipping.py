@@ -88,6 +88,26 @@ def test_records_skip_and_count(folder: Path, workers: int) -> None:
         list(DataLoader(RecordIODataset(folder, int, on_error="skip", max_skipped=9), 20))
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("kind", [RecordIODataset, ShardedDataset])
+def test_what_may_be_skipped_is_of_one_pass(folder: Path, kind: Any, workers: int) -> None:
+    """A job that skips a few records in each epoch does not end in a later one."""
+    loader = Loader(kind(folder, int, on_error="skip", max_skipped=10), 20, num_workers=workers)
+    for _ in range(3):
+        assert sorted(int(sample) for batch in loader for sample in batch) == sorted(EVERYTHING - LOST)
+        assert loader.skipped == 10
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_what_may_be_skipped_is_of_one_pass_of_a_plain_loader(folder: Path, persistent: bool) -> None:
+    dataset = ShardedDataset(folder, int, on_error="skip", max_skipped=10)
+    loader = DataLoader(dataset, 20, num_workers=2, persistent_workers=persistent)
+    for epoch in range(3):
+        dataset.set_epoch(epoch)
+        assert sorted(int(sample) for batch in loader for sample in batch) == sorted(EVERYTHING - LOST)
+        assert dataset.skipped == 10
+
+
 def test_any_reader_that_raises_can_be_skipped(folder: Path) -> None:
     from .workers import Numbers
 

@@ -140,6 +140,21 @@ def test_a_batch_that_is_held_was_not_consumed(job: TaskDispatcher) -> None:
     assert sorted(first + numbers(again)) == list(range(RECORDS))
 
 
+def test_a_lost_lease_is_said_once(job: TaskDispatcher) -> None:
+    """And not with each state of the days that follow."""
+    loader = Loader(TaskDataset(job, Numbers()), 4)
+    batches = iter(loader)
+    next(batches)
+    for worker in job.status().workers:
+        job.recover(worker)
+    with pytest.warns(UserWarning, match="ended before they were reported"):
+        loader.state_dict()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loader.state_dict()
+        del batches
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_torchdata_loads_its_batches_and_the_data_set_has_the_state(job: TaskDispatcher, workers: int) -> None:
     def loaded(state: Any = None) -> tuple[Any, Any, Iterator[Any]]:

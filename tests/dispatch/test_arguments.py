@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import fsabs
-from fsabs.dispatch import TaskDispatcher
+from fsabs.dispatch import TaskDispatcher, TaskType
 from fsabs.dispatch.arguments import JobArguments, add_arguments, create_job
 from fsabs.dispatch.service import get_dataset
 from fsabs.readers import RecordWriter
@@ -124,6 +124,23 @@ def test_the_names_of_elasticdls_documents(tmp_path: Path, capsys: pytest.Captur
     shown = capsys.readouterr()
     assert "--minibatch_size" in shown.out
     assert "--nonesuch" in shown.err
+
+
+def test_a_job_that_has_ended_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same command finds yesterday's job, whose workers would get nothing."""
+    from fsabs.cli import main
+
+    with RecordWriter(fsabs.from_url(str(tmp_path / "train"), create=True), "0.recordio") as writer:
+        writer.write(b"x")
+    url = f"sqlite:///{tmp_path}/job.db"
+    arguments = ["job", "create", f"--training_data={tmp_path}/train", "--records_per_task=4", f"--task_database={url}"]
+    assert main(arguments) == 0
+    assert "job 'default': 1 tasks" in capsys.readouterr().out
+    with TaskDispatcher(url) as dispatcher:
+        while (dispatch := dispatcher.get("w")).task.type != TaskType.NONE:
+            dispatcher.report(*dispatch)
+    assert main(arguments) == 0
+    assert "job 'default' has ended (finished)" in capsys.readouterr().out
 
 
 def test_records_per_task_is_positive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import socket
 import threading
 import time
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from fsabs.dispatch import TaskDispatcher, TaskType, jobs
+from fsabs.dispatch import TaskDispatcher, TaskType, database, jobs
 from tests import soak
 from tests.dispatch.chaos import PostgreSQLFaults, SQLiteFaults, chaos
 from tests.dispatch.clocks import sqlite_clock
@@ -73,6 +74,63 @@ def test_a_database_that_goes_away_is_waited_for(postgresql: PostgreSQL, how: st
     # A lease that a crash forgets is not in force, so that its report is refused and the task done again.
     assert len(seen) - 3000 == accepted.count(False) <= 8
     dispatcher.close()
+
+
+def test_a_server_whose_socket_is_gone_is_waited_for(postgresql: PostgreSQL) -> None:
+    """PostgreSQL removes its socket when it ends: until it is back, there is no such file."""
+    url = postgresql.database_url(by_socket=True)
+    with TaskDispatcher.create(url, training=[("a", 0, 2)], records_per_task=1) as dispatcher:
+        held = dispatcher.get("w")
+        postgresql.pause()
+        back = threading.Timer(1.0, postgresql.start)
+        back.start()
+        try:
+            assert dispatcher.report(*held)
+            assert dispatcher.get("w").task.start == 1
+        finally:
+            back.join()
+
+
+def test_a_worker_that_stands_still_in_a_transaction_holds_up_others_for_a_while(
+    postgresql: PostgreSQL, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is suspended, or gone without a word, while it lays out tasks has the job's row locked."""
+    url = postgresql.database_url()
+    monkeypatch.setattr(database, "IDLE_SECONDS", 1)
+    laid_out, goes_on, stands = jobs.rows_of, threading.Event(), threading.Event()
+
+    def rows_of(*arguments: Any) -> Any:
+        if not stands.is_set():
+            stands.set()
+            goes_on.wait(20)
+        return laid_out(*arguments)
+
+    monkeypatch.setattr(jobs, "rows_of", rows_of)
+    found: list[Any] = []
+    with (
+        TaskDispatcher.create(url, training=[("a", 0, 2)], records_per_task=1) as one,
+        TaskDispatcher(url) as other,
+    ):
+        suspended = threading.Thread(target=lambda: found.append(one.get("suspended")), daemon=True)
+        suspended.start()
+        assert stands.wait(20)
+        begin = time.monotonic()
+        found.append(other.get("other"))
+        assert time.monotonic() - begin < 10
+        goes_on.set()
+        suspended.join(20)
+        assert sorted(dispatch.task.start for dispatch in found) == [0, 1]
+
+
+def test_a_connection_that_nothing_is_heard_of_is_given_up(postgresql: PostgreSQL) -> None:
+    with TaskDispatcher.create(postgresql.database_url(), training=[("a", 0, 1)], records_per_task=1) as dispatcher:
+        engines = dispatcher._database._engines.get()
+        for engine in (engines.transactions, engines.settling, engines.leasing):
+            with engine.connect() as connection:
+                connected: Any = connection.connection.dbapi_connection
+                with socket.socket(fileno=os.dup(connected.fileno())) as copy:
+                    seconds = copy.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) / 1000
+            assert 5 <= seconds <= 60  # by itself, Linux sends a request again for a quarter of an hour
 
 
 def test_a_worker_is_registered_by_the_attempt_that_is_committed(

@@ -107,8 +107,16 @@ def change_imported(folder: Path, path: str) -> dict[str, Any]:
     return {}
 
 
+def move_code(folder: Path) -> dict[str, Any]:
+    (folder / "elsewhere").mkdir()
+    for name in ("model.py", "helper.py", "parts"):
+        (folder / name).rename(folder / "elsewhere" / name)
+    return {"model_file": folder / "elsewhere" / "model.py"}
+
+
 CHANGES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "nothing": lambda folder: {},
+    "place of the code": move_code,
     "module": lambda folder: change_imported(folder, "helper.py"),
     "module of a package": lambda folder: change_imported(folder, "parts/labels.py"),
     "model": lambda folder: {"x": (folder / "model.py").write_text((folder / "model.py").read_text() + "#")},
@@ -137,9 +145,21 @@ def test_units_of_a_run_that_failed_count_if_nothing_changed(folder: Path, chang
     assert done == 12
     whole.touch()
     options = {name: value for name, value in CHANGES[change](folder).items() if name != "x"}
-    report = prepare.run(*arguments, num_workers=1, records_per_file=4, **options)
-    assert report.resumed_files == (done if change == "nothing" else 0)
+    model = options.pop("model_file", arguments[0])
+    report = prepare.run(model, *arguments[1:], num_workers=1, records_per_file=4, **options)
+    assert report.resumed_files == (done if change in ("nothing", "place of the code") else 0)
     assert len(records_below(folder / "out")) == 40
+
+
+def test_an_attempt_that_failed_keeps_no_room(folder: Path) -> None:
+    """A unit may have made many files before: where the disk is full, they were what filled it."""
+    (folder / "model.py").write_text(
+        "def prepare_data_for_a_single_file(filename):\n    yield from [b'x'] * 9\n    raise OSError(28, 'full')\n"
+    )
+    with pytest.raises(PrepareError, match="full"):
+        prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=1, records_per_file=2)
+    assert list(folder.glob(".out.fsabs-prepare/job-*/parts"))
+    assert not list(folder.glob(".out.fsabs-prepare/job-*/parts/*"))
 
 
 # ---- the commit

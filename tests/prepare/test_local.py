@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import fsabs
-from fsabs import StaleFileError, manifest, prepare
+from fsabs import FS, FileStat, Memory, StaleFileError, manifest, prepare
 from fsabs.cli import main
 from fsabs.core import keys, process
 from fsabs.core.blobs import Blob
@@ -420,3 +420,35 @@ def test_an_error_of_the_store_is_not_that_of_a_large_file(folder: Path, monkeyp
         run(MODEL)
     result = run(MODEL.replace("    return", "    raise OSError('no image')\n    return"))
     assert "raised OSError: no image" in result.failures[0].reason
+
+
+def test_a_refusal_of_the_store_is_not_that_of_a_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where credentials end, no file is left out. One that may not be read, though the store shows it, is."""
+
+    class Refusing(Memory):
+        def _stat(self, key: str) -> FileStat:
+            raise PermissionError(errno.EACCES, "the token has expired")
+
+    def refuse(file: InputFile) -> bytes:
+        raise PermissionError(errno.EACCES, "the token has expired")
+
+    def run(fs: FS) -> UnitResult:
+        monkeypatch.setattr(InputRoots, "fs", lambda self, number: fs)
+        form = OutputFormat("data", 8, "none", 1 << 20)
+        root = InputRoot(str(folder / "raw"))
+        job = PrepareJob(ModelSource(MODEL, "model.py"), (root,), str(folder), "work", form, skip_errors=True)
+        with closing(work.UnitWorker(job)) as worker:
+            return worker.run(Unit(0, [InputFile(0, "0/0000.jpg", len(FILES["0/0000.jpg"]))]))
+
+    monkeypatch.setattr(work, "_many", lambda fs, files: map(refuse, files))
+    fsabs.from_url(folder).makedirs("work/done")
+    (folder / "raw.zip").write_bytes(zipped(FILES))
+    raw = fsabs.from_url(folder / "raw")
+    manifest.create(raw, folder / "raw.jsonl")
+    pinned = manifest.ManifestFS(Refusing(), folder / "raw.jsonl")
+    for fs in (Refusing(), pinned, fsabs.from_url(folder / "raw.zip")):
+        with fs, pytest.raises(PermissionError, match="expired"):
+            run(fs)
+    (failure,) = run(raw).failures
+    assert failure.file == str(folder / "raw" / "0" / "0000.jpg")
+    assert "expired" in failure.reason

@@ -166,6 +166,14 @@ def test_a_session_that_fails_at_first(service: OdpsServer) -> None:
     assert len(reader_of(service)) == len(ROWS)
 
 
+def test_a_session_that_is_over_is_opened_anew(service: OdpsServer) -> None:
+    """Each lasts for 24 hours, and PyODPS asks for the one that its thread opened: a job of days meets that."""
+    reader = reader_of(service, values="typed", columns=["id"])
+    for start, end in ((0, 5), (10, 100)):
+        assert list(reader.read_records(Task(0, "t", start, end))) == [[values[0]] for values in ROWS[start:end]]
+        service.expired_sessions = service.sessions
+
+
 def test_the_factory_takes_the_account_from_the_environment(
     service: OdpsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -135,6 +135,8 @@ class OdpsServer:
         self.ranges: list[tuple[int, int]] = []
         self.sessions = 0
         self.failing_sessions = 0
+        self.expired_sessions = 0
+        """So many of the first sessions are over, as each is after 24 hours."""
         self._lock = threading.Lock()
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
@@ -189,7 +191,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if "data" in query:
             self._send_rows(table, query)
         elif "downloadid" in query:
-            self._send_session(table, query)
+            if not self._is_over(query):
+                self._send_session(table, query, query["downloadid"])
         elif "partitions" in query:
             self._answer(200, "<Partitions>" + "".join(_partition(one) for one in table.rows if one) + "</Partitions>")
         else:
@@ -208,7 +211,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         elif query.get("partition", "").replace("'", "") not in table.rows:
             self._refuse(404, "NoSuchPartition", "the partition doesn't exist")
         else:
-            self._send_session(table, query)
+            self._send_session(table, query, f"{self.service.sessions}")
+
+    def _is_over(self, query: dict[str, str]) -> bool:
+        """Return whether a session has expired, and was refused."""
+        over = int(query["downloadid"]) <= self.service.expired_sessions
+        if over:
+            self._refuse(400, "StatusConflict", "The download session is expired")
+        return over
 
     def _table(self, path: str) -> Table | None:
         parts = path.strip("/").split("/")
@@ -222,12 +232,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._refuse(404, "NoSuchObject", path)
         return None
 
-    def _send_session(self, table: Table, query: dict[str, str]) -> None:
+    def _send_session(self, table: Table, query: dict[str, str], name: str) -> None:
         rows = table.rows.get(query.get("partition", "").replace("'", ""), [])
-        state = {"DownloadID": "download", "Status": "NORMAL", "RecordCount": len(rows), "Schema": _schema(table)}
+        state = {"DownloadID": name, "Status": "NORMAL", "RecordCount": len(rows), "Schema": _schema(table)}
         self._answer(200, json.dumps(state), "application/json")
 
     def _send_rows(self, table: Table, query: dict[str, str]) -> None:
+        if self._is_over(query):
+            return
         start, count = (int(part) for part in query["rowrange"].strip("()").split(","))
         fault = self.service.fault(start, count, self.service.next_request(start, count))
         if isinstance(fault, Status):

@@ -102,15 +102,18 @@ class PostgreSQL(Service):
             shutil.rmtree(self._root, ignore_errors=True)
             self._root = None
 
-    def database_url(self) -> str:
-        """Makes an empty schema, and returns a URL that leads there and to no other."""
+    def database_url(self, *, by_socket: bool = False) -> str:
+        """Makes an empty schema, and returns a URL that leads there and to no other; on request, by a file's socket."""
         import psycopg
 
         self._schemas += 1
         name = f"test{self._schemas}"
         with psycopg.connect(f"postgresql://fsabs@127.0.0.1:{self._port}/postgres", autocommit=True) as connection:
             connection.execute(f"CREATE SCHEMA {name}")
-        return f"postgresql+psycopg://fsabs@127.0.0.1:{self._port}/postgres?options=-csearch_path%3D{name}"
+        options = f"options=-csearch_path%3D{name}"
+        if by_socket:
+            return f"postgresql+psycopg://fsabs@/postgres?host={self._root}&port={self._port}&{options}"
+        return f"postgresql+psycopg://fsabs@127.0.0.1:{self._port}/postgres?{options}"
 
     def _answers(self) -> bool:
         import psycopg

@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler, default_co
 from ...core import hooks
 from ...trace import session
 from .epochs import state_of_ranks
+from .map_style import RecordIODataset
 from .resumable import BatchReader, EpochDataset, SamplePlace
 from .sampler import EpochSampler
 from .tags import Collate, Samples, Tag, Tagged
@@ -139,6 +140,7 @@ class Loader(DataLoader[Any]):
             batches = self._tasks.of_batches(super().__iter__, max(1, self.num_workers), self.drop_last)
             return _Marked(batches, begin)
         running = self._batches.begin()
+        self._planned.begin_counting()
         try:
             batches = super().__iter__()
         finally:
@@ -292,8 +294,6 @@ class _Batches(DistributedSampler[Any]):
     def begin(self) -> Pass:
         """Begin the pass that is iterated until `begun` is called."""
         running = self.epochs.begin(self._parts, self.batch_size, self.drop_last, self._skip)
-        if isinstance(self._source, EpochDataset):
-            self._source.begin_counting()
         self._drawn = map(_Work._make, self._source.drawn(running, self._workers))
         return running
 
@@ -344,6 +344,11 @@ class _Planned(Dataset[Any]):
         if self._reader is None and not work.tag.skipped:  # one by one, as a DataLoader asks for single samples
             return Samples([self._dataset[index] for index in work.what], work.tag)
         return self.__getitems__(work)
+
+    def begin_counting(self) -> None:
+        """Count what is skipped from here on, in a pass that begins."""
+        if isinstance(self._dataset, EpochDataset | RecordIODataset):
+            self._dataset.begin_counting()
 
     def close(self) -> None:
         """End reading ahead in this process."""

@@ -306,7 +306,7 @@ class RecordIODataset(ReadAheadDataset):
     ahead, within `max_bytes` bytes in each worker, unless the files are on a local disk.
 
     With `on_error="skip"`, damaged records are left out of their batch, and `skipped` counts them in all workers; more
-    than `max_skipped` of them, or a batch of nothing else, raise.
+    than `max_skipped` of them, or a batch of nothing else, raise. A `Loader` counts in each pass anew.
     """
 
     def __init__(
@@ -361,9 +361,13 @@ class RecordIODataset(ReadAheadDataset):
                 raise errors.corrupt(self.shards[0].name, "all records of a batch are damaged", "read_records")
         return left
 
+    def begin_counting(self) -> None:
+        """Count the records that are skipped from here on."""
+        self._counts.clear()
+
     @property
     def skipped(self) -> int:
-        """The number of damaged records that were skipped so far, in all workers."""
+        """The number of damaged records that were skipped, by all workers: in a `Loader`, of its last pass."""
         return self._counts.total
 
     def contents(self) -> list[tuple[int, int, ShardContent]]:

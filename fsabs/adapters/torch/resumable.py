@@ -178,6 +178,7 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
         """Read epoch `epoch` next; what a state that was just loaded left of that epoch stays in force."""
         if self._uncounted() and epoch >= 0:
             self.epochs.skip_to(epoch)
+            self.begin_counting()
         else:
             self.epochs.set_epoch(epoch)
 

@@ -117,9 +117,10 @@ class TaskDataset(IterableDataset[Any]):
             raise RuntimeError("the main process reports what was consumed: ask it for the state")
         if not held:
             self._count()
-        for lease, span in self._partly.items():
+        for lease, span in list(self._partly.items()):
             if not self.dispatcher.renew(span.task, lease, span.records):
                 self._refused(span)
+                del self._partly[lease]
 
     def load_state_dict(self, state_dict: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         """Put the job back to a state, for all workers; call it in one process, before the iteration begins."""

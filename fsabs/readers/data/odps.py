@@ -247,7 +247,8 @@ def _may_pass(exc: OSError) -> bool:
     if cause is None or isinstance(exc, CorruptFileError):
         return isinstance(exc, CorruptFileError)
     status = getattr(cause, "status_code", None) or 0
-    return bool({kind.__name__ for kind in type(cause).__mro__} & _TRANSIENT) or status >= 500 or status in (408, 429)
+    names = {*(kind.__name__ for kind in type(cause).__mro__), getattr(cause, "code", None)}
+    return bool(names & _TRANSIENT) or status >= 500 or status in (408, 429)
 
 
 _TRANSIENT = frozenset(
@@ -257,6 +258,7 @@ _TRANSIENT = frozenset(
         "HTTPError",  # urllib3's: a protocol error, an incomplete body
         "InternalServerError",
         "RequestQuotaExceeded",
+        "StatusConflict",  # the session is over, as it is after 24 hours: another attempt opens a new one
         "StreamTruncatedException",
         "Timeout",
         "TimeoutError",
