@@ -242,7 +242,10 @@ def _pieces(file: Any, size: int) -> Iterable[Any]:
 
 
 def _meta(path: str, stat: FileStat) -> dict[str, Any]:
-    written = datetime.datetime.fromtimestamp(stat.last_modified or 0, datetime.UTC)
+    try:
+        written = datetime.datetime.fromtimestamp(stat.last_modified or 0, datetime.UTC)
+    except (OSError, OverflowError, ValueError):  # of an archive, and beyond the year 9999: unknown, as none is
+        written = datetime.datetime.fromtimestamp(0, datetime.UTC)
     return {"path": path, "size": stat.size, "last_modified": written, "e_tag": stat.version, "version": None}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import tarfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,3 +94,14 @@ def test_with_asyncio(fs: fsabs.FS) -> None:
         assert (await store.list_with_delimiter_async())["common_prefixes"] == ["d"]
 
     asyncio.run(use())
+
+
+def test_a_time_that_no_calendar_has(tmp_path: Path) -> None:
+    member = tarfile.TarInfo("late")
+    member.mtime = 1_700_000_000_000  # of milliseconds
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        tar.addfile(member)
+    with fsabs.from_url(tmp_path / "a.tar") as fs:
+        [[found]] = fs.obspec().list()
+        assert (found["path"], found["last_modified"].year) == ("late", 1970)
+        assert fs.obspec().head("late") == found
