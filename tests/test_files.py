@@ -261,6 +261,14 @@ def test_large_buffers_of_any_kind_are_copied_whole(buffering: int, tmp_path: Pa
     assert position == len(expected)
 
 
+@pytest.mark.parametrize("buffering", [-1, 0])
+def test_an_empty_array_of_any_shape_is_nothing_to_write(buffering: int, tmp_path: Path) -> None:
+    empty: Any = np.zeros((0, 3))
+    with fsabs.from_url(tmp_path).open("x", "wb", buffering) as file:
+        assert [file.write(empty), file.write(b"1")] == [0, 1]
+    assert (tmp_path / "x").read_bytes() == b"1"
+
+
 def test_an_unbuffered_file_is_written_at_once(tmp_path: Path) -> None:
     fs = fsabs.from_url(tmp_path)
     with fs.open("x", "ab", 0) as file:
