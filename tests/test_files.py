@@ -373,3 +373,12 @@ def test_what_is_updated_in_place_is_named_in_errors(tmp_path: Path) -> None:
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert (caught.value.filename, caught.value.operation) == (fs.url("x"), "write")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("open_file", [builtins.open, fsabs.open_url])
+def test_positions_of_numpys_integers(open_file: Any, tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(bytes(range(256)) * 4)
+    with open_file(str(tmp_path / "x"), "rb", buffering=0) as file:
+        file.seek(250)
+        assert [file.seek(np.uint8(10), 1), len(file.read(np.uint8(100))), file.tell()] == [260, 100, 360]
+        assert [file.seek(np.int8(-10), 2), file.read(np.int8(2))] == [1014, b"\xf6\xf7"]
