@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import io
 import tarfile
 import warnings
@@ -76,6 +77,23 @@ def test_writing(fs: fsabs.FS, tmp_path: Path) -> None:
         store.rename("new/7", "new/5", overwrite=False)
     store.delete(["new/5", "new/7"])
     assert sorted(fs.list("new")) == ["1", "2", "3", "4"]
+
+
+def test_ranges_that_the_object_has_not(fs: fsabs.FS) -> None:
+    store = fs.obspec()
+    beyond: list[Any] = [(201, 210), {"offset": 201}, (9, 3), (-1, 3)]
+    for chosen in beyond:
+        with pytest.raises(OSError, match=r"does not begin in the 200 bytes.*a\.bin") as caught:
+            store.get("a.bin", options={"range": chosen})
+        assert caught.value.errno == errno.EINVAL
+    inside: list[tuple[Any, bytes]] = [
+        ((200, 210), b""),
+        ({"offset": np.uint8(199)}, DATA[199:]),
+        ({"suffix": np.uint64(500)}, DATA),
+        ((0, 0), b""),
+    ]
+    for chosen, expected in inside:
+        assert store.get("a.bin", options={"range": chosen}).buffer() == expected
 
 
 def test_with_asyncio(fs: fsabs.FS) -> None:
