@@ -261,6 +261,14 @@ def test_large_buffers_of_any_kind_are_copied_whole(buffering: int, tmp_path: Pa
     assert position == len(expected)
 
 
+@pytest.mark.parametrize("buffering", [-1, 0])
+def test_an_empty_array_of_any_shape_is_nothing_to_write(buffering: int, tmp_path: Path) -> None:
+    empty: Any = np.zeros((0, 3))
+    with fsabs.from_url(tmp_path).open("x", "wb", buffering) as file:
+        assert [file.write(empty), file.write(b"1")] == [0, 1]
+    assert (tmp_path / "x").read_bytes() == b"1"
+
+
 def test_an_unbuffered_file_is_written_at_once(tmp_path: Path) -> None:
     fs = fsabs.from_url(tmp_path)
     with fs.open("x", "ab", 0) as file:
@@ -365,3 +373,12 @@ def test_what_is_updated_in_place_is_named_in_errors(tmp_path: Path) -> None:
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert (caught.value.filename, caught.value.operation) == (fs.url("x"), "write")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("open_file", [builtins.open, fsabs.open_url])
+def test_positions_of_numpys_integers(open_file: Any, tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(bytes(range(256)) * 4)
+    with open_file(str(tmp_path / "x"), "rb", buffering=0) as file:
+        file.seek(250)
+        assert [file.seek(np.uint8(10), 1), len(file.read(np.uint8(100))), file.tell()] == [260, 100, 360]
+        assert [file.seek(np.int8(-10), 2), file.read(np.int8(2))] == [1014, b"\xf6\xf7"]

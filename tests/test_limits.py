@@ -7,8 +7,10 @@ import functools
 import gzip
 import io
 import lzma
+import math
 import os
 import subprocess
+import sys
 import tarfile
 import time
 import tracemalloc
@@ -475,6 +477,15 @@ def test_a_line_without_an_end(mode: str) -> None:
     with fs.open("a", mode) as file:
         file.read(3)
         assert pickled(file).max_line() == 3_000_001
+
+
+@pytest.mark.parametrize("mode", ["rb", "r"])
+@pytest.mark.parametrize("limit", [1e6, math.inf, sys.maxsize, 10**30])
+def test_limits_of_lines_that_are_no_sizes(mode: str, limit: float) -> None:
+    fs = stored("a", b"first\nlast")
+    fs.limits = Limits(max_line_length=limit)  # type: ignore[arg-type]
+    with fs.open("a", mode) as file:
+        assert [len(file.readline()), len(file.readline()), len(file.readline())] == [6, 4, 0]
 
 
 class pickled:  # noqa: N801

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import errno
 import functools
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
@@ -81,6 +82,9 @@ class ObspecStore:
             raise errors.unsupported("get", self.fs.url(path), f"the option {given[0]!r} is not supported")
         with contextlib.closing(self.fs.open_blob(path)) as blob:  # one version of the object
             begin, end = _bounds(chosen, blob.size)
+            if not 0 <= begin <= end:
+                reason = f"the range {chosen} does not begin in the {blob.size} bytes"
+                raise errors.error(errno.EINVAL, "get", blob.url, reason)
             data = blob.pread(end - begin, begin)
             meta = self.head(path)
             if (meta["size"], meta["e_tag"] or blob.version) != (blob.size, blob.version):
@@ -222,9 +226,9 @@ def _bounds(chosen: Any, size: int) -> tuple[int, int]:
         return 0, size
     if isinstance(chosen, dict):
         if "suffix" in chosen:
-            return max(0, size - chosen["suffix"]), size
-        return chosen["offset"], size
-    begin, end = chosen
+            return max(0, size - int(chosen["suffix"])), size
+        return int(chosen["offset"]), size
+    begin, end = map(int, chosen)
     return begin, min(end, size)
 
 
@@ -242,7 +246,10 @@ def _pieces(file: Any, size: int) -> Iterable[Any]:
 
 
 def _meta(path: str, stat: FileStat) -> dict[str, Any]:
-    written = datetime.datetime.fromtimestamp(stat.last_modified or 0, datetime.UTC)
+    try:
+        written = datetime.datetime.fromtimestamp(stat.last_modified or 0, datetime.UTC)
+    except (OSError, OverflowError, ValueError):  # of an archive, and beyond the year 9999: unknown, as none is
+        written = datetime.datetime.fromtimestamp(0, datetime.UTC)
     return {"path": path, "size": stat.size, "last_modified": written, "e_tag": stat.version, "version": None}
 
 

@@ -40,6 +40,7 @@ _Reader = Callable[[urllib3.BaseHTTPResponse], bytes | None]
 TOKEN_PATH_VARIABLE = "PFIO_HTTP_BEARER_TOKEN_PATH"
 """Names a file with a bearer token, where none is given; PFIO's."""
 TIMEOUT = 3.0
+MAX_TIMEOUT = 1_000_000  # seconds, which a socket takes
 CONNECTIONS = 64
 _TOKEN_AGE = 1.0
 _STORED = (200, 201, 204)
@@ -127,8 +128,9 @@ class HTTPConnector:
             raise ValueError(
                 f"the URL of an HTTP cache has no query, fragment or password: {parts.hostname}{parts.path}"
             )
-        if retries < 0 or timeout <= 0:
-            raise ValueError(f"retries is at least 0 and timeout above 0, not {retries} and {timeout}")
+        if retries < 0 or not 0 < timeout <= MAX_TIMEOUT:
+            allowed = f"retries is at least 0, and timeout above 0 and at most {MAX_TIMEOUT:,}"
+            raise ValueError(f"{allowed}, not {retries} and {timeout}")
         self.url: str = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}/"
         self._path = parts.path.rstrip("/") + "/"
         self._retries = retries

@@ -96,7 +96,7 @@ class Prefetch:
         self._files = files
         self._wanted = wanted
         self._concurrency = concurrency
-        self._ahead = ahead
+        self._ahead = max(1, ahead)  # with nothing ahead it would never begin
         self._order = files.prefetched
         self._outstanding: deque[tuple[int, int]] = deque()  # position and size of what is fetched and not read yet
         self._held = self._largest = 0  # bytes of that, and of the largest file so far

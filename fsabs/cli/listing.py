@@ -60,13 +60,19 @@ def size_column(stat: FileStat, human: bool) -> str:
 
 
 def time_column(when: float | None) -> str:
-    """Return a time in the local zone; `-` if there is none."""
-    return "-" if when is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(when))
+    """Return a time in the local zone; `-` if there is none, or none that a clock shows, as archives may have them."""
+    try:
+        return "-" if when is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(when))
+    except (OSError, OverflowError, ValueError):
+        return "-"
 
 
 def iso(when: float | None) -> str | None:
-    """Return a time as ISO 8601 in UTC."""
-    return None if when is None else datetime.fromtimestamp(when, UTC).isoformat().replace("+00:00", "Z")
+    """Return a time as ISO 8601 in UTC; None if there is none, or none from the years 1 to 9999."""
+    try:
+        return None if when is None else datetime.fromtimestamp(when, UTC).isoformat().replace("+00:00", "Z")
+    except (OSError, OverflowError, ValueError):
+        return None
 
 
 def stat_values(stat: FileStat, name: str, url: str) -> dict[str, Any]:

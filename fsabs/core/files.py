@@ -113,7 +113,7 @@ class BlobFile(io.RawIOBase):
     def read(self, size: int | None = -1, /) -> bytes:
         """Return up to `size` bytes (all that is left if -1 or None); fewer only at the end of the file."""
         self._check_open()
-        if size is None or size < 0:
+        if size is None or (size := operator.index(size)) < 0:
             return self.readall()
         data = self._source.pread(size, self._position)
         self._position = self._fetched = self._position + len(data)
@@ -126,15 +126,14 @@ class BlobFile(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         """Move the position; beyond the end is allowed, before the start is an `OSError` (EINVAL)."""
-        whence = operator.index(whence)
+        position, whence = operator.index(offset), operator.index(whence)  # NumPy's would overflow
         if whence == os.SEEK_CUR:
-            offset += self._position
+            position += self._position
         elif whence == os.SEEK_END:
-            offset += self.blob.size
+            position += self.blob.size
         elif whence != os.SEEK_SET:
             raise ValueError(f"invalid whence: {whence}")
         self._check_open()
-        position = operator.index(offset)
         if position < 0:
             raise errors.error(errno.EINVAL, "seek", self.name, f"negative seek position {position}")
         self._position = position
@@ -316,7 +315,7 @@ class LimitedReader(io.BufferedReader):
 
     def __init__(self, raw: BlobFile, buffer_size: int, max_line_length: int) -> None:
         super().__init__(raw, buffer_size)
-        self.max_line_length = max_line_length
+        self.max_line_length = int(min(max_line_length, sys.maxsize - 1))  # `Limits` takes what compares as a number
 
     def readline(self, size: int | None = -1, /) -> bytes:
         """Return the bytes up to and with the next newline, at most `size` of them; a longer line is an `OSError`."""

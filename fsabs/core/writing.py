@@ -225,7 +225,10 @@ class WriterFile(AbortsOnError, io.RawIOBase):
             raise self._failure
         writer = self._writer
         assert writer is not None
-        view: Any = data if isinstance(data, bytes) else memoryview(data).cast("B")
+        view: Any = data
+        if not isinstance(data, bytes):
+            view = memoryview(data)
+            view = view.cast("B") if view.nbytes else b""  # an empty array may have a shape that can't be cast
         if self.whole and (whole := self.whole.get(_thread.get_ident())) is not None and len(whole) == len(view):
             view = whole
         try:

@@ -236,8 +236,7 @@ class _Unpacking:
             except OSError as exc:
                 report(errors.named(exc, "unpack", self._target.url("/" + dst)))
                 continue
-            when = stat.last_modified if stat.last_modified is not None and stat.last_modified >= 0 else None
-            yield FileCopy(src, dst, stat._replace(mode=stat_bits.S_IFREG | self.permissions(stat), last_modified=when))
+            yield FileCopy(src, dst, stat._replace(mode=stat_bits.S_IFREG | self.permissions(stat)))
 
     def _check(self, stat: FileStat, dst: str) -> None:
         """Refuse a link, a member that a link would lead elsewhere, and one that would replace the archive."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import io
+import tarfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,6 +79,23 @@ def test_writing(fs: fsabs.FS, tmp_path: Path) -> None:
     assert sorted(fs.list("new")) == ["1", "2", "3", "4"]
 
 
+def test_ranges_that_the_object_has_not(fs: fsabs.FS) -> None:
+    store = fs.obspec()
+    beyond: list[Any] = [(201, 210), {"offset": 201}, (9, 3), (-1, 3)]
+    for chosen in beyond:
+        with pytest.raises(OSError, match=r"does not begin in the 200 bytes.*a\.bin") as caught:
+            store.get("a.bin", options={"range": chosen})
+        assert caught.value.errno == errno.EINVAL
+    inside: list[tuple[Any, bytes]] = [
+        ((200, 210), b""),
+        ({"offset": np.uint8(199)}, DATA[199:]),
+        ({"suffix": np.uint64(500)}, DATA),
+        ((0, 0), b""),
+    ]
+    for chosen, expected in inside:
+        assert store.get("a.bin", options={"range": chosen}).buffer() == expected
+
+
 def test_with_asyncio(fs: fsabs.FS) -> None:
     async def use() -> None:
         store = fs.obspec()
@@ -93,3 +112,14 @@ def test_with_asyncio(fs: fsabs.FS) -> None:
         assert (await store.list_with_delimiter_async())["common_prefixes"] == ["d"]
 
     asyncio.run(use())
+
+
+def test_a_time_that_no_calendar_has(tmp_path: Path) -> None:
+    member = tarfile.TarInfo("late")
+    member.mtime = 1_700_000_000_000  # of milliseconds
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        tar.addfile(member)
+    with fsabs.from_url(tmp_path / "a.tar") as fs:
+        [[found]] = fs.obspec().list()
+        assert (found["path"], found["last_modified"].year) == ("late", 1970)
+        assert fs.obspec().head("late") == found

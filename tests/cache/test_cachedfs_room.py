@@ -296,6 +296,15 @@ def test_prefetch_passes_over_what_it_cant_fetch_and_can_be_cancelled(store: Sto
         pickle.dumps(stopped)
 
 
+def test_prefetch_with_no_room_goes_with_the_reader(store: Store, folder: str) -> None:
+    fs = cached(store, folder)
+    ahead = fs.prefetch(NAMES[:4], max_bytes=0)
+    for name in NAMES[:4]:
+        fs.read_bytes(name)
+    assert ahead.wait(5).files == 4
+    assert ahead.done
+
+
 # ---- the cache itself
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import ssl
@@ -202,6 +203,12 @@ def test_a_dead_server_is_asked_once_and_then_left_alone(dav: DavServer, monkeyp
     now[0] += 0.2
     assert connector.get("x") == b"1"
     assert connector.put("y", b"1")
+
+
+@pytest.mark.parametrize("timeout", [0, -1, math.inf, math.nan, 1e10])
+def test_a_timeout_that_a_socket_does_not_take_is_refused(timeout: float) -> None:
+    with pytest.raises(ValueError, match="timeout above 0 and at most"):
+        HTTPConnector("http://localhost:1", timeout=timeout)
 
 
 def test_a_server_that_says_nothing_costs_one_timeout() -> None:

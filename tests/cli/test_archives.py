@@ -79,6 +79,17 @@ def test_times_and_many_members_by_several_processes(tmp_path: Path) -> None:
 
 
 @pytest.mark.quick
+def test_times_before_1970(tmp_path: Path) -> None:
+    member = tarfile.TarInfo("old")
+    member.mtime = -86_400
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        tar.addfile(member)
+    with library.from_url(tmp_path / "a.tar") as fs:
+        unpacking.unpack(fs, Local(tmp_path), "out")
+    assert (tmp_path / "out/old").stat().st_mtime == -86_400
+
+
+@pytest.mark.quick
 @pytest.mark.parametrize("suffix", [".zip", ".tar"])
 def test_permissions_are_those_of_the_members(tmp_path: Path, suffix: str) -> None:
     modes = {

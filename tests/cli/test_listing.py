@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -122,6 +123,20 @@ def test_a_long_listing_of_local_files_has_their_times(tmp_path: Path) -> None:
     assert fsabs("find", ".", "--newer", "1h", "--type", "f", cwd=tmp_path).out == ""
     assert fsabs("ls", cwd=tmp_path).out.split() == NAMES
     assert (tmp_path / "a.txt").stat().st_mtime == MTIME
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("mtime", [1_700_000_000_000, 2**60])
+def test_times_that_no_calendar_has(tmp_path: Path, mtime: int) -> None:
+    member = tarfile.TarInfo("late")
+    member.mtime = mtime
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        tar.addfile(member)
+        tar.addfile(tarfile.TarInfo("x"))
+    assert [line.split()[-1] for line in fsabs("ls", "-l", "a.tar/", cwd=tmp_path).out.splitlines()] == ["late", "x"]
+    late, x = map(json.loads, fsabs("ls", "--json", "a.tar/", cwd=tmp_path).out.splitlines())
+    assert (late["modified"], x["modified"]) == (None, "1970-01-01T00:00:00Z")
+    assert json.loads(fsabs("stat", "--json", "a.tar/late", cwd=tmp_path).out)["modified"] is None
 
 
 def _now(path: Path) -> str:

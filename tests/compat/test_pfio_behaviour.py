@@ -7,6 +7,7 @@ import operator
 import os
 import shutil
 import stat
+import time
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -336,3 +337,17 @@ def test_a_file_that_is_dropped_is_kept(tmp_path: Path) -> None:
         fs.open("dropped", "w").write("text")
         gc.collect()
         assert (tmp_path / "dropped").read_text() == "text"
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo"])
+def test_entries_of_zips_without_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zone: str) -> None:
+    ZipForTest(str(tmp_path / "a.zip"))
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        with ours.v2.from_url(str(tmp_path / "a.zip")) as archive:
+            assert archive.stat("dir").isdir()
+            assert sorted(found.filename for found in archive.list(detail=True)) == ["dir/", "file"]
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -27,3 +27,14 @@ def test_usage_of_many_members_is_that_of_a_walk(tmp_path: Path) -> None:
             assert fs.usage(base) == TreeCounts(len(files), bytes=sum(stat.size for stat in files)), base
         with pytest.raises(NotADirectoryError):
             fs.usage("0/0")
+
+
+def test_usage_of_many_members_of_windows(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for name in ("d\\", "d\\e\\", *(f"d\\{number}" for number in range(20_000))):
+            info = zipfile.ZipInfo()
+            info.filename, info.create_system = name, 0
+            archive.writestr(info, b"" if name.endswith("\\") else b"x")
+    with fsabs.from_url(tmp_path / "a.zip") as fs:
+        assert fs.isdir("d/e")
+        assert fs.usage() == TreeCounts(20_000, bytes=20_000)

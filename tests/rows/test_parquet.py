@@ -29,6 +29,7 @@ from fsabs.core import errors
 from fsabs.core.blobs import Blob
 from fsabs.core.layers import LayerFS
 from fsabs.readers.data import ParquetDataReader, shards_of
+from fsabs.readers.data.parquet import assembled
 
 pytestmark = [pytest.mark.quick, pytest.mark.timeout(120)]
 
@@ -511,3 +512,18 @@ def test_arguments_that_do_not_fit(folder: Path) -> None:
         ShardedDataset(folder, window=-1)
     with pytest.raises(FileNotFoundError, match="no Parquet file|no file"):
         ShardedDataset(f"{folder}/*.pq")
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_few_rows_of_chunks_with_more_than_2_gib_of_texts(nested: bool) -> None:
+    starts = np.arange(1025, dtype=np.int32) << 20
+    starts[-1] -= 1
+    buffers = [None, pa.py_buffer(starts), pa.py_buffer(np.zeros(1 << 30, np.uint8))]  # of which little is touched
+    column = pa.Array.from_buffers(pa.string(), 1024, buffers)
+    if nested:
+        column = pa.StructArray.from_arrays([column], ["of"])
+    table = pa.table({"text": column, "number": np.arange(1024)})
+    which, within = np.array([2, 0, 1, 0, 2]), np.array([1023, 5, 6, 4, 1])
+    found, places = assembled([table, None, table, table, None], np.array([0, 2, 3])[which], within)
+    assert found["number"].to_pylist() == [1023, 5, 6, 4, 1]
+    assert (found.slice(0, 1).nbytes, places.tolist()) == (pytest.approx(1 << 20, rel=1e-3), [0, 1, 2, 3, 4])

@@ -255,6 +255,9 @@ class ZipTable:
         starts = np.asarray(self._positions)[np.asarray(rows)].astype(np.int64)
         lengths = np.ndarray((len(buffer) - 1,), "<u2", buffer, strides=(1,))[starts + 28]
         files = buffer[starts + 45 + lengths] != ord("/")
+        fresh = np.asarray(self._fresh)[: len(self._fresh) // 2]  # whose names are not those of the directory
+        for at in np.flatnonzero(np.isin(rows, fresh)):
+            files[at] = not self.name(rows[int(at)]).endswith(b"/")
         sizes = np.ndarray((len(buffer) - 3,), "<u4", buffer, strides=(1,))[starts + 24]
         large = files & (sizes == _BIG)  # their sizes are elsewhere
         total = int(sizes[files & ~large].sum(dtype=np.uint64))

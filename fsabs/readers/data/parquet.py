@@ -705,11 +705,31 @@ def assembled(decoded: Sequence[pa.Table | None], which: Numbers, within: Number
     table = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
     if len(wanted) and (np.diff(wanted) == 1).all():
         table = table.slice(int(wanted[0]), len(wanted))
+    elif len(tables) > 1 and 2 * len(wanted) < table.num_rows:
+        table = _taken(tables, wanted)
     else:
         table = table.take(pa.array(wanted))
     places = np.full(len(which), -1, np.int64)
     places[there] = np.arange(len(wanted))
     return table, places
+
+
+def _taken(tables: Sequence[pa.Table], wanted: Numbers) -> pa.Table:
+    """Return a few rows of tables, which are numbered on from table to table.
+
+    Each gives its own, since pyarrow would join all of their columns first: that takes long, and fails from 2 GiB on.
+    """
+    import pyarrow as pa
+
+    order = np.argsort(wanted, kind="stable")
+    starts = np.cumsum([0, *(table.num_rows for table in tables)])
+    cuts = wanted[order].searchsorted(starts)
+    parts = [
+        table.take(pa.array(wanted[order[first:last]] - start))
+        for table, start, first, last in zip(tables, starts, cuts, cuts[1:], strict=False)
+        if first < last
+    ]
+    return pa.concat_tables(parts or tables).take(pa.array(np.argsort(order)))
 
 
 def rows_of(table: pa.Table | None, places: Numbers) -> Iterator[Any]:

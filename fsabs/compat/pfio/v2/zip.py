@@ -196,7 +196,8 @@ class Zip(FS):
         if archive is not None and (info := archive.NameToInfo.get(name + "/" * found.directory)) is not None:
             entry: zipfile.ZipInfo = info
             return entry
-        info = zipfile.ZipInfo(name + "/" * found.directory, time.localtime(found.last_modified or 315532800)[:6])
+        when = max((1980, 1, 1, 0, 0, 0), time.localtime(found.last_modified or 0)[:6])  # the first that a zip can have
+        info = zipfile.ZipInfo(name + "/" * found.directory, when)
         info.file_size, info.external_attr = found.size, found.mode << 16
         return info
 
