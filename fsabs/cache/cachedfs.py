@@ -297,11 +297,11 @@ class CachedFS(LayerFS):
 
     def _close(self) -> None:
         self._leave()
-        self.inner._close()
+        super()._close()
 
     def _abort(self) -> None:
         self._leave()
-        self.inner._abort()
+        super()._abort()
 
     def _leave(self) -> None:
         self._files.prefetched = ReadOrder()  # a prefetch that waits for its reader ends

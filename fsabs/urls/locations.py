@@ -57,6 +57,15 @@ def split(path: str) -> tuple[list[str], list[int]]:
     return parts, [at for at, part in enumerate(parts) if registry.container_of(part)]
 
 
+def folder_and_name(location: Location) -> tuple[str, str]:
+    """Return the path of the directory that a file lies in, and its name: on a web server, with its query."""
+    text, rest = keys.verbatim(location.path) if location.scheme in VERBATIM else (location.path, "")
+    if rest.startswith("/"):  # the slash is that of a directory, or of the root
+        text, rest = text.rstrip("/"), rest if text.strip("/") else rest[1:]
+    folder, _, name = text.rpartition("/")
+    return folder or "/", name + rest
+
+
 def no_query(location: Location) -> ValueError:
     """Return the error for a query that the scheme doesn't have."""
     return ValueError(f"a '?' in a path is written as %3F: {location.text}")
