@@ -370,6 +370,8 @@ class FS(abc.ABC):
                 self._empty(key)
             elif self._is_link(key) or not self._stat(key).directory:
                 self._remove(key)
+                if recursive and self.capabilities.implied_directories and self._is(key, directory=True):
+                    self._remove_tree(key)  # a store of objects may have one, and others below its key
             elif recursive:
                 self._remove_tree(key)
             else:
