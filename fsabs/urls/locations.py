@@ -101,9 +101,14 @@ def parse(url: str | os.PathLike[str]) -> Location:
     return Location(scheme, authority, keys.from_url_path(slash + path), shown, _query(query, shown) if mark else ())
 
 
+def long_authority(scheme: str) -> re.Pattern[str] | None:
+    """Return the pattern of what names a store, where that takes several segments: only a whole URL shows its end."""
+    return LONG_AUTHORITIES.get(scheme if scheme in registry.BUILTIN_SCHEMES else config.base_of(scheme))
+
+
 def _authority(scheme: str, rest: str) -> tuple[str, str, str]:
     """Return the authority in what follows `//`, the slash behind it, and the path without that."""
-    long = LONG_AUTHORITIES.get(scheme if scheme in registry.BUILTIN_SCHEMES else config.base_of(scheme))
+    long = long_authority(scheme)
     match = long.match(rest) if long is not None else None
     end = match.end() if match is not None else rest.find("/")
     return (rest, "", "") if end < 0 else (rest[:end], rest[end : end + 1], rest[end + 1 :])
