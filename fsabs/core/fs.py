@@ -358,8 +358,9 @@ class FS(abc.ABC):
     def remove(self, path: StrPath, recursive: bool = False) -> None:
         """Remove a file, or with `recursive` a directory and all that is in it; else that is `IsADirectoryError`.
 
-        A link is removed, and what it leads to stays. The FS's own root, `.`, is emptied and stays; an empty path is
-        none (`FileNotFoundError`).
+        Where a store has both an object and others below its key, `recursive` removes all of them. A link is removed,
+        and what it leads to stays. The FS's own root, `.`, is emptied and stays; an empty path is none
+        (`FileNotFoundError`).
         """
         key = self._nonempty_key(path, "remove")
         self._require("remove", "remove", key)
