@@ -22,7 +22,7 @@ from contextlib import AbstractContextManager
 from pathlib import PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
-from .core import errors, keys, redaction, registry
+from .core import errors, identity, keys, redaction, registry
 from .core.fs import FS
 from .core.stats import FileStat
 from .transfer.trees import TransferTotals, TreePlan, TreeTransfer
@@ -326,7 +326,7 @@ def _rebuilt(kind: type[P], base: Base, pure: str) -> P:
 def _from_url(url: str) -> tuple[Base, PurePosixPath]:
     location = locations.parse_without_query(url)
     path = PurePosixPath("/" + location.path.lstrip("/"))
-    if location.scheme == "file":
+    if location.scheme == "file" and location.authority in ("", "localhost"):  # another host is refused when it is used
         return URLBase(), path
     return URLBase(f"{location.scheme}://{location.authority}"), path
 
@@ -399,8 +399,12 @@ class Path(PurePath):
 
     @property
     def fs(self) -> FS:
-        """The FS that the path is on: the one given, or the one at the root of the URL."""
-        return self._call(lambda fs, path: fs)
+        """The FS that the path is on: the one given, or one at the root of the URL, which other paths share: closing it
+        closes nothing, and it has a `cwd` of its own.
+        """
+        if isinstance(self._base, FSBase):
+            return self._base.fs
+        return self._call(lambda fs, path: fs.subfs("/" + fs._root))
 
     def as_local(self, mode: str = "r") -> AbstractContextManager[str]:
         """Return a context manager of a path on the local disk with the content of the file; see `FS.as_local`."""
@@ -563,7 +567,11 @@ class Path(PurePath):
         if self._is_local and other._is_local:
             return os.path.samefile(str(self), str(other))
         self.stat(), other.stat()  # FileNotFoundError
-        return self.resolve().as_uri() == other.resolve().as_uri()
+
+        def same(fs: FS, path: str, to: FS, there: str) -> bool:
+            return identity.same(fs, fs._key(path, "samefile"), to, to._key(there, "samefile")) is True
+
+        return self._call(lambda fs, path: other._call(lambda to, there: same(fs, path, to, there)))
 
     # ---- directories
 
@@ -818,9 +826,8 @@ class Path(PurePath):
         if self._is_local:
             return str(self)
         if isinstance(self._base, FSBase):
-            url = self._base.fs.url(str(self._pure))
-            fs = self._base.fs
-            if fs.scheme == "file" and not hasattr(fs, "file_url"):
+            fs, url = self._base.fs, self._base.fs.url(str(self._pure))
+            if url.startswith("file:") and not hasattr(fs, "file_url"):
                 return locations.parse_without_query(url).path
             raise TypeError(f"{url} has no path on the local disk; as_local() gives one")
         raise TypeError(f"{self._shown} has no path on the local disk; as_local() gives one")

@@ -633,3 +633,49 @@ def test_a_target_of_pathlib_is_on_the_local_disk(tmp_path: pathlib.Path) -> Non
     path.move(tmp_path / "c.txt")
     assert (tmp_path / "c.txt").read_text() == "text"
     assert not path.exists()
+
+
+def test_the_fs_of_a_url_is_the_callers_own(tmp_path: pathlib.Path) -> None:
+    with fsabs.from_url(tmp_path / "a.zip", mode="w") as archive:
+        archive.write_bytes("x", b"top")
+        archive.write_bytes("d/x", b"deeper")
+    for url in (f"{tmp_path}/a.zip/x", "memory://own/x"):
+        path = fsabs.Path(url)
+        if url.startswith("memory:"):
+            (path.parent / "d").mkdir()
+            path.write_bytes(b"top")
+        fs = path.fs
+        fs.cwd = "d"
+        assert path.read_bytes() == b"top"
+        fs.close()
+        assert path.read_bytes() == b"top"
+
+
+def test_a_host_in_a_file_url_is_refused() -> None:
+    assert fsabs.Path("file://localhost/tmp/x") == fsabs.Path("/tmp/x")
+    path = fsabs.Path("file://tmp/no such file")  # not /no such file
+    for use in (path.exists, lambda: path.write_bytes(b"")):
+        with pytest.raises(ValueError, match="names no host"):
+            use()
+    with pytest.raises(TypeError):
+        os.fspath(path)
+
+
+def test_one_file_is_told_from_another_of_its_url() -> None:
+    with fsabs.Memory() as one, fsabs.Memory() as other:
+        for fs in (one, other):
+            fs.write_bytes("x", b"")
+        assert fsabs.Path("x", fs=one).samefile(fsabs.Path("/x", fs=one))
+        assert not fsabs.Path("x", fs=one).samefile(fsabs.Path("x", fs=other))
+
+
+def test_a_scheme_that_is_replaced_is_opened_again(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = fsabs.Path("added:///x"), fsabs.Path("written:///x")
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x").write_text(name)
+        (tmp_path / f"{name}.ini").write_text(f"[written]\nscheme = file\nprefix = {tmp_path}/{name}\n")
+        monkeypatch.setenv("PFIO_CONFIG_PATH", f"{tmp_path}/{name}.ini")
+        fsabs.add_custom_scheme("added", "file", {"prefix": f"{tmp_path}/{name}"})
+        assert [path.read_text() for path in paths] == [name, name]
+    roots.clear()

@@ -590,3 +590,12 @@ def test_libraries_that_are_patched_take_the_paths(tmp_path: Path, configure: Co
         tifffile.imwrite(f"{base}/a.tif", picture)
         assert tifffile.imread(f"{base}/a.tif").shape == (3, 4, 3)
     assert len(os.listdir(tmp_path / "home/wuyi")) == 7
+
+
+def test_the_operating_system_gets_no_path_of_a_datacenter(local: Path) -> None:
+    with fsabs.from_url("/pfs/datacenter_1/home/wuyi") as fs:
+        path = fsabs.Path("data/a.txt", fs=fs)
+        with pytest.raises(TypeError, match="as_local"):
+            os.fspath(path)  # it was /home/wuyi/data/a.txt, of another disk
+        with path.as_local() as there:
+            assert Path(there).read_bytes() == b"mine"

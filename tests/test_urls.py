@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import io
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 
 import fsabs
+import fsabs.spi
 from fsabs.backends.local import Local
 from fsabs.backends.memory import Memory
 from fsabs.core import registry
@@ -400,3 +402,32 @@ def test_what_is_shown_of_urls_and_of_names_with_at_signs() -> None:
 def test_a_recipe_shows_no_arguments() -> None:
     fs = fsabs.lazify(functools.partial(fsabs.from_url, "s3://b", aws_secret_access_key="hunter2"))
     assert (repr(fs), repr(fs.subfs("a"))) == ("lazify(from_url)", "lazify(from_url.subfs('a'))")
+
+
+def test_open_url_may_be_entered_again(tmp_path: Path) -> None:
+    with fsabs.from_url(tmp_path).open_zip("packed.bin", "w") as archive:
+        archive.write_bytes("x", b"in")
+    file_at = fsabs.open_url(f"{tmp_path}/packed.bin/x", "rb", force_type="zip")
+    for _ in range(2):
+        with file_at as file:
+            assert file.read() == b"in"
+
+
+@pytest.mark.parametrize("layer", [fsabs.spi.LayerFS, fsabs.CachedFS, lambda fs: fsabs.lazify(lambda: fs)])
+@pytest.mark.parametrize("failing", [False, True])
+def test_a_layer_around_a_subfs_leaves_open_what_that_is_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layer: Any, failing: bool
+) -> None:
+    monkeypatch.setenv("FSABS_CACHE_DIR", str(tmp_path / "cache"))
+    with fsabs.from_url(tmp_path / "a.zip", mode="w") as archive:
+        archive.write_bytes("d/x", b"in")
+    with fsabs.from_url(tmp_path / "a.zip") as archive:
+        with contextlib.suppress(ZeroDivisionError), layer(archive.subfs("d")) as around:
+            assert around.read_bytes("x") == b"in"
+            if failing:
+                raise ZeroDivisionError
+        assert archive.read_bytes("d/x") == b"in"
+        with layer(archive) as around:
+            assert around.read_bytes("d/x") == b"in"
+        with pytest.raises(ValueError, match="closed"):
+            archive.read_bytes("d/x")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import errno
 import functools
 import io
 import os
@@ -90,11 +91,12 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
 
     def _stripped(self, path: Any) -> str:
         """Return a path without its protocol; of a URL of the FS that was given, the path in it."""
-        if self._fs is not None:
-            path = os.fspath(path)
-            base = f"fsabs+{self._fs.url('')}"
-            if path.startswith(base):
-                path = urllib.parse.unquote(path[len(base) :]).lstrip("/")
+        path = os.fspath(path)
+        if self._fs is not None and path.startswith(f"{self.protocol[1]}://"):
+            below = path.removeprefix(f"fsabs+{self._fs.url('/' + self._fs._root)}".rstrip("/"))
+            if below == path or below[:1] not in ("", "/"):
+                raise errors.error(errno.EACCES, "open", path, "outside of the filesystem's root")
+            path = "/" + keys.join(self._fs._root, urllib.parse.unquote(below).strip("/"))
         found: str = self._strip_protocol(path)
         return found
 
@@ -261,7 +263,7 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
         if not several or on_error != "raise" or self._fs is None:
             return super().cat(path, recursive, on_error, **kwargs)
         files = [each for each in paths if not self.isdir(each)] if recursive else paths
-        return dict(zip(files, self._fs.read_many(files), strict=True))
+        return dict(zip(files, self._fs.read_many(map(self._stripped, files)), strict=True))
 
     def cat_ranges(
         self, paths: Any, starts: Any, ends: Any, max_gap: int | None = None, on_error: str = "return", **kwargs: Any
@@ -392,7 +394,9 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
         return hash(self.__dask_tokenize__())
 
     def __dask_tokenize__(self) -> object:
-        return type(self).__name__, self._scheme, repr(self._fs), repr(sorted(self._table.options.items()))
+        # Two stores may have one URL, by their endpoints.
+        place = None if self._fs is None else self._fs._place(self._fs._cwd)
+        return type(self).__name__, self._scheme, repr(self._fs), repr(place), repr(sorted(self._table.options.items()))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._fs if self._fs is not None else self._scheme!r})"

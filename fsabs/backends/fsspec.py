@@ -62,6 +62,7 @@ class Fsspec(FS):
         self._root = self._cwd = keys.normalize(path)
         self._made = process.PerProcess(functools.partial(_make, protocol, authority, storage_options))
         self._settings = tuple(_options(storage_options))
+        self._plain_paths = protocol not in ("http", "https")
         writable = protocol not in _READ_ONLY
         self.capabilities = Capabilities(
             write=writable,
@@ -75,11 +76,8 @@ class Fsspec(FS):
             stat_is_request=protocol not in ("local", "memory", "data"),
         )
 
-    def _key(self, path: StrPath, operation: str) -> str:
-        if self.scheme not in ("http", "https"):
-            return super()._key(path, operation)
-        text, rest = keys.verbatim(os.fspath(path))  # keys are URLs as they are written
-        return super()._key(text, operation) + rest
+    def _divided_path(self, path: StrPath) -> tuple[str, str]:
+        return keys.verbatim(os.fspath(path))  # keys of web servers are URLs as they are written
 
     @property
     def implementation(self) -> Any:

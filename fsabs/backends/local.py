@@ -55,7 +55,7 @@ class Local(FS):
         self, cwd: StrPath | None = None, *, create: bool = False, fsync: bool = False, links: str = "follow"
     ) -> None:
         self._links = local_trees.parsed_links(links)
-        self._follows_all_links = self._links == "follow"
+        self._follows_all_links = self._plain_paths = self._links == "follow"
         self._fsync = fsync
         self._cwd = keys.normalize(os.getcwd() if cwd is None else os.path.abspath(os.fspath(cwd)))
         if cwd is not None:
@@ -81,7 +81,7 @@ class Local(FS):
             local_trees.check_links(key, self._root, self._links, last)
         return "/" + key
 
-    def _check_links(self, key: str, root: str, operation: str) -> None:
+    def _check_key(self, key: str, root: str, operation: str) -> None:
         try:
             local_trees.check_links(key, root, self._links, last=operation not in ("remove", "rmdir", "rename"))
         except OSError as exc:

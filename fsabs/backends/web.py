@@ -229,6 +229,7 @@ class Https(ObjectStore):
     default_concurrency = 16
     capabilities = Capabilities(implied_directories=True, last_modified=True, versions=True, stat_is_request=True)
     _splits_authority = True
+    _plain_paths = False
     _notes = StoreNotes(
         (
             "opening: no request",
@@ -280,10 +281,8 @@ class Https(ObjectStore):
         tuning = ("simple_links", "block_size", "same_scheme", "size_policy", "cache_type", "cache_options", "encoded")
         return {name: value for name, value in found.items() if name not in tuning}
 
-    def _key(self, path: StrPath, operation: str) -> str:
-        # %2e is a dot to a server, and its path ends before a query.
-        text, rest = keys.verbatim(os.fspath(path))
-        return super()._key(text, operation) + rest
+    def _divided_path(self, path: StrPath) -> tuple[str, str]:
+        return keys.verbatim(os.fspath(path))  # %2e is a dot to a server, and its path ends before a query
 
     def _describe_store(self) -> dict[str, str]:
         access = self.dialect.access()

@@ -214,6 +214,16 @@ class CachedFS(LayerFS):
         with self._changing(dst):
             self.inner._copy(src, dst)
 
+    def _stored_in(self) -> FS:
+        return self.inner._stored_in()
+
+    def _can_copy_from(self, source: FS) -> bool:
+        return self.inner._can_copy_from(source)
+
+    def _copy_from(self, source: FS, src: str, dst: str) -> None:
+        with self._changing(dst):
+            self.inner._copy_from(source, src, dst)
+
     # ---- the cache itself
 
     def set_order(self, paths: Iterable[StrPath], *, position: int = 0) -> None:
@@ -297,11 +307,11 @@ class CachedFS(LayerFS):
 
     def _close(self) -> None:
         self._leave()
-        self.inner._close()
+        super()._close()
 
     def _abort(self) -> None:
         self._leave()
-        self.inner._abort()
+        super()._abort()
 
     def _leave(self) -> None:
         self._files.prefetched = ReadOrder()  # a prefetch that waits for its reader ends

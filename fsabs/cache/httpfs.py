@@ -75,13 +75,16 @@ class HTTPCachedFS(LayerFS):
             return self.inner._read_many(wanted, concurrency)
         return FS._read_many(self, wanted, concurrency)
 
+    def _stored_in(self) -> FS:
+        return self.inner._stored_in()
+
     def _close(self) -> None:
         self._connector.close()
-        self.inner._close()
+        super()._close()
 
     def _abort(self) -> None:
         self._connector.close()
-        self.inner._abort()
+        super()._abort()
 
     def __repr__(self) -> str:
         return f"HTTPCachedFS({self._connector.url!r}, {self.inner!r})"

@@ -115,8 +115,8 @@ class Paths(contextlib.ExitStack):
         location = locations.parse(text)
         contents = _names_contents(text, location)
         if location.scheme in locations.VERBATIM:
-            folder, _, name = location.path.rpartition("/")
-            return ResolvedPath(self._opened(location, folder or "/", "r"), name, text, contents)
+            folder, name = locations.folder_and_name(location)
+            return ResolvedPath(self._opened(location, folder, "r"), name, text, contents)
         parts, named = locations.split(location.path)
         inner = [at for at in named if at + 1 < len(parts) or contents]
         if not inner:

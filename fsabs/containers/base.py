@@ -370,11 +370,11 @@ class OwningFS(LayerFS):
         self._owned = owned
 
     def _close(self) -> None:
-        self.inner._close()
+        super()._close()
         self._owned.close()
 
     def _abort(self) -> None:
-        self.inner._abort()
+        super()._abort()
         self._owned._abort()
 
     def __repr__(self) -> str:

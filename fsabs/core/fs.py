@@ -81,7 +81,7 @@ class FS(abc.ABC):
     _splits_authority: bool = False  # whether an @ in a URL's authority is the backend's to read, and in no URL shown
     _root: str = ""
     _cwd: str = ""
-    _follows_all_links: bool = True  # so that there is nothing to be checked
+    _plain_paths: bool = True  # so that every path is a key once it is normalised, and has nothing to be looked at
     _owns_resources: bool = True  # not made by subfs, whose open resources belong to another FS object
 
     # ---- files
@@ -358,8 +358,9 @@ class FS(abc.ABC):
     def remove(self, path: StrPath, recursive: bool = False) -> None:
         """Remove a file, or with `recursive` a directory and all that is in it; else that is `IsADirectoryError`.
 
-        A link is removed, and what it leads to stays. The FS's own root, `.`, is emptied and stays; an empty path is
-        none (`FileNotFoundError`).
+        Where a store has both an object and others below its key, `recursive` removes all of them. A link is removed,
+        and what it leads to stays. The FS's own root, `.`, is emptied and stays; an empty path is none
+        (`FileNotFoundError`).
         """
         key = self._nonempty_key(path, "remove")
         self._require("remove", "remove", key)
@@ -370,6 +371,8 @@ class FS(abc.ABC):
                 self._empty(key)
             elif self._is_link(key) or not self._stat(key).directory:
                 self._remove(key)
+                if recursive and self.capabilities.implied_directories and self._is(key, directory=True):
+                    self._remove_tree(key)  # a store of objects may have one, and others below its key
             elif recursive:
                 self._remove_tree(key)
             else:
@@ -957,21 +960,30 @@ class FS(abc.ABC):
 
     def _key(self, path: str | os.PathLike[str], operation: str) -> str:
         """Return the key of a path; one outside of the root is a `PermissionError`."""
+        rest = ""
         try:
+            if not self._plain_paths:
+                path, rest = self._divided_path(path)
             key, root = keys.normalize(path, self._cwd), self._root
             if root and key != root and not key.startswith(f"{root}/"):
                 raise PermissionError(errno.EACCES, f"{path!r} is outside of this FS's root")
         except PermissionError as exc:
             self._named(exc, operation, self._root)
             raise
-        if not self._follows_all_links:
-            self._check_links(key, root, operation)
-        return key
+        if self._plain_paths:
+            return key
+        self._check_key(key, root, operation)
+        return key + rest
 
-    def _check_links(self, key: str, root: str, operation: str) -> None:  # noqa: B027 - most stores have no links
-        """Raise a `PermissionError` if a link on the way from the directory `root` to `key` may not be followed.
+    # These two are called unless `_plain_paths`: of a backend, and of each layer, which asks what it is around.
 
-        It is called unless `_follows_all_links`: of a backend, and of each layer, which asks what it is around.
+    def _divided_path(self, path: StrPath) -> tuple[StrPath, str]:
+        """Return a path, and what follows it in its key as it is written: the query of a file of a web server."""
+        return path, ""
+
+    def _check_key(self, key: str, root: str, operation: str) -> None:  # noqa: B027 - most stores take every key
+        """Raise an error if `key` may not be used: a link on the way from the directory `root` is not to be followed,
+        or the store takes it for another one.
         """
 
     def _nonempty_key(self, path: str | os.PathLike[str], operation: str) -> str:

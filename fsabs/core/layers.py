@@ -43,12 +43,12 @@ _DERIVED_FROM = {
 }
 
 _DELEGATED = """
-_check_links _open_listed _resolved_store _place _places _principal _is_strong _describe_store _create _append
-_open_update _mkdir _makedirs _rename _remove _walk _list_page _check_content _list_names _list_names_from _walk_names
-_usage _leads_back _directory_identity _read_many _read_many_versioned _storage_order _read_bytes _open_from_start
-_open_to_read _unnamed _local_path _write_bytes _write_blob _write_many _write_like _lstat _read_link _make_link
-_remove_tree _empty _copy _can_copy_from _copy_from _resume _set_modified _set_mode _together _stored_in _has_content
-_same_content _close _abort
+_divided_path _check_key _open_listed _resolved_store _place _places _principal _is_strong _describe_store _create
+_append _open_update _mkdir _makedirs _rename _remove _walk _list_page _check_content _list_names _list_names_from
+_walk_names _usage _leads_back _directory_identity _read_many _read_many_versioned _storage_order _read_bytes
+_open_from_start _open_to_read _unnamed _local_path _write_bytes _write_blob _write_many _write_like _lstat _read_link
+_make_link _remove_tree _empty _copy _can_copy_from _copy_from _resume _set_modified _set_mode _together _stored_in
+_has_content _same_content
 """
 """The core methods that a layer leaves to its inner FS, unless it overrides them."""
 
@@ -79,7 +79,7 @@ class LayerFS(FS):
         self._inner = inner
         self._root = inner._root
         self._cwd = inner._cwd
-        self._follows_all_links = inner._follows_all_links
+        self._plain_paths = inner._plain_paths
 
     @property
     def inner(self) -> FS:
@@ -121,6 +121,13 @@ class LayerFS(FS):
     _open_blob = _delegated(FS._open_blob)
     _url = _delegated(FS._url)
 
+    def _close(self) -> None:
+        self.inner.close()  # which leaves open what the inner FS is a `subfs` of
+
+    def _abort(self) -> None:
+        if self.inner._owns_resources:
+            self.inner._abort()
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.inner!r})"
 
@@ -157,8 +164,8 @@ class LazyFS(LayerFS):
         return self.inner._root
 
     @property
-    def _follows_all_links(self) -> bool:  # type: ignore[override]
-        return self.inner._follows_all_links
+    def _plain_paths(self) -> bool:  # type: ignore[override]
+        return self.inner._plain_paths
 
     @property
     def _cwd(self) -> str:
@@ -180,7 +187,7 @@ class LazyFS(LayerFS):
 
     def _abort(self) -> None:
         made = self._kept or self._made.peek()
-        if made is not None:
+        if made is not None and made._owns_resources:
             made._abort()  # closing a container that is being written would make it visible
         self._close()
 

@@ -229,12 +229,12 @@ class ManifestFS(LayerFS):
     def _close(self) -> None:
         if self._owned:
             self._manifest.close()
-        self.inner._close()
+        super()._close()
 
     def _abort(self) -> None:
         if self._owned:
             self._manifest.close()
-        self.inner._abort()
+        super()._abort()
 
     def __repr__(self) -> str:
         return f"ManifestFS({self.inner!r}, {self._manifest.url!r})"

@@ -29,7 +29,9 @@ class InputRoot(NamedTuple):
 
     def open(self) -> Files:
         """Return the files of the root."""
-        return Files(self.url if self.manifest is None else opening.from_url(self.url, manifest=self.manifest))
+        if self.manifest is None:
+            return Files(self.url)
+        return Files(opening.from_url(self.url, manifest=self.manifest), owned=True)
 
 
 class InputFile(NamedTuple):

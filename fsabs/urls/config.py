@@ -44,6 +44,7 @@ _PFS = "pfs"
 _OF_DATACENTERS = {_PFS, "username", "usercert", "userkey", "endpoint"}
 BOOLEANS = {"1": True, "yes": True, "true": True, "on": True, "0": False, "no": False, "false": False, "off": False}
 _added: dict[str, dict[str, Any]] = {}
+_additions = 0
 _read: tuple[Any, _File] | None = None
 
 
@@ -78,7 +79,14 @@ def add_custom_scheme(name: str, scheme: str, data: Mapping[str, Any] | None = N
 
     `ConfigError` for the name of a built-in scheme, or one that no URL can have.
     """
+    global _additions
     _added[_scheme_name(name, "add_custom_scheme")] = {**(data or {}), "scheme": scheme}
+    _additions += 1
+
+
+def state() -> object:
+    """Return what differs once this process has added or replaced a scheme, or is told to read another file."""
+    return _additions, config_path()
 
 
 def get_custom_scheme(name: str) -> dict[str, Any] | None:

@@ -57,6 +57,15 @@ def split(path: str) -> tuple[list[str], list[int]]:
     return parts, [at for at, part in enumerate(parts) if registry.container_of(part)]
 
 
+def folder_and_name(location: Location) -> tuple[str, str]:
+    """Return the path of the directory that a file lies in, and its name: on a web server, with its query."""
+    text, rest = keys.verbatim(location.path) if location.scheme in VERBATIM else (location.path, "")
+    if rest.startswith("/"):  # the slash is that of a directory, or of the root
+        text, rest = text.rstrip("/"), rest if text.strip("/") else rest[1:]
+    folder, _, name = text.rpartition("/")
+    return folder or "/", name + rest
+
+
 def no_query(location: Location) -> ValueError:
     """Return the error for a query that the scheme doesn't have."""
     return ValueError(f"a '?' in a path is written as %3F: {location.text}")
@@ -92,9 +101,14 @@ def parse(url: str | os.PathLike[str]) -> Location:
     return Location(scheme, authority, keys.from_url_path(slash + path), shown, _query(query, shown) if mark else ())
 
 
+def long_authority(scheme: str) -> re.Pattern[str] | None:
+    """Return the pattern of what names a store, where that takes several segments: only a whole URL shows its end."""
+    return LONG_AUTHORITIES.get(scheme if scheme in registry.BUILTIN_SCHEMES else config.base_of(scheme))
+
+
 def _authority(scheme: str, rest: str) -> tuple[str, str, str]:
     """Return the authority in what follows `//`, the slash behind it, and the path without that."""
-    long = LONG_AUTHORITIES.get(scheme if scheme in registry.BUILTIN_SCHEMES else config.base_of(scheme))
+    long = long_authority(scheme)
     match = long.match(rest) if long is not None else None
     end = match.end() if match is not None else rest.find("/")
     return (rest, "", "") if end < 0 else (rest[:end], rest[end : end + 1], rest[end + 1 :])

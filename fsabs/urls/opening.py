@@ -25,7 +25,7 @@ from ..core.fs import FS
 from ..core.layers import LayerFS
 from ..core.limits import Limits
 from . import config
-from .locations import PFS, VERBATIM, Location, no_query, parse, parse_without_query, split
+from .locations import PFS, VERBATIM, Location, folder_and_name, no_query, parse, parse_without_query, split
 
 if TYPE_CHECKING:
     import io
@@ -211,8 +211,11 @@ def _opened(
     options: dict[str, Any],
 ) -> Iterator[IO[Any]]:
     """Open the FS that the file at a URL lies in, and yield the file."""
-    location = parse(url)
-    folder, _, name = location.path.rpartition("/")
+    location, options = parse(url), dict(options)  # a second block opens the file with the same ones
+    if options.get("force_type") is None:
+        folder, name = folder_and_name(location)
+    else:  # of what is before the last slash, with a query if it has one
+        folder, _, name = location.path.rpartition("/")
     if not name:
         raise error(errno.EISDIR, "open", location.text)
     settings = {name: options.pop(name) for name in SETTINGS if name in options}

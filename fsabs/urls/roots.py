@@ -5,7 +5,7 @@ The root of `s3://bucket/a/train.zip/b/1.jpg` is the innermost container on the 
 recently used of more than `LIMIT` is dropped. A root whose URL has the name of a container in it is opened again when
 the container's file was replaced, or a directory of such a name has become a file, or a file a directory: that is
 looked for before each use where a stat costs microseconds, at most every `CHECK_SECONDS` in other stores, and whenever
-a use of it fails.
+a use of it fails. One of a custom scheme is opened again when a scheme was added or replaced.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from ..core import (
     keys,
     modes,
     process,
+    registry,
 )
 from ..core.fs import FS
-from . import locations, opening
+from . import config, locations, opening
 from .locations import split
 
 T = TypeVar("T")
@@ -44,17 +45,23 @@ class _Folder(NamedTuple):
     """The paths in the store that may be containers, the outermost first."""
     path: str
     """The path from the root to the directory."""
+    ends_here: bool = True
+    """Whether the store's name can't go on in a longer URL, as that of a repository in `hf://datasets/org` does."""
 
 
 class _Root:
-    """An FS of the table, and what `Roots._state` had said of its containers when it was opened."""
+    """An FS of the table, and what `Roots._state` had said of its containers when it was opened.
 
-    __slots__ = ("checked", "fs", "interval", "state")
+    `configuration` is the state of that, of which `fs` was made; None if it has no part in it.
+    """
 
-    def __init__(self, fs: FS, state: tuple[str, Any] | None, interval: float) -> None:
+    __slots__ = ("checked", "configuration", "fs", "interval", "state")
+
+    def __init__(self, fs: FS, state: tuple[str, Any] | None, interval: float, configuration: object) -> None:
         self.fs = fs
         self.state = state
         self.interval = interval
+        self.configuration = configuration
         self.checked = time.monotonic()
 
     def is_due(self) -> bool:
@@ -137,19 +144,22 @@ class Roots:
             found = self._roots.get(folder.root)
             if found is not None:
                 self._roots.move_to_end(folder.root)
-        if found is None or (folder.containers and found.is_due() and self._replaced(found, folder)):
+        if found is None or (found.configuration is not None and found.configuration != config.state()):
+            return self._opened(folder)
+        if folder.containers and found.is_due() and self._replaced(found, folder):
             return self._opened(folder)
         return found
 
     def _opened(self, folder: _Folder) -> _Root:
         """Open the root of a folder, and keep it."""
+        configuration = None if folder.store.partition(":")[0] in registry.BUILTIN_SCHEMES else config.state()
         state, interval = self._state(folder), 0.0
         if folder.containers and self._store(folder.store).capabilities.stat_is_request:
             interval = CHECK_SECONDS
         fs = opening.from_url(folder.store if state is None else folder.root, **self.options)
         if state is None and folder.containers:
             fs = fs.subfs(folder.containers[-1])
-        root = _Root(fs, state, interval)
+        root = _Root(fs, state, interval, configuration)
         with self._lock:
             self._roots[folder.root] = root
             self._roots.move_to_end(folder.root)
@@ -220,7 +230,10 @@ def _locate(url: str, inside: bool) -> tuple[_Folder, str]:
     if inside or not folder or folder.endswith(("/", ":")) or name in ("", ".", "..") or "?" in url or "#" in name:
         return _split_url(url, inside)
     decoded = "%" in name and "://" in folder and not folder.lower().startswith(("http:", "https:"))
-    return _folder_of(folder), keys.from_url_path(name) if decoded else name
+    found = _folder_of(folder)
+    if not found.ends_here:
+        return _split_url(url, inside)
+    return found, keys.from_url_path(name) if decoded else name
 
 
 @functools.lru_cache(maxsize=1024)
@@ -240,4 +253,5 @@ def _split_url(url: str, inside: bool) -> tuple[_Folder, str]:
     containers = tuple("/".join(parts[: end + 1]) for end in at if end < len(parts))
     last = len(containers[-1].split("/")) if containers else 0
     root = store + (containers[-1] if verbatim else keys.to_url_path(containers[-1])) if containers else store
-    return _Folder(root, store, containers, "/".join(parts[last:])), name
+    ends_here = locations.long_authority(location.scheme) is None
+    return _Folder(root, store, containers, "/".join(parts[last:]), ends_here), name

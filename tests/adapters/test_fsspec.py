@@ -17,6 +17,7 @@ import pytest
 
 import fsabs
 from fsabs.adapters.fsspec import FsabsFileSystem
+from fsabs.urls import roots
 from tests.adapters import stores
 
 stores.register_entry_points()
@@ -246,3 +247,54 @@ def test_the_root_of_a_store_with_buckets_is_there() -> None:
         fs = fsspec.filesystem(protocol)
         for path in ("", "/", f"{protocol}://", f"{protocol}:///"):
             assert (fs.exists(path), fs.isdir(path), fs.isfile(path)) == (True, True, False)
+
+
+@pytest.mark.quick
+def test_a_url_is_taken_for_one_of_the_filesystem_if_it_is_below_it() -> None:
+    with fsabs.Memory("siblings") as top:
+        for name in ("data/x", "data2/x"):
+            top.makedirs(name.rpartition("/")[0])
+            top.write_bytes(name, name.encode())
+        fs = top.subfs("data").fsspec()
+        below, beside = (fs.unstrip_protocol("x").replace("data", name) for name in ("data", "data2"))
+        assert fs.cat([below])[below] == fs.cat_file(below) == b"data/x"
+        with pytest.raises(PermissionError), fs.open(beside, "wb") as file:
+            file.write(b"of another directory")  # it went to data/2/x
+        assert list(top.list("", recursive=True)) == ["data/", "data/x", "data2/", "data2/x"]
+        deeper = top.subfs("")
+        deeper.cwd = "data2"
+        assert deeper.fsspec().cat_file(below) == b"data/x"
+
+
+@pytest.mark.quick
+def test_filesystems_are_equal_if_they_are_one_place(moto: Any, ceph: Any) -> None:
+    stores = [
+        fsabs.S3(
+            "b",
+            endpoint=server.endpoint,
+            region=server.region,
+            aws_access_key_id=server.access_key,
+            aws_secret_access_key=server.secret_key,
+        )
+        for server in (moto, ceph)
+    ]
+    one, other = (store.fsspec() for store in stores)
+    assert repr(one) == repr(other)
+    assert one != other
+    assert one.__dask_tokenize__() != other.__dask_tokenize__()
+    assert one == stores[0].fsspec() == pickle.loads(pickle.dumps(one))
+    assert hash(one) == hash(stores[0].fsspec())
+    moved = stores[0].subfs("")
+    moved.cwd = "/below"
+    assert moved.fsspec() != one
+
+
+def test_a_repository_of_the_hub_is_a_directory(hub: Any) -> None:
+    hub.make("org/data", {"a/b.txt": b"text"})
+    fs = fsspec.filesystem("fsabs+hf")
+    roots.clear()
+    for path in ("datasets/org/data", "datasets/org/data@main"):
+        assert (fs.isdir(path), fs.isfile(path), fs.info(path)["type"]) == (True, False, "directory")
+        assert fs.find(path) == [f"{path}/a/b.txt"]
+        assert fs.cat(f"{path}/a/b.txt") == b"text"
+    roots.clear()

@@ -409,3 +409,24 @@ def test_a_driver_of_hdf5_reads_a_copy() -> None:
         for driver in ("core", "fileobj"):
             with h5py.File(url, "r", driver=driver) as file:
                 assert (file.driver, list(file["a"])) == (driver, [1, 2])
+
+
+@pytest.mark.quick
+def test_a_copy_into_a_directory_has_the_name_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("d", "out"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "100%25.txt").write_bytes(b"x")
+    with fsabs.Memory("copies") as fs, fsabs.patch("shutil", "os"):
+        fs.makedirs("d")
+        target = shutil.copy("100%25.txt", fsabs.Path("d", fs=fs))
+        assert (str(target), fs.read_bytes("d/100%25.txt")) == ("d/100%25.txt", b"x")
+        assert not list((tmp_path / "d").iterdir())  # of the same name on the local disk
+        fs.remove("d/100%25.txt")
+        assert shutil.copy(tmp_path / "100%25.txt", "memory://copies/d") == "memory://copies/d/100%2525.txt"
+        assert list(fs.list("d")) == ["100%25.txt"]
+        assert shutil.copy("memory://copies/d/100%2525.txt", tmp_path / "out") == str(tmp_path / "out/100%25.txt")
+        with os.scandir(fsabs.Path("d", fs=fs)) as entries:
+            assert [(entry.name, entry.stat().st_size) for entry in entries] == [("100%25.txt", 1)]
+        assert os.listdir(fsabs.Path("memory://copies/d")) == ["100%25.txt"]
+        assert os.listdir("memory://copies/d") == ["100%2525.txt"]

@@ -515,10 +515,11 @@ def test_what_is_no_page_is_an_error(store: AzureStore, body: bytes, monkeypatch
         list(opened(store).list(""))
 
 
-def test_a_backslash_is_refused(store: AzureStore) -> None:
-    for operation in ("read_bytes", "stat", "remove"):
-        with pytest.raises(OSError, match="backslash"):
-            getattr(opened(store), operation)("a\\b")
+def test_a_backslash_is_refused(store: AzureStore, tmp_path: Path) -> None:
+    for fs in (opened(store), fsabs.CachedFS(opened(store), str(tmp_path))):
+        for operation in ("read_bytes", "stat", "remove"):
+            with pytest.raises(OSError, match="backslash"):
+                getattr(fs, operation)("a\\b")
 
 
 # ---- refusals

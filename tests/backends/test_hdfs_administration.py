@@ -49,6 +49,11 @@ def test_trash(hdfs: HdfsCluster, fs: Hdfs, monkeypatch: pytest.MonkeyPatch) -> 
     assert list(alice.list(current)) == ["d/"]
     with pytest.raises(FileNotFoundError):
         alice.remove("user/alice/x", trash=True)
+    home = alice.subfs("user/alice")
+    home.write_bytes("y", b"1")
+    with pytest.raises(FileNotFoundError):
+        home.remove("", recursive=True, trash=True)  # a variable that was never set
+    assert home.read_bytes("y") == b"1"
 
 
 def test_owner_permissions_and_replication(fs: Hdfs) -> None:

@@ -366,3 +366,30 @@ def test_a_manifest_lists(web: WebServer, tmp_path: Path) -> None:
     web.files["/d/small"] = b"other"
     with pytest.raises(fsabs.StaleFileError):
         fs.read_bytes("d/small")
+
+
+def test_a_query_is_sent_as_it_is_written(web: WebServer) -> None:
+    """Also one with slashes, behind a slash, and of the root."""
+    for path in ("/q?url=https://host/../x", "/dir/?x=1", "/?x=a/b"):
+        web.files[path] = path.encode()
+        with fsabs.open_url(web.url + path, "rb") as file:
+            assert file.read() == path.encode()
+        assert web.paths("GET")[-1] == path
+
+
+def layered(fs: fsabs.FS, kind: str, folder: Path) -> fsabs.FS:
+    if kind == "cache":
+        return fsabs.CachedFS(fs, str(folder))
+    return fsabs.lazify(lambda: fs) if kind == "lazy" else fsabs.HTTPCachedFS("http://127.0.0.1:1/", fs)
+
+
+@pytest.mark.parametrize("kind", ["cache", "lazy", "http_cache"])
+def test_paths_below_a_layer_are_those_of_the_server(web: WebServer, kind: str, tmp_path: Path) -> None:
+    web.files["/d/q?url=https://host/../x"] = b"asked"
+    web.files["/secret"] = b"outside"
+    with layered(fsabs.from_url(f"{web.url}/d"), kind, tmp_path) as fs:
+        assert fs.read_bytes("q?url=https://host/../x") == b"asked"
+        for path in ("%2e%2e/secret", ".%2E/secret"):
+            with pytest.raises(PermissionError):
+                fs.read_bytes(path)
+        assert not any("secret" in path for path in web.paths("GET"))

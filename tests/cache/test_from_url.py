@@ -208,3 +208,38 @@ def test_sizes(text: Any, size: int) -> None:
 def test_what_is_no_size(text: Any) -> None:
     with pytest.raises(ValueError, match="max_bytes"):
         size_of(text, "max_bytes")
+
+
+def options_of(server: Any) -> dict[str, Any]:
+    """The options of `from_url` for a server of S3."""
+    keys = {"aws_access_key_id": server.access_key, "aws_secret_access_key": server.secret_key}
+    return {"endpoint": server.endpoint, "region": server.region, **keys}
+
+
+def test_a_store_copies_its_own_files_below_a_cache(moto: Any, tmp_path: Path) -> None:
+    moto.create_bucket("copied")
+    options = options_of(moto)
+    folder = str(tmp_path / "kept")
+    with (
+        from_url("s3://copied", cache=folder, **options) as fs,
+        from_url("s3://copied/c", cache=folder, **options) as other,
+    ):
+        fs.write_bytes("a/x", b"new")
+        for path in ("b/x", "c/x"):
+            fs.write_bytes(path, b"old")
+        assert (fs.read_bytes("b/x"), other.read_bytes("x")) == (b"old", b"old")
+        misses = fs.status()["misses"], other.status()["misses"]
+        fs.copy_tree("a", "b")
+        fs.copy("a/x", "x", dst_fs=other)
+        assert (fs.status()["misses"], other.status()["misses"]) == misses  # no bytes have passed
+        assert (fs.read_bytes("b/x"), other.read_bytes("x")) == (b"new", b"new")
+
+
+def test_an_object_goes_with_all_below_its_key_below_a_cache_too(moto: Any, tmp_path: Path) -> None:
+    moto.create_bucket("both")
+    for cache in (False, str(tmp_path / "kept")):
+        with from_url("s3://both", cache=cache, **options_of(moto)) as fs:
+            for path in ("a", "a/b", "a/c/d", "ab"):
+                fs.write_bytes(path, b"x")
+            fs.remove("a", recursive=True)
+            assert list(fs.list("", recursive=True)) == ["ab"]

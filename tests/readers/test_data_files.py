@@ -275,3 +275,14 @@ def test_readers_over_s3(moto: Any) -> None:
     write_records(fs, "rec/b.rec", [b"9", b"", b"99"])
     with pytest.raises(StaleFileError):
         list(reader.read_records(Task(0, name, 0, 3)))
+
+
+@pytest.mark.quick
+def test_the_fs_that_a_reader_is_given_stays_open(tmp_path: Path) -> None:
+    with fsabs.from_url(tmp_path / "a.zip", mode="w") as fs:
+        fs.write_bytes("cat/1.jpg", b"a cat")
+    with fsabs.from_url(tmp_path / "a.zip") as fs:
+        reader = ImageFolderDataReader(fs)
+        assert [image.data for image in read_all(reader)] == [b"a cat"]
+        reader.close()
+        assert fs.read_bytes("cat/1.jpg") == b"a cat"

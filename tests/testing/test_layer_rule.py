@@ -107,7 +107,7 @@ def test_a_layer_passes_everything_on(name: str) -> None:
     given = arguments_of(name)
     found = getattr(layer, name)(*given)
     assert inner.asked == [(name, given)]
-    assert found == f"what {name} gives"
+    assert found == (None if name in ("_close", "_abort") else f"what {name} gives")
 
 
 @pytest.mark.parametrize("name", ["capabilities", "scheme", "default_concurrency"])
@@ -170,7 +170,8 @@ def test_a_faulty_layer_takes_every_fast_path_apart() -> None:
         "_resolved_store",
         "_unnamed",
         "_principal",
-        "_check_links",
+        "_check_key",
+        "_divided_path",
         "_describe_store",
         "_directory_identity",
         "_make_link",

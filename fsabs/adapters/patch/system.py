@@ -34,11 +34,12 @@ def _builtins(module: ModuleType) -> list[PatchedCall]:
 
 
 class _Entry:
-    """An entry of `os.scandir` for one file of a URL."""
+    """An entry of `os.scandir` for one file of a URL or of a `Path`."""
 
-    def __init__(self, base: str, name: str) -> None:
+    def __init__(self, base: str | Path, name: str) -> None:
         self.name = name.rstrip("/")
-        self.path = f"{base.rstrip('/')}/{self.name}"
+        self.path = _member(base, self.name)
+        self._base = base
         self._directory = name.endswith("/")
 
     def is_dir(self, *, follow_symlinks: bool = True) -> bool:
@@ -55,7 +56,8 @@ class _Entry:
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
         """Return its stat."""
-        return calls.as_path(self.path).stat()
+        where = self.path if isinstance(self._base, str) else self._base / self.name
+        return calls.as_path(where).stat()
 
     def __fspath__(self) -> str:
         return self.path
@@ -65,7 +67,7 @@ class _Entries:
     """The iterator and context manager that `os.scandir` returns."""
 
     def __init__(self, path: str | Path) -> None:
-        self._entries = (_Entry(str(path), name) for name in _names(path))
+        self._entries = (_Entry(path, name) for name in _names(path))
 
     def __iter__(self) -> Iterator[_Entry]:
         return self._entries
@@ -91,12 +93,14 @@ def _names(path: str | Path) -> list[str]:
 
 
 def _joinable(path: str | Path, name: str) -> str:
-    """Return a name as it leads to the member when it is joined to `path`: quoted, if that is a URL."""
-    return name if _is_pfs_path(path) else name.replace("%", "%25").replace("?", "%3F").replace("#", "%23")
+    """Return a name as it leads to the member when it is joined to `path`: quoted, if that is the text of a URL."""
+    is_url = isinstance(path, str) and "://" in path  # and not "/pfs/dc/..."
+    return name.replace("%", "%25").replace("?", "%3F").replace("#", "%23") if is_url else name
 
 
-def _is_pfs_path(path: str | Path) -> bool:
-    return isinstance(path, str) and "://" not in path  # "/pfs/dc/..."
+def _member(path: str | Path, name: str) -> str:
+    """Return the text of the member `name`, a joinable one, of the directory at `path`."""
+    return f"{path.rstrip('/')}/{name}" if isinstance(path, str) else str(path / name)
 
 
 def _raise(exc: OSError) -> None:
@@ -143,13 +147,13 @@ def _os(module: ModuleType) -> list[PatchedCall]:
     def walk(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         given = {**dict(zip(("topdown", "onerror", "followlinks"), args[1:], strict=False)), **kwargs}
         options = given.get("topdown", True), given.get("onerror"), given.get("followlinks", False)
-        top = calls.as_path(path)
+        top, text = calls.as_path(path), str(path)
         for folder, directories, files in top.walk(*options):
-            joinable = {_joinable(path, name): name for name in directories}
+            joinable = {_joinable(text, name): name for name in directories}
             names = list(joinable)
-            below = _joinable(path, folder.relative_to(top).as_posix())
-            spelled = str(path) if below == "." else f"{str(path).rstrip('/')}/{below}"
-            yield spelled, names, [_joinable(path, name) for name in files]
+            below = _joinable(text, folder.relative_to(top).as_posix())
+            spelled = text if below == "." else f"{text.rstrip('/')}/{below}"
+            yield spelled, names, [_joinable(text, name) for name in files]
             directories[:] = [joinable.get(name, name) for name in names]  # those that the caller left are walked
 
     return [
@@ -212,7 +216,13 @@ class _Copy(PatchedCall):
 def _copy(source: Any, target: Any, into: bool) -> Any:
     """Copy a file, with `into` into the directory that `target` is; return where it is."""
     if into and _is_directory(target):
-        target = f"{str(target).rstrip('/')}/{str(source).rstrip('/').rpartition('/')[2]}"
+        name = calls.as_path(source).name if calls.is_ours(source) else os.path.basename(os.fspath(source))
+        if not calls.is_ours(target):
+            target = os.path.join(target, name)
+        elif isinstance(target, str):
+            target = _member(target, _joinable(target, name))
+        else:
+            target = target / name
     if calls.is_ours(source) and calls.is_ours(target):
         _refuse_same(calls.as_path(source), calls.as_path(target))
     with _opened(source, "rb") as from_there, _opened(target, "wb") as to_there:

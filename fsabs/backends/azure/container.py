@@ -19,7 +19,7 @@ from typing import Any
 from ...core import errors, keys
 from ...core.blobs import Blob
 from ...core.errors import StaleFileError
-from ...core.fs import FS, FileStat, StoreNotes, StrPath
+from ...core.fs import FS, FileStat, StoreNotes
 from ..objects import ObjectStore, bodies, checksums
 from ..objects.access import Access, ConnectionOptions, Endpoint, described, endpoint_at
 from ..objects.bodies import query_of, text_of, unreadable
@@ -455,6 +455,7 @@ class Azure(ObjectStore):
     scheme = "az"
     dialect: AzureDialect
     _splits_authority = True
+    _plain_paths = False
     _notes = StoreNotes(
         _COSTS,
         {
@@ -553,11 +554,9 @@ class Azure(ObjectStore):
         """The options."""
         return self.dialect.options
 
-    def _key(self, path: StrPath, operation: str) -> str:
-        key = super()._key(path, operation)
+    def _check_key(self, key: str, root: str, operation: str) -> None:
         if "\\" in key:
             raise errors.error(errno.EINVAL, operation, self._url(key), "Azure takes a backslash in a name for a slash")
-        return key
 
     def _resolved_store(self) -> str:
         return f"azure {self.dialect.account.url} {self.container}"

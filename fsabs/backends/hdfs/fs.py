@@ -367,12 +367,17 @@ class Hdfs(FS):
         if not trash:
             super().remove(path, recursive)
             return
-        with self._named_key("remove", path) as key:
+        key = self._nonempty_key(path, "remove")
+        with self._naming("remove", key):
             if not recursive and self._stat(key).directory:
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            deadline = Deadline(self._options.timeout, attempts=1)
-            if self._find(key).call("trash", repeat=False, deadline=deadline) is None:
-                self._remove_tree(key)
+            wanted = [key]
+            if key in ("", self._root):  # which is emptied, and stays
+                wanted = [keys.join(key, stat.filename) for stat in self._list(key)]
+            for each in wanted:
+                deadline = Deadline(self._options.timeout, attempts=1)
+                if self._find(each).call("trash", repeat=False, deadline=deadline) is None:
+                    self._remove_tree(each)
 
     def status(self, path: StrPath) -> HdfsStatus:
         """Return owner, group, permissions, replication and block size."""

@@ -330,10 +330,6 @@ class Hub(ObjectStore):
         with self._branch.change(self, f"Remove {key}") as change:
             change.remove(key + "/")
 
-    def remove(self, file_path: str | os.PathLike[str], recursive: bool = False) -> None:
-        """Remove a file, or with `recursive` a directory and all that is in it; the FS's root is emptied."""
-        FS.remove(self, file_path, recursive)
-
     def _empty(self, key: str) -> None:
         with self._branch.change(self, f"Remove all in {key or 'the repository'}") as change:
             for member in self._list(key):

@@ -261,16 +261,6 @@ class ObjectStore(FS):
 
     # ---- removing
 
-    def remove(self, path: StrPath, recursive: bool = False) -> None:
-        """Remove a file, or with `recursive` a directory and all that is in it; the FS's root is emptied and stays.
-
-        Where a store has both an object and others below its key, `recursive` removes all of them.
-        """
-        super().remove(path, recursive)
-        if recursive and (key := self._key(path, "remove")) not in ("", self._root):
-            with self._naming("remove", key):
-                self._remove_tree(key)
-
     def _remove(self, key: str) -> None:
         found = self._head(key)
         if found is None or found.directory:

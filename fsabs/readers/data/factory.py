@@ -206,8 +206,7 @@ def _reader_of(
     try:
         names = [stat.filename.lower() for stat in files.list()]
     finally:
-        if files.fs is not source:
-            files.close()
+        files.close()
     if INDEX in names and any(".mds" in name for name in names):
         return MDSDataReader(source)
     if any(name.endswith(PARQUET) for name in names):

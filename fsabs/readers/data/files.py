@@ -37,8 +37,11 @@ class Files:
     shard that it holds.
     """
 
-    def __init__(self, location: Location, *, suffixes: Sequence[str] = ()) -> None:
-        """A file whose name ends in one of `suffixes` is the one file, though it could be entered as a container."""
+    def __init__(self, location: Location, *, suffixes: Sequence[str] = (), owned: bool = False) -> None:
+        """A file whose name ends in one of `suffixes` is the one file, though it could be entered as a container. An FS
+        is closed with this if it is `owned`; one of the user's goes on.
+        """
+        self._owned = owned or not isinstance(location, FS)
         self._only: str | None = None
         self._pattern: str | None = None
         if isinstance(location, FS):
@@ -114,8 +117,9 @@ class Files:
         return not is_immediate(self.fs)
 
     def close(self) -> None:
-        """Free what the FS holds in this process."""
-        self.fs.close()
+        """Free what the FS holds in this process, unless it is the user's."""
+        if self._owned:
+            self.fs.close()
 
 
 class Closable(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable
 from typing import IO, Any
 
@@ -104,7 +105,10 @@ class _CachedFiles(LayerFS):
 
     def _open_blob(self, key: str) -> Blob:
         cached = self._cached
-        name = cached.fs._canonical_name(key if isinstance(cached.fs, Zip) else "/" + key)
+        path = f"/{key}"
+        if isinstance(cached.fs, Zip):  # whose names are made of paths from its `cwd`
+            path = posixpath.relpath(path, f"/{cached.fs.cwd}")
+        name = cached.fs._canonical_name(path)
         content = cached.conn.get(name)
         if content is None:
             blob = self.inner._open_blob(key)
