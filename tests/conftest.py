@@ -32,6 +32,10 @@ settings.register_profile("loaded", deadline=None, suppress_health_check=[Health
 settings.load_profile("loaded")
 
 os.environ["FSABS_CACHE_DIR"] = str(temporary.use() / "cache")  # for the children of tests, too
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy's threads wait busily after each of a thousand imports
+
+FORK_SERVERS = ("torch.utils.data", "pytest", "boto3", "h5py", "pyarrow")
+"""What fork servers import of others, where the tests do: once, and not in each of their processes."""
 
 
 _trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
@@ -58,14 +62,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_finish() -> None:
     """Keep the garbage collector away from the tests themselves, in each of the processes that are forked, too.
 
-    What there is by now stays until the end, in large pages: a fork takes a third of the time. Fork servers import
-    torch, where the tests do, once, and not in each of their processes, for seconds.
+    What there is by now stays until the end, in large pages: a fork takes a third of the time.
     """
     gc.freeze()
     large_pages.use()
     loops.watch()
-    if "torch" in sys.modules:
-        multiprocessing.set_forkserver_preload(["torch.utils.data"])
+    multiprocessing.set_forkserver_preload([name for name in FORK_SERVERS if name.partition(".")[0] in sys.modules])
 
 
 def pytest_unconfigure() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import functools
+import gc
 import io
 import json
 import os
@@ -189,6 +190,7 @@ def of_archive(source: FS, target: FS, name: str, read: Callable[[FS], None] | N
 def run(name: str, times: int, seed: int, url: str = "", options: str = "{}") -> None:
     """Interrupt a case and print what came of it; a hang ends the process with its stacks."""
     sys.unraisablehook = lambda _: None  # an interrupt in a finalizer, which Python prints and ignores
+    gc.freeze()  # the garbage is looked for again and again, and not in the modules
     warnings.simplefilter("ignore", ResourceWarning)
     faulthandler.dump_traceback_later(40 + times / 5, exit=True)
     with tempfile.TemporaryDirectory() as folder:

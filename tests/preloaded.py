@@ -154,7 +154,7 @@ def _write(file: int, data: bytes) -> None:
 
 def _read(file: int) -> str:
     with open(file, "rb") as stream:
-        return stream.read().decode()
+        return stream.read().decode(errors="surrogateescape")
 
 
 # ---- the process that has imported the libraries

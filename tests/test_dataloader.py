@@ -217,13 +217,13 @@ class Samples(Dataset[tuple[str, str, str]]):
         return name, path, hashlib.sha256(self._trees[name].read_bytes(path)).hexdigest() + rest.hex()
 
 
-def run_epochs(trees: dict[str, FS], method: str) -> None:
+def run_epochs(trees: dict[str, FS], method: str, workers: int) -> None:
     inherited = FILES[next(iter(FILES))][100:120].hex()
     loader = DataLoader(
         Samples(trees),
         batch_size=4,
         shuffle=True,
-        num_workers=4,
+        num_workers=workers,
         multiprocessing_context=method,
         persistent_workers=True,
         timeout=50,
@@ -247,18 +247,18 @@ def _quiet_torch() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_forked_workers(name: str, request: pytest.FixtureRequest) -> None:
-    run_epochs({name: MAKERS[name](request)}, "fork")
+    run_epochs({name: MAKERS[name](request)}, "fork", 4)
 
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_workers_of_other_start_methods(method: str, request: pytest.FixtureRequest) -> None:
-    """All filesystems in one data set, since starting such a worker takes seconds."""
+    """All filesystems in one data set, and two workers, since starting such a worker takes seconds."""
     made: dict[str, FS] = {}
     folder = request.getfixturevalue("tmp_path_factory")
     for name, make in MAKERS.items():
         made[name] = make(_Elsewhere(request, folder.mktemp(method)))  # type: ignore[arg-type]
-    run_epochs(made, method)
+    run_epochs(made, method, 2)
 
 
 class _Elsewhere:

@@ -24,7 +24,8 @@ import pytest
 
 from fsabs.cli import main
 from fsabs.cli.progress import ProgressDisplay, progress_text
-from tests.cli.commands import fsabs, make_tree
+from tests import preloaded
+from tests.cli.commands import MODULES, fsabs, make_tree
 from tests.servers.moto import MotoServer
 
 pytestmark = [pytest.mark.quick, pytest.mark.timeout(240)]
@@ -36,15 +37,13 @@ def on_terminal(arguments: list[str], columns: int, code: int = 0, **env: str) -
     fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
     environment |= {"TERM": "xterm", "TZ": "UTC", **env}
-    with subprocess.Popen(
-        [sys.executable, "-m", "fsabs", *arguments], stdout=child, stderr=child, stdin=child, env=environment
-    ) as process:
-        os.close(child)
-        shown = b""
-        with contextlib.suppress(OSError):  # the terminal has no process any more
-            while piece := os.read(parent, 65536):
-                shown += piece
-        assert process.wait(60) == code, shown
+    program = preloaded.start(MODULES, ["-m", "fsabs", *arguments], (child, child, child), env=environment)
+    os.close(child)
+    shown = b""
+    with contextlib.suppress(OSError):  # the terminal has no process any more
+        while piece := os.read(parent, 65536):
+            shown += piece
+    assert program.wait(60) == code, shown
     os.close(parent)
     return shown.decode()
 
@@ -146,9 +145,7 @@ def test_control_characters_of_others_are_quoted(tmp_path: Path, refusing: str) 
         shown = on_terminal(arguments, 200, code, **env)
         left = OURS.sub("", shown)
         assert left.isprintable(), (arguments, shown)
-        command = [sys.executable, "-m", "fsabs", *arguments]
-        done = subprocess.run(command, capture_output=True, timeout=60, env={**os.environ, **env}, check=False)
-        error = done.stderr.decode()
+        error = fsabs(*arguments, code=code, env=env).err
         assert error.replace("\n", "").replace("\t", "").isprintable(), (arguments, error)
     assert QUOTED in on_terminal(["ls", str(folder)], 200)
     assert QUOTED[:-4] in fsabs("ls", missing, code=1).err

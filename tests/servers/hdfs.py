@@ -27,13 +27,14 @@ from tests.servers.hdfs_jvm import (
     QUICK_START,
     START_TIMEOUT,
     Daemon,
+    incomplete,
     install,
     missing,
     write_sources,
     write_xml,
 )
 
-__all__ = ["PRODUCTION", "QUICK_START", "HdfsCluster", "SideChannel", "install", "missing"]
+__all__ = ["PRODUCTION", "QUICK_START", "HdfsCluster", "SideChannel", "incomplete", "install", "missing"]
 
 
 class SideChannel:

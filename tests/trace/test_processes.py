@@ -22,6 +22,7 @@ import fsabs
 from fsabs import trace
 from fsabs.core import hooks
 from fsabs.trace import chunks, session
+from tests import preloaded
 
 WORKERS = 4
 FILES = 20
@@ -233,8 +234,6 @@ def test_the_environment_starts_a_trace(tmp_path: Path, data: Path) -> None:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_loader_marks_its_steps_in_an_unchanged_program(tmp_path: Path, data: Path, workers: int) -> None:
-    import subprocess
-
     pytest.importorskip("torch")
     code = f"""
 import fsabs
@@ -245,7 +244,7 @@ for epoch in range(2):
     assert len(list(Loader(files, 4, num_workers={workers}, collate_fn=list))) == {FILES // 4}
 """
     environment = {**os.environ, "FSABS_TRACE": str(tmp_path / "trace")}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    done = preloaded.run(preloaded.TORCH, ["-c", code], env=environment, timeout=60)
     assert done.returncode == 0, done.stderr
     analysis = trace.analyze(tmp_path / "trace")
     assert analysis.stall is not None, "no step was marked"
