@@ -315,9 +315,8 @@ class LimitedReader(io.BufferedReader):
 
     def __init__(self, raw: BlobFile, buffer_size: int, max_line_length: int) -> None:
         super().__init__(raw, buffer_size)
-        self.max_line_length: int = int(
-            min(max_line_length, sys.maxsize - 1)
-        )  # `Limits` takes what compares as a number
+        # `Limits` takes what compares as a number
+        self.max_line_length: int = int(min(max_line_length, sys.maxsize - 1))
 
     def readline(self, size: int | None = -1, /) -> bytes:
         """Return the bytes up to and with the next newline, at most `size` of them; a longer line is an `OSError`."""
