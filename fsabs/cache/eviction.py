@@ -337,7 +337,7 @@ class Evictor:
     def _sample(self) -> list[Candidate]:
         """Return the entries of some folders, but for those that are pinned.
 
-        Of neighbours, those that earlier samples have emptied of what can go would be found again together.
+        The folders are random: neighbours would be emptied together, and then sampled together in vain.
         """
         found: list[Candidate] = []
         for number in random.sample(range(FOLDERS), FOLDERS):

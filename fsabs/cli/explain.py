@@ -341,7 +341,7 @@ _INTERRUPTS = {signal.SIGINT, signal.SIGTERM}
 
 @contextlib.contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Have an interrupt wait: in the middle of a fork it would leave a child that nobody knows of."""
+    """Have an interrupt wait: in the middle of a fork it would leave a child that is never waited for."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPTS)
     try:
         yield

@@ -81,7 +81,7 @@ class FS(abc.ABC):
     _splits_authority: bool = False  # whether an @ in a URL's authority is the backend's to read, and in no URL shown
     _root: str = ""
     _cwd: str = ""
-    _plain_paths: bool = True  # so that every path is a key once it is normalised, and has nothing to be looked at
+    _plain_paths: bool = True  # whether every normalised path is a key, without further checks
     _owns_resources: bool = True  # not made by subfs, whose open resources belong to another FS object
 
     # ---- files

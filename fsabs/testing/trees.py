@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import errno
 import fnmatch
-import functools
 import random
 from collections.abc import Iterable, Iterator
 
@@ -32,7 +31,6 @@ TREE: dict[str, bytes] = {
 """A small tree of names that are easily got wrong: siblings that start alike, hidden ones, all levels of depth."""
 
 
-@functools.lru_cache(64)  # a megabyte takes milliseconds, and a hundred classes run the same checks
 def noise(size: int, seed: int = 0) -> bytes:
     """Return `size` bytes that repeat nowhere, always the same ones; about every 256th is a newline."""
     return random.Random(size * 31 + seed).randbytes(size)

@@ -85,7 +85,7 @@ def add_custom_scheme(name: str, scheme: str, data: Mapping[str, Any] | None = N
 
 
 def state() -> object:
-    """Return what differs once this process has added or replaced a scheme, or is told to read another file."""
+    """Return a value that changes when this process adds or replaces a scheme, or another file is to be read."""
     return _additions, config_path()
 
 

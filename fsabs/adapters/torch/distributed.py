@@ -31,7 +31,7 @@ FILE_BYTES = 32 * 1024 * 1024
 
 
 class _OfPaths:
-    """What torch requires of a class that reads or writes checkpoints at URLs and paths."""
+    """The methods that torch requires of readers and writers of checkpoints at URLs and paths."""
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:

@@ -38,8 +38,8 @@ class Files:
     """
 
     def __init__(self, location: Location, *, suffixes: Sequence[str] = (), owned: bool = False) -> None:
-        """A file whose name ends in one of `suffixes` is the one file, though it could be entered as a container. An FS
-        is closed with this if it is `owned`; one of the user's goes on.
+        """A file whose name ends in one of `suffixes` is the one file, though it could be entered as a container.
+        `close` closes an FS that was given only if it is `owned`.
         """
         self._owned = owned or not isinstance(location, FS)
         self._only: str | None = None
