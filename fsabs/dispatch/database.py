@@ -226,8 +226,8 @@ _PERMANENT = (
     *("unable to open", "readonly", "full", "disk i/o error", "not a database", "no such table", "no such column"),
     *("read-only", "does not exist", "authentication", "password", "no such user", "no such database"),
 )
-"""Words in the messages of SQLite, PostgreSQL and its poolers for errors that every attempt meets. A missing socket ('No
-such file') is not permanent: PostgreSQL removes its own when it ends, and creates it when it starts."""
+"""Words in the messages of SQLite, PostgreSQL and its poolers for errors that every attempt meets. A missing socket
+('No such file') is not permanent: PostgreSQL removes its own when it ends, and creates it when it starts."""
 
 
 def _is_transient(exc: failures.DBAPIError) -> bool:
