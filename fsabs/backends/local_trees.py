@@ -23,6 +23,7 @@ from ..core.writing import is_partial
 
 T = TypeVar("T")
 Links = Literal["follow", "inside", "refuse"]
+_LINKS: tuple[str, ...] = get_args(Links)
 
 
 # ---- listing
@@ -242,8 +243,8 @@ class _TreeRemoval:
 
 def parsed_links(links: str) -> str:
     """Return the option, checked."""
-    if links not in get_args(Links):
-        raise ValueError(f"links must be one of {', '.join(map(repr, get_args(Links)))}, not {links!r}")
+    if links not in _LINKS:
+        raise ValueError(f"links must be one of {', '.join(map(repr, _LINKS))}, not {links!r}")
     return links
 
 

@@ -73,7 +73,7 @@ def no_query(location: Location) -> ValueError:
 
 def parse(url: str | os.PathLike[str]) -> Location:
     """Take a URL apart, with its query; a path without a scheme is a local one, or a datacenter's."""
-    text = os.fspath(url) if isinstance(url, os.PathLike) else url
+    text = os.fspath(url) if hasattr(url, "__fspath__") else url
     if not isinstance(text, str):
         raise TypeError(f"a URL or a path is a str or an os.PathLike of str, not {type(text).__name__}")
     match = _SCHEME.match(text)

@@ -15,7 +15,7 @@ import os
 import types
 import typing
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, overload
 
 from ..containers.base import Container, OwningFS
@@ -186,21 +186,21 @@ def open_url(
 class _OpenedURL(contextlib.AbstractContextManager[Any]):
     """The context manager that `open_url` returns: using it as a file raises an error that says so."""
 
-    def __init__(self, open_file: Callable[[], AbstractContextManager[IO[Any]]]) -> None:
+    def __init__(self, open_file: Callable[[], tuple[FS, IO[Any]]]) -> None:
         self._open_file = open_file
 
     def __enter__(self) -> IO[Any]:
-        self._opened = self._open_file()
-        return self._opened.__enter__()
+        self._fs, self._file = self._open_file()
+        return self._file.__enter__()
 
     def __exit__(self, *exc: Any) -> bool | None:
-        return self._opened.__exit__(*exc)
+        with self._fs:
+            return self._file.__exit__(*exc)
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"open_url gives a context manager, which has no {name!r}: `with open_url(...) as file:`")
 
 
-@contextlib.contextmanager
 def _opened(
     url: str | os.PathLike[str],
     mode: str,
@@ -209,8 +209,8 @@ def _opened(
     errors: str | None,
     newline: str | None,
     options: dict[str, Any],
-) -> Iterator[IO[Any]]:
-    """Open the FS that the file at a URL lies in, and yield the file."""
+) -> tuple[FS, IO[Any]]:
+    """Open the FS that the file at a URL lies in, and the file."""
     location, options = parse(url), dict(options)  # a second block opens the file with the same ones
     if options.get("force_type") is None:
         folder, name = folder_and_name(location)
@@ -223,8 +223,11 @@ def _opened(
     tree_mode = "r" if modes.parse(mode).only_reads else ""
     location = location._replace(path=folder or "/", object=location.path)
     fs, _ = _open_tree(location, tree_mode, force_type, bool(create), options, settings, strict)
-    with fs, fs.open(name, mode, buffering, encoding, errors, newline) as file:
-        yield file
+    try:
+        return fs, fs.open(name, mode, buffering, encoding, errors, newline)
+    except BaseException as exc:
+        fs.__exit__(type(exc), exc, exc.__traceback__)
+        raise
 
 
 def written_into_container(url: str, container: str) -> io.UnsupportedOperation:
@@ -479,7 +482,8 @@ def find_backend(
         location = location._replace(path=_prefixed(custom.prefix, location), object=whole)
     wanted = options.pop(FSSPEC, None)
     configured = custom.options.pop(FSSPEC, False) if custom is not None else False
-    by_fsspec = config.convert(configured if wanted is None else wanted, bool, f"[{location.scheme}] {FSSPEC}")
+    chosen = configured if wanted is None else wanted
+    by_fsspec = chosen is not False and config.convert(chosen, bool, f"[{location.scheme}] {FSSPEC}")
     backend = None if by_fsspec else registry.backend(scheme)
     if backend is not None:
         backend = backend.class_for(location.authority)
