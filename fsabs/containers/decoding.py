@@ -41,6 +41,8 @@ NEAR = 256 * 1024
 FIRST_FETCH = 128 * 1024
 MAX_FETCH = 4 * 1024 * 1024
 """Compressed bytes that are read at once: twice as many each time, between these."""
+FIRST_FED, MOST_FED = 4 * 1024, 128 * 1024
+"""Compressed bytes that a decoder is given at once: twice as many each time, between these."""
 MARGIN = 64 * 1024
 """Compressed bytes that are read beyond what is expected to be enough."""
 MAGIC_SIZE = 6
@@ -377,7 +379,9 @@ class Cursor:
         self._ready = b""  # decoded bytes, from `first` to `stop`
         self._at = 0  # of those: the next one
         self._src = point.src  # offset behind all that is fetched
-        self._pending = b""  # fetched, not fed
+        self._fetched = b""
+        self._fed = 0  # of what is fetched: the first byte that no decoder has got
+        self._portion = FIRST_FED
         self._fetch_size = FIRST_FETCH
         self._expected = points.src(until) + MARGIN  # offset up to which is fetched in any case
         self._frame = point.out  # offset where the frame began, or was entered
@@ -453,15 +457,16 @@ class Cursor:
             assert decoder is not None
             feed = b""
             if decoder.needs_input:
-                if not self._pending and not self._fetch():
+                feed = self._feed()
+                if not feed:
                     if self._codec.marks_end:
                         reason = f"the {self._codec.name} data ends in the middle, at offset {self._src}"
                         raise self._corrupt(reason)
                     return b""
-                feed, self._pending = self._pending, b""
             data = self._decode(decoder, feed, limit)
             if decoder.eof:
-                self._pending, self._decoder = decoder.unused + self._pending, None
+                self._fed -= len(decoder.unused)
+                self._decoder = None
             if data:
                 return data
         return b""
@@ -479,27 +484,48 @@ class Cursor:
     def _start_frame(self) -> bool:
         """Begin the frame behind the one that has ended; return False if there is none."""
         self._fetch_magic()
-        if self._codec.padded and self._pending[:1] == b"\0":
-            self._pending = self._pending.lstrip(b"\0")
-            while not self._pending and self._fetch():
-                self._pending = self._pending.lstrip(b"\0")
+        if self._codec.padded and self._fetched.startswith(b"\0", self._fed):
+            self._pass_zeros()
             self._fetch_magic()
-        if not self._pending:
+        magic, offset = self._fetched[self._fed : self._fed + MAGIC_SIZE], self._fed_until
+        if not magic:
             return False
-        offset = self._src - len(self._pending)
-        magic = self._pending[:MAGIC_SIZE]
         if not self._codec.starts(magic):
             left = self._source.size - offset
             what = f"{left} bytes behind the {self._codec.name} data that are no frame of it"
             self.trailing = f"{what}, at offset {offset}: {magic!r}"
             return False
         self._points.add(SeekPoint(self.stop, offset, crc=self._crc))
-        self._decoder, self._frame = self._codec.decoder(), self.stop
+        self._decoder, self._frame, self._portion = self._codec.decoder(), self.stop, FIRST_FED
         return True
 
     def _fetch_magic(self) -> None:
-        while len(self._pending) < MAGIC_SIZE and self._fetch():
+        while len(self._fetched) - self._fed < MAGIC_SIZE and self._fetch():
             pass
+
+    def _pass_zeros(self) -> None:
+        while self._fed < len(self._fetched) or self._fetch():
+            piece = self._fetched[self._fed : self._fed + FIRST_FED]
+            zeros = len(piece) - len(piece.lstrip(b"\0"))
+            self._fed += zeros
+            if zeros < len(piece):
+                return
+
+    @property
+    def _fed_until(self) -> int:
+        """The offset behind the compressed bytes that decoders have got."""
+        return self._src - len(self._fetched) + self._fed
+
+    def _feed(self) -> bytes:
+        """Return the next compressed bytes for the decoder; none at their end.
+
+        They are few at the start of a frame, which may be as short: what lies behind it is given to the next one again.
+        """
+        if self._fed == len(self._fetched) and not self._fetch():
+            return b""
+        start, self._fed = self._fed, min(self._fed + self._portion, len(self._fetched))
+        self._portion = min(2 * self._portion, MOST_FED)
+        return self._fetched[start : self._fed]
 
     def _check_end(self, declared: Declared) -> None:
         """Check that the compressed bytes end with the content, and the content's CRC-32."""
@@ -514,15 +540,14 @@ class Cursor:
         """Keep the state inside of a long frame; the starts of short ones are cheaper."""
         if self._points.wanted(self.stop, self._frame) and (copied := decoder.copy()) is not None:
             state, again = copied
-            src = self._src - len(self._pending) - again
-            self._points.add(SeekPoint(self.stop, src, state=state, crc=self._crc))
+            self._points.add(SeekPoint(self.stop, self._fed_until - again, state=state, crc=self._crc))
 
     def _fetch(self) -> bool:
-        """Read more compressed bytes behind `_pending`; return False at their end."""
+        """Read more compressed bytes behind those that are fetched and not fed; return False at their end."""
         size = min(max(self._fetch_size, self._expected - self._src), MAX_FETCH)
         data = self._ahead.pread(size, self._src)
         self._src += len(data)
-        self._pending += data
+        self._fetched, self._fed = self._fetched[self._fed :] + data, 0
         self._fetch_size = min(2 * self._fetch_size, MAX_FETCH)
         return bool(data)
 

@@ -29,9 +29,9 @@ class Limits(NamedTuple):
 
     max_ratio: float | None = 1100.0
     """How many times its stored size something may expand to. What tells its size in advance (a member of a zip or a
-    compressed tar, a sparse file, an HDF5 dataset) counts as stored in 1 MiB at least, so that 1.1 GB of zeros are
-    read; what does not (headers and trailing data of a compressed tar, HDF5's strings) may always expand to 8 MiB.
-    Deflate's own limit is 1032."""
+    compressed tar, a sparse file, an HDF5 dataset, a row group of Parquet) counts as stored in 1 MiB at least, so that
+    1.1 GB of zeros are read; what does not (headers and trailing data of a compressed tar, compressed JSON lines,
+    HDF5's strings) may always expand to 8 MiB. Deflate's own limit is 1032."""
     max_index_bytes: int | None = 2 * 1024**3
     """Bytes that an archive's index may be made from: a zip's directory; a tar's headers, or as many as its file has if
     that is more. 2 GiB are some 20 million entries of a zip, and 4 million members of a compressed tar."""

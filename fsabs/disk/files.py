@@ -393,17 +393,26 @@ def target(path: str, exclusive: bool) -> Target:
     if exclusive and not stat_bits.S_ISDIR(status.st_mode):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
     if stat_bits.S_ISLNK(status.st_mode):
-        path = os.path.realpath(path)  # what a link points to is replaced, and not the link
         try:
-            status = os.stat(path)
+            status = os.stat(path)  # by the system, which follows no link of a stranger in a directory like /tmp
         except FileNotFoundError:
-            return Target(path, None)
+            return Target(os.path.realpath(path), None)
+        path = os.path.realpath(path)  # what a link points to is replaced, and not the link
     if stat_bits.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if status.st_uid != os.geteuid() or not status.st_mode & stat_bits.S_IWUSR:
-        if stat_bits.S_ISREG(status.st_mode) and not _is_writable(path):
-            os.close(os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK))  # raises the reason
+        if stat_bits.S_ISREG(status.st_mode):
+            _check_writable(path)
     return Target(path, status)
+
+
+def _check_writable(path: str) -> None:
+    """Open a file as builtin `open` does, which the system may refuse, and not only by its permissions."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o666))
+    except OSError as exc:
+        if exc.errno != errno.ETXTBSY:  # a program that runs, which goes on with the old file
+            raise
 
 
 def set_mode(path: str, mode: int) -> None:
@@ -425,10 +434,6 @@ def set_mode(path: str, mode: int) -> None:
 def _inherited(mode: int) -> int:
     """Return the bits that a directory of a mode keeps."""
     return mode & (stat_bits.S_ISGID | stat_bits.S_ISVTX) if stat_bits.S_ISDIR(mode) else 0
-
-
-def _is_writable(path: str) -> bool:
-    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _copy_extended(path: str, fd: int) -> None:

@@ -79,13 +79,18 @@ class ManifestFS(LayerFS):
     def _list(self, key: str) -> Iterator[FileStat]:
         base = self._directory(key)
         entries = self._manifest.scan(base)
+        least = base  # that the next name may be: where names are out of order, this might never end
         while (entry := next(entries, None)) is not None and entry.name.startswith(base):
+            if entry.name < least:
+                raise errors.corrupt(self._manifest.url, f"{entry.name!r} is not in its place", "list")
             name, slash, _ = entry.name[len(base) :].partition("/")
             if slash:
                 yield FileStat.of_directory(name)
-                entries = self._manifest.scan(base + name + "0")  # the character after "/"
+                least = base + name + "0"  # the character after "/"
+                entries = self._manifest.scan(least)
             elif name:
                 yield FileStat(name, entry.size, version=entry.version)
+                least = entry.name + "\0"
 
     def _walk(self, key: str) -> Iterator[FileStat]:
         base = self._directory(key)

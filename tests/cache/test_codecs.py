@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from fsabs.cache import FileCache, NaiveCache, ReadOnlyFileCache
+from fsabs.cache.items.codecs import Array
 
 pytestmark = pytest.mark.quick
 
@@ -51,6 +53,15 @@ def test_arrays_come_back_as_they_were_and_read_only(tmp_path: Path, number: int
 def test_what_needs_pickle_is_no_array(tmp_path: Path, value: Any) -> None:
     with FileCache(2, dir=tmp_path, codec="numpy") as cache, pytest.raises(TypeError, match="numpy"):
         cache.put(0, value)
+
+
+@pytest.mark.parametrize("descr", ["'|O'", "[('a', '<i4'), ('b', '|O')]", "('|O', (1,))"])
+def test_an_array_of_objects_that_others_have_made_is_refused(descr: str) -> None:
+    """Their bytes would be taken for addresses: to read a shared cache would run what its writer wants."""
+    text = descr.encode()
+    head = struct.pack("<2sBBHHQ", b"NA", ord("C"), 1, len(text), 64, 1) + text
+    with pytest.raises(ValueError, match="objects"):
+        Array().decode(head.ljust(64, b"\0") + bytes(64))
 
 
 @pytest.mark.parametrize("kind", [NaiveCache, FileCache])

@@ -26,8 +26,9 @@ from fsabs import (
     Memory,
 )
 from fsabs.containers import decoding
-from fsabs.containers.decoding import SeekPoint, SeekPoints
+from fsabs.containers.decoding import Cursor, Decoder, SeekPoint, SeekPoints
 from fsabs.containers.tar import Tar
+from fsabs.containers.tar.compression import codec_of_name
 from fsabs.core.blobs import Blob, BytesBlob
 
 from .forks import all_end_well, forked
@@ -208,6 +209,33 @@ def test_many_frames(kind: str) -> None:
     twin = pickle.loads(pickle.dumps(tar))
     for name in sorted(BIG, reverse=True):
         assert tar.read_bytes(name) == twin.read_bytes(name) == BIG[name]
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_short_frames_cost_what_they_are(kind: str) -> None:
+    """A decoder is not given all that lies behind its frame, to give it back: that took the square of the frames."""
+    frame, fed = FRAMES[kind](b"x" * 100), 0
+    codec = codec_of_name(kind).codec
+
+    def counted() -> Decoder:
+        decoder = codec.decoder()
+        decode = decoder.decode
+
+        def count(data: bytes, limit: int) -> bytes:
+            nonlocal fed
+            fed += len(data)
+            return decode(data, limit)
+
+        decoder.decode = count  # type: ignore[method-assign]
+        return decoder
+
+    fs = Memory()
+    fs.write_bytes("x", frame * 3000 + bytes(5000))
+    with fs.open_blob("x") as blob:
+        cursor = Cursor(blob, codec._replace(decoder=counted), SeekPoints())
+        assert cursor.read(400_000) == b"x" * 300_000
+        assert cursor.trailing == ""
+    assert fed < 3000 * (8000 + len(frame))
 
 
 class CountingBlob(BytesBlob):

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -108,6 +109,8 @@ def test_root_leaves_a_users_file_to_its_user(tmp_path: Path, way: str) -> None:
 @needs_root
 def test_another_users_file_is_written_in_place(tmp_path: Path) -> None:
     """In a sticky directory no name can be moved over it, and a new file would belong to the writer."""
+    if Path("/proc/sys/fs/protected_regular").read_text() != "0\n":
+        pytest.skip("this system refuses it, to builtin `open`, too")
     folder = shared_folder()
     path = folder / "x"
     path.write_bytes(b"old and long")
@@ -124,6 +127,75 @@ def test_another_users_file_is_written_in_place(tmp_path: Path) -> None:
     path.chmod(0o644)
     with pytest.raises(PermissionError):
         as_user(BOB, lambda: write(folder, "x", b"no", "write_bytes"))
+    assert os.listdir(folder) == ["x"]
+
+
+def protect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the system refuse what nearly every one does, by `fs.protected_symlinks` and `fs.protected_regular`.
+
+    In a directory like `/tmp` it follows no link of another user, and opens no file of theirs where one could be made.
+    """
+    stat_, open_ = os.stat, os.open
+
+    def check(path: object, kind: int) -> None:
+        if isinstance(path, str) and os.path.lexists(path):
+            there, folder = os.lstat(path), os.lstat(os.path.dirname(path))
+            stranger = there.st_uid not in (os.geteuid(), folder.st_uid) and folder.st_mode & 0o1002 == 0o1002
+            if stranger and stat.S_IFMT(there.st_mode) == kind:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    def protected_stat(path: Any, *, dir_fd: int | None = None, follow_symlinks: bool = True) -> os.stat_result:
+        if follow_symlinks:
+            check(path, stat.S_IFLNK)
+        return stat_(path, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
+
+    def protected_open(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if flags & os.O_CREAT and not flags & os.O_EXCL:
+            check(path, stat.S_IFREG)
+        if not flags & os.O_NOFOLLOW:
+            check(path, stat.S_IFLNK)
+        return open_(path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "stat", protected_stat)
+    monkeypatch.setattr(os, "open", protected_open)
+
+
+@needs_root
+@pytest.mark.parametrize("there", [True, False])
+def test_a_strangers_link_in_a_directory_like_tmp_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    """Where builtin `open` is refused: what the link leads to is the writer's own."""
+    folder, victim = shared_folder(), tmp_path / "victim"
+    if there:
+        victim.write_bytes(b"precious")
+    as_user(BOB, lambda: (folder / "x").symlink_to(victim))
+    protect(monkeypatch)
+    for way in WAYS:
+        with pytest.raises(PermissionError):
+            write(folder, "x", b"new", way)
+    monkeypatch.undo()
+    assert victim.read_bytes() == b"precious" if there else not victim.exists()
+    assert os.listdir(folder) == ["x"]
+    assert os.listdir(tmp_path) == ["victim"] * there
+
+
+@needs_root
+@pytest.mark.parametrize("writer", [0, ALICE])
+def test_a_strangers_file_in_a_directory_like_tmp_gets_no_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writer: int
+) -> None:
+    """Where builtin `open` is refused: whoever put it there, writable for all, would read what is written."""
+    folder = shared_folder()
+    (folder / "x").write_bytes(b"")
+    (folder / "x").chmod(0o666)
+    os.chown(folder / "x", BOB, BOB)
+    protect(monkeypatch)
+    for way in WAYS:
+        with pytest.raises(PermissionError):
+            as_user(writer, lambda way=way: write(folder, "x", b"secret", way))  # type: ignore[misc]
+    monkeypatch.undo()
+    assert (folder / "x").read_bytes() == b""
     assert os.listdir(folder) == ["x"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import pickle
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 import fsabs
-from fsabs import FS, CachedFS, FileStat, Local, StaleFileError, manifest
+from fsabs import FS, CachedFS, CorruptFileError, FileStat, Local, StaleFileError, manifest
 from fsabs.manifest import Drift, Manifest, ManifestFS
 from fsabs.spi import Blob, LayerFS
 from tests.servers.moto import MotoServer
@@ -256,6 +257,16 @@ def test_a_directory_of_the_data_set(data: Local, tmp_path: Path) -> None:
         fsabs.from_url(data.url("a"), manifest={"url": tmp_path / "m.jsonl", "below": "b"})
     with pytest.raises(TypeError, match="or a mapping of url and below"):
         fsabs.from_url(data.url("a"), manifest={"url": tmp_path / "m.jsonl", "belwo": "b"})
+
+
+@pytest.mark.quick
+def test_a_listing_of_names_that_are_not_in_order_ends(data: Local, tmp_path: Path) -> None:
+    """A manifest that others have written: from each directory on it was listed anew, for ever."""
+    lines = ['{"manifest":"fsabs","format":1}', '{"name":"c","size":0}', '{"name":"a/1","size":2}']
+    (tmp_path / "m.jsonl").write_text("\n".join([*lines, '{"entries":2,"bytes":2}', ""]))
+    fs = ManifestFS(data, tmp_path / "m.jsonl")
+    with pytest.raises(CorruptFileError, match=r"'a/1' is not in its place.*m\.jsonl"):
+        list(itertools.islice(fs.list(), 100))
 
 
 def test_an_epoch_on_s3_lists_nothing_and_the_second_one_asks_nothing(moto: MotoServer, tmp_path: Path) -> None:

@@ -177,6 +177,14 @@ def test_an_index_that_is_wrong(tmp_path: Path, kind: str, edit: Callable[[dict[
     assert str(tmp_path) in str(caught.value.filename)
 
 
+@pytest.mark.parametrize("samples", [7000, 10**30])
+def test_more_samples_than_a_shard_has_room_for_are_refused_by_the_index(tmp_path: Path, samples: int) -> None:
+    """Before there is a plan for them, which may grow with their number."""
+    folder = edited(tmp_path, "zstd", lambda index: index["shards"][0].update(samples=samples))
+    with pytest.raises(CorruptFileError, match=rf"{samples} samples of the shard.*index\.json"):
+        MDSDataReader(folder).create_shards()
+
+
 def test_a_path_that_leads_out_is_refused(tmp_path: Path) -> None:
     folder = edited(tmp_path, "raw", lambda index: index["shards"][0]["raw_data"].update(basename="../secret.mds"))
     shutil.copy(SAMPLES / "raw" / "shard.00000.mds", tmp_path / "secret.mds")

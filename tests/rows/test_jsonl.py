@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import itertools
 import json
@@ -195,6 +196,17 @@ def test_damage_and_changes_are_errors_with_the_file(folder: Path) -> None:
         list(data)
     with pytest.raises(ValueError, match=r"the content of part-0.jsonl differs"):
         ShardedDataset(folder / "part-0.jsonl").load_state_dict(state)
+
+
+def test_a_bomb_is_refused_before_its_line_is_in_memory(tmp_path: Path) -> None:
+    packer = zstandard.ZstdCompressor().compressobj()
+    content = [packer.compress(b'"' + bytes(1 << 20)) for _ in range(40)]
+    (tmp_path / "a.jsonl.zst").write_bytes(b"".join(content) + packer.flush())
+    with pytest.raises(OSError, match=r"a decompression bomb.*max_ratio.*a\.jsonl\.zst") as caught:
+        ShardedDataset(tmp_path)
+    assert caught.value.errno == errno.EFBIG
+    with fsabs.from_url(str(tmp_path), limits=fsabs.Limits(max_ratio=None)) as fs:
+        assert len(JsonLinesDataReader(fs).create_shards()) == 1
 
 
 def test_empty_and_missing_files(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime
+import errno
 import io
 import itertools
 import json
@@ -473,6 +474,32 @@ def test_a_row_group_of_more_columns_than_the_schema_is_corrupt(folder: Path) ->
     path.write_bytes(content[: -8 - size] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
     with pytest.raises(errors.CorruptFileError, match=r"other columns than the schema.*part-3.parquet"):
         list(ShardedDataset(path))
+
+
+def varint(number: int) -> bytes:
+    """Return an i64 as Thrift's compact protocol has it."""
+    number, found = number << 1, b""
+    while number >= 128:
+        number, found = number >> 7, found + bytes([number & 127 | 128])
+    return found + bytes([number])
+
+
+def test_a_row_group_that_is_said_to_be_of_too_many_bytes_is_refused(tmp_path: Path) -> None:
+    """Else there would be a plan of as many parts of it: of a file of a kilobyte, that took all memory."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"id": range(300), "more": range(300)}), path, store_schema=False)
+    content = path.read_bytes()
+    group = pq.read_metadata(path).row_group(0)
+    size = int.from_bytes(content[-8:-4], "little")
+    footer = content[-8 - size : -8]
+    before = b"\x16" + varint(group.total_byte_size) + b"\x16" + varint(300)  # its bytes and rows, in the footer
+    assert footer.count(before) == 1
+    footer = footer.replace(before, b"\x16" + varint(1 << 60) + b"\x16" + varint(300))
+    footer = footer.replace(b"\x16" + varint(300), b"\x16" + varint(1 << 40))
+    path.write_bytes(content[: -8 - size] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+    with pytest.raises(OSError, match=r"a row group of 1152921504606846976 bytes.*max_ratio.*a\.parquet") as caught:
+        ParquetDataReader(path).create_shards()
+    assert caught.value.errno == errno.EFBIG
 
 
 def test_shards_of_other_columns_are_refused_by_name(folder: Path) -> None:

@@ -354,6 +354,8 @@ def test_documents_out_of_order_are_corrupt(pair: Path) -> None:
     refused(pair / "y.ds", "end at token 17 of 18", "y.ds.index", layout="packed")
     (pair / "y.ds.index").write_bytes(struct.pack("<2Q", 19, 18))
     refused(pair / "y.ds", "not in order", "y.ds.index", layout="packed")
+    (pair / "y.ds.index").write_bytes(struct.pack("<5q", 9, 2**63 - 1, -(2**63), -1, 18))  # their differences wrap
+    refused(pair / "y.ds", "not in order", "y.ds.index", layout="packed")
 
 
 def test_any_damaged_index_is_an_error_with_the_file(pair: Path) -> None:

@@ -154,4 +154,7 @@ def _array_from_head(head: bytes) -> tuple[tuple[int, ...], Any, Any]:
     shape = struct.unpack_from(f"<{dimensions}Q", head, _ARRAY.size)
     start = _ARRAY.size + 8 * dimensions
     descr = ast.literal_eval(head[start : start + length].decode("latin-1"))
-    return shape, npy.descr_to_dtype(descr), chr(order)
+    dtype = npy.descr_to_dtype(descr)
+    if dtype.hasobject:  # whose elements are addresses in memory, which no one is to choose
+        raise ValueError("the item is an array of objects, which codec='numpy' does not store")
+    return shape, dtype, chr(order)

@@ -18,6 +18,7 @@ from ...containers.decoding import MAGIC_SIZE, Cursor, SeekPoint, SeekPoints
 from ...containers.tar.compression import TarCodec, add_blocks, codec_of_content, codec_of_name
 from ...core import errors
 from ...core.blobs import Blob
+from ...core.limits import Limits
 from ...core.readahead import ReadAhead
 from ...core.registry import COMPRESSIONS
 from .base import LOST, Mode, OnError, Shard, ShardContent, check_numbers, check_on_error, digest_of
@@ -104,7 +105,7 @@ class JsonLinesDataReader(FileShardsReader[Blob]):
 
     def _load(self, name: str) -> LineIndex:
         with self._open_listed(name) as blob:
-            parts = functools.cache(lambda: _scan(blob).pack())
+            parts = functools.cache(lambda: _scan(blob, self._files.fs.limits).pack())
             return LineIndex.unpack(derived(_KIND, blob, parts))
 
     def content_of(self, shard_name: str) -> ShardContent:
@@ -174,8 +175,8 @@ def _lines_of(data: bytes, count: int) -> list[bytes]:
     return lines if len(lines) == count else [line for line in lines if line.strip(_BLANK)]
 
 
-def _scan(blob: Blob) -> LineIndex:
-    """Return the index of a file."""
+def _scan(blob: Blob, limits: Limits) -> LineIndex:
+    """Return the index of a file; EFBIG for one that expands too far."""
     compression = codec_of_content(blob.pread(MAGIC_SIZE, 0))
     points = SeekPoints()
     lines, offsets, checksum, at, count = [0], [0], 0, 0, 0
@@ -183,6 +184,9 @@ def _scan(blob: Blob) -> LineIndex:
     for piece in _pieces(blob) if compression is None else _decoded(blob, compression, points):
         checksum = zlib.crc32(piece, checksum)
         at += len(piece)
+        if compression is not None and limits.expands_too_far(at, blob.size):
+            what = f"a decompression bomb, as it seems: {blob.size} bytes that stand for {at} or more"
+            raise limits.error("max_ratio", what, "create_shards", blob.url)
         *ended, rest = (begun + piece).split(b"\n")
         count += sum(1 for line in ended if line.strip(_BLANK))
         if count > lines[-1]:

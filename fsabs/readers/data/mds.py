@@ -325,6 +325,9 @@ class MDSDataReader(FileShardsReader[_Open]):
         sizes = int(file["bytes"]), int(raw["bytes"]), int(item["samples"])
         if min(sizes) < 0 or sizes[1] > MOST:
             raise ValueError(f"the shard {path} has {sizes} as its sizes and number of samples")
+        if 4 * (sizes[2] + 2) > sizes[1]:  # an offset each: refused before anyone plans an epoch of so many
+            reason = f"the index says {sizes[1]} bytes and {sizes[2]} samples of the shard {path}, which has no room"
+            raise errors.corrupt(self._files.fs.url(INDEX), reason)
         return _Stored(path, *sizes, columns, algorithm, dict(file["hashes"]))
 
     # ---- shards

@@ -196,6 +196,10 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
                 raise errors.corrupt(blob.url, reason, "create_shards")
             self._check_schema(blob.url, found)
             decoded = [max(0, group.total_byte_size) for group in groups]
+            limits, largest = self._files.fs.limits, max(decoded, default=0)
+            if limits.declares_too_much(largest, blob.size):  # it is read in parts, of which there would be too many
+                what = f"a row group of {largest} bytes in a file of {blob.size}"
+                raise limits.error("max_ratio", what, "create_shards", blob.url)
             wanted = [True] * len(rows)
             if self._expression is not None:
                 admitted = self._admitted(blob.url, tail)
