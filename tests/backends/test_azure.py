@@ -19,7 +19,7 @@ from fsabs import trace
 from fsabs.backends.azure import Azure
 from fsabs.backends.azure.access import AzureOptions, account_of
 from fsabs.backends.fsspec import Fsspec
-from fsabs.backends.objects import checksums
+from fsabs.backends.objects import bodies, checksums
 from fsabs.cli.explain import facts_of
 from fsabs.core import identity, keys
 from fsabs.core.fs import LAST_NAME
@@ -441,6 +441,17 @@ def test_trees_are_removed_in_batches(store: AzureStore, credentials: dict[str, 
     assert store.blobs == {}
     batches = [request for request in store.seen if request.query.get("comp") == "batch"]
     assert len(batches) == 3
+
+
+def test_what_is_no_answer_of_a_batch_removes_nothing() -> None:
+    refused = b"HTTP/1.1 403 Forbidden\r\nDate: x\r\n\r\nno access to bucket/HTTP/1.1 204 No Content\r\n"
+    parts = (
+        b"--x\r\nContent-Type: application/http\r\nContent-ID: <response-%d>\r\n\r\n%s" % (n, refused) for n in (0, 1)
+    )
+    assert bodies.not_removed(["a", "b"], b"".join(parts)) == ["a", "b"]
+    begin = time.process_time()
+    assert bodies.not_removed(["a"], b"Content-ID: 0\n" + 100_000 * b"a:b:c:d:e:f:g:h\n") == ["a"]
+    assert time.process_time() - begin < 5
 
 
 def test_what_a_batch_does_not_remove_is_removed_alone_or_named(store: AzureStore) -> None:
