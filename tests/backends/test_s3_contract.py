@@ -550,6 +550,14 @@ def test_chunks_in_pieces_of_any_size() -> None:
         BodyParser(Framing.CHUNKED).feed(b"")
 
 
+@pytest.mark.quick
+def test_small_chunks_take_a_time_in_proportion() -> None:
+    begin = time.process_time()
+    parser = BodyParser(Framing.CHUNKED)
+    assert len(parser.feed(200_000 * b"1\r\nx\r\n")) == 200_000
+    assert time.process_time() - begin < 5
+
+
 RANGE = b'HTTP/1.1 206 P\r\nContent-Length: 10\r\nETag: "v"\r\nContent-Range: bytes 5-14/100'
 
 
