@@ -15,6 +15,7 @@ import pytest
 import fsabs
 from fsabs import trace
 from fsabs.backends.objects import failures
+from fsabs.backends.objects.access import Token
 from fsabs.backends.s3.options import parse
 from fsabs.cache.cachedfs import CachedFS
 from fsabs.cache.http import HTTPConnector
@@ -64,6 +65,8 @@ OPTIONS: list[tuple[str, Any]] = [
     ("connection_string", f"DefaultEndpointsProtocol=https;AccountName=me;AccountKey={SECRET}==;EndpointSuffix=x"),
     ("endpoint", f"AccountName=me;AccountKey={SECRET}=="),
     ("endpoint", f"http://me:{SECRET}@127.0.0.1:9000/"),
+    ("endpoint", f"http://me:p,{SECRET}@127.0.0.1:9000/"),
+    ("endpoint", f"http://me:{SECRET};p@127.0.0.1:9000/"),
     ("endpoint", f"http://127.0.0.1:9000/?sig={SECRET}"),
     ("endpoint", f'{{"token": "{SECRET}"}}'),
     ("endpoint", f"me:{SECRET}@127.0.0.1:9000"),
@@ -240,6 +243,16 @@ def test_no_secret_of_an_option_is_in_the_repr_of_s3(monkeypatch: pytest.MonkeyP
     with pytest.raises(ValueError) as refused:
         fsabs.S3("bucket", metadata={"owner": f"{SECRET}\n"})
     assert SECRET not in seen(refused.value)
+
+
+def test_no_secret_is_in_the_repr_of_what_requests_are_made_of() -> None:
+    fs = fsabs.from_url("az://c", account_name="mine", sas_token=f"sig={SECRET}", proxies={"https": f"u:{SECRET}@h:1"})
+    client, request = fs.http, fs.dialect.read("x")  # type: ignore[attr-defined]
+    assert SECRET in client.encode(request).decode()
+    of_web = fsabs.from_url("https://h/d").dialect.read(f"x?sig={SECRET}")  # type: ignore[attr-defined]
+    for shown in (client.peer(request), client.access, request, of_web, Token(SECRET)):
+        assert SECRET not in repr(shown)
+    assert "'x?sig=***" in repr(of_web)
 
 
 def test_no_secret_of_a_section_is_in_an_error(tmp_path: Path) -> None:

@@ -40,6 +40,8 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 _SAFE = "!$%&'()*+,/:;=?@[]~"
 """What a path or a query has as it is, `%` among them: it is quoted already, but for characters that no URL has."""
 _is_name = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+").fullmatch
+_ends_authority = re.compile(r"[?#\\]").search
+"""Finds what ends the authority of a URL for others: they would see another host before it."""
 _OURS = frozenset({"accept-encoding", "connection", "content-length", "host", "if-match", "range", "transfer-encoding"})
 """Header fields that `headers` can't have."""
 _COMPRESSED = (*(suffix for suffixes in COMPRESSIONS.values() for suffix in suffixes), ".br", ".zip")
@@ -161,7 +163,8 @@ class WebDialect(Dialect):
         """Follow a redirect; keep where it leads if that holds for a time."""
         there = absolute(request.location or f"{self.options.origin}{request.path}", location)
         if there is None:
-            return OSError(errno.EREMCHG, f"a redirect ({head.status}) that leads to no address of the web")
+            reason = f"a redirect ({head.status}) that leads to no address of the web, or from https to http"
+            return OSError(errno.EREMCHG, reason)
         until = time.time() + LONGEST if head.status in _PERMANENT else signed_until(there, head)
         if until is not None:
             self._addresses.put(_name(request), there, until)
@@ -257,8 +260,9 @@ class Https(ObjectStore):
             usual = bool(urllib.parse.urlsplit(f"//{host}").hostname) and urllib.parse.urlsplit(f"//{host}").port != 0
         except ValueError:
             usual = False
-        if not usual or not host.isprintable():
-            raise ValueError(f"a URL of the web names a host: {self.scheme}://host/path, not {host!r}")
+        if not usual or not host.isprintable() or _ends_authority(authority):
+            wanted = f"{self.scheme}://[user:password@]host/path, all of it percent-encoded"
+            raise ValueError(f"a URL of the web names a host: {wanted}, not {redaction.without_secrets(host)!r}")
         certificate: Any = tuple(client_certificate) if isinstance(client_certificate, list) else client_certificate
         options = WebOptions(
             origin=f"{self.scheme}://{host}",

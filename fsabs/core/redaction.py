@@ -141,7 +141,8 @@ def _text(name: str, value: Any, hide: Callable[[object], str]) -> str:
         value = os.fspath(value)
     if not isinstance(value, str) or not value.isprintable() or value.startswith(("{", "[")):
         return hide(value)
-    return ", ".join(_item(name, item.strip(), hide) for item in re.split("[,;]", value))
+    whole = without_secrets(value)  # before it is taken apart: there may be a comma in a password
+    return ", ".join(_item(name, item.strip(), hide) for item in re.split("[,;]", whole))
 
 
 def _item(name: str, text: str, hide: Callable[[object], str]) -> str:

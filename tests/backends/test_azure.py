@@ -19,7 +19,7 @@ from fsabs import trace
 from fsabs.backends.azure import Azure
 from fsabs.backends.azure.access import AzureOptions, account_of
 from fsabs.backends.fsspec import Fsspec
-from fsabs.backends.objects import checksums
+from fsabs.backends.objects import bodies, checksums
 from fsabs.cli.explain import facts_of
 from fsabs.core import identity, keys
 from fsabs.core.fs import LAST_NAME
@@ -66,6 +66,20 @@ URL = "https://mine.blob.core.windows.net"
         ("mine", {}, {}, ("mine", URL, None, None)),
         ("", {"account_name": "mine", "account_key": "k"}, {}, ("mine", URL, "k", None)),
         ("", {"account_name": "mine", "sas_token": "?sig=s"}, {}, ("mine", URL, None, "sig=s")),
+        ("", {"account_name": "mine", "sas_token": "?sig=s\n"}, {}, ("mine", URL, None, "sig=s")),
+        (
+            "mine.dfs.core.usgovcloudapi.net",
+            {},
+            {},
+            ("mine", "https://mine.blob.core.usgovcloudapi.net", None, None),
+        ),
+        ("mine.dfs.example.com", {"endpoint": "https://h:1"}, {}, ("mine", "https://h:1", None, None)),
+        (
+            "mine.dfs.example.com",
+            {},
+            {"AZURE_STORAGE_CONNECTION_STRING": "AccountName=mine;AccountKey=k;EndpointSuffix=example.com"},
+            ("mine", "https://mine.blob.example.com", "k", None),
+        ),
         ("", {}, {"AZURE_STORAGE_ACCOUNT_NAME": "mine", "AZURE_STORAGE_ACCOUNT_KEY": "k"}, ("mine", URL, "k", None)),
         ("", {}, {"AZURE_STORAGE_ACCOUNT": "mine", "AZURE_STORAGE_KEY": "k"}, ("mine", URL, "k", None)),
         ("", {}, {"AZURE_STORAGE_ACCOUNT": "mine", "AZURE_STORAGE_SAS_TOKEN": "sig=s"}, ("mine", URL, None, "sig=s")),
@@ -143,6 +157,14 @@ def test_an_emulator_by_its_connection_string() -> None:
         ("az://c", {"account_name": "No-Name"}, "no name of an account"),
         ("abfss://c@mine.dfs.core.windows.net", {"account_name": "yours"}, "two accounts are named: mine and yours"),
         ("az://c", {"connection_string": "secret"}, "neither AccountName= nor BlobEndpoint="),
+        ("abfss://c@mine.dfs.example.com/x", {}, "'mine.dfs.example.com' is none: to trust it, give endpoint="),
+        ("abfss://c@mine.example.com:80.core.windows.net/x", {"account_key": KEY}, "is none"),
+        ("abfss://c@core.windows.net.example.com/x", {"anonymous": True}, "is none"),
+        (
+            "az://c",
+            {"account_name": "mine", "sas_token": "sig=secret HTTP/1.1\r\nHost: h\r\n\r\nDELETE /c/x"},
+            "signature (option sas_token) has a character",
+        ),
         (
             "az://c",
             {"account_name": "mine", "account_key": "k", "sas_token": "s"},
@@ -419,6 +441,17 @@ def test_trees_are_removed_in_batches(store: AzureStore, credentials: dict[str, 
     assert store.blobs == {}
     batches = [request for request in store.seen if request.query.get("comp") == "batch"]
     assert len(batches) == 3
+
+
+def test_what_is_no_answer_of_a_batch_removes_nothing() -> None:
+    refused = b"HTTP/1.1 403 Forbidden\r\nDate: x\r\n\r\nno access to bucket/HTTP/1.1 204 No Content\r\n"
+    parts = (
+        b"--x\r\nContent-Type: application/http\r\nContent-ID: <response-%d>\r\n\r\n%s" % (n, refused) for n in (0, 1)
+    )
+    assert bodies.not_removed(["a", "b"], b"".join(parts)) == ["a", "b"]
+    begin = time.process_time()
+    assert bodies.not_removed(["a"], b"Content-ID: 0\n" + 100_000 * b"a:b:c:d:e:f:g:h\n") == ["a"]
+    assert time.process_time() - begin < 5
 
 
 def test_what_a_batch_does_not_remove_is_removed_alone_or_named(store: AzureStore) -> None:

@@ -279,6 +279,13 @@ def test_what_comes_into_a_directory_while_it_is_renamed_stays(store: GcsStore) 
     assert sorted(store.objects) == ["d/late", "e/0", "e/1", "e/2"]
 
 
+def test_json_that_nests_too_deep_is_no_page(store: GcsStore) -> None:
+    body = b'{"kind":' + 200_000 * b"["
+    store.answer = lambda request: Answer(200, {}, body, len(body))  # type: ignore[method-assign]
+    with pytest.raises(fsabs.CorruptFileError, match="not a page"):
+        list(opened(store).list(""))
+
+
 def test_trees_are_removed_in_batches(store: GcsStore) -> None:
     fs = opened(store)
     for number in range(250):

@@ -19,7 +19,9 @@ import pytest
 import fsabs
 from fsabs import trace
 from fsabs.backends.hub import Hub
-from fsabs.backends.hub.dialect import parse
+from fsabs.backends.hub.access import HubOptions
+from fsabs.backends.hub.dialect import HubDialect, parse
+from fsabs.backends.objects.http1 import parse_head
 from fsabs.cli.explain import facts_of
 from tests.servers.hostile_store import Answer, Request
 from tests.servers.hub import READER, STRANGER, TOKEN, HubServer
@@ -240,6 +242,21 @@ def test_a_damaged_file_of_addresses_is_a_miss(data: HubServer, tmp_path: Path) 
     worker.join(60)
     assert worker.exitcode == 0
     assert len(IMAGES) < data.counts["resolve"] <= 2 * len(IMAGES)
+
+
+def test_no_address_of_plain_http_is_kept_of_a_hub_with_tls() -> None:
+    commit = 40 * "a"
+    options = HubOptions("https://hub.example", token=False)
+    dialect = HubDialect(parse(f"datasets/{NAME}@{commit}"), commit, options)
+    digest = 64 * "0"
+    linked = f'X-Repo-Commit: {commit}\r\nX-Linked-Size: 1\r\nX-Linked-ETag: "{digest}"'
+    head = "HTTP/1.1 302 Found\r\nLocation: {}cdn.example/x?sig=1\r\n" + linked
+    for request in (dialect.read("x"), dialect.head("x")):
+        failure = dialect.failure(request, parse_head(head.format("http://").encode(), request.method), b"")
+        assert isinstance(failure, OSError)
+        assert not dialect.read("x").location
+    dialect.failure(dialect.read("x"), parse_head(head.format("https://").encode(), "GET"), b"")
+    assert dialect.read("x").location == "https://cdn.example/x?sig=1"
 
 
 def test_addresses_that_end_are_asked_for_again(data: HubServer) -> None:

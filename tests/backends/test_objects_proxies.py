@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import fsabs
 from fsabs.backends.s3 import S3
 from tests.backends.test_s3_reads import certificate
 from tests.servers.scripted import ScriptedStore
@@ -127,3 +128,24 @@ def test_a_tunnel_that_a_proxy_can_not_open_now_is_asked_for_again(
     other = S3("bucket", "x", endpoint=store.endpoint, proxies={"https": tunnels.url}, max_attempts=2, **KEYS)
     with pytest.raises(ConnectionAbortedError, match="503"):
         other.read_bytes("k0")
+
+
+@pytest.mark.parametrize("scheme", ["https", "socks5"])
+def test_a_proxy_that_is_not_asked_by_plain_http_gets_no_password(scheme: str) -> None:
+    tunnels = Tunnels(1)
+    proxy = tunnels.url.replace("http:", f"{scheme}:")
+    fs = fsabs.from_url("https://store.example/x", proxies={"https": proxy}, max_attempts=1)
+    with pytest.raises(ValueError, match="a proxy is http://") as caught:
+        fs.read_bytes("k0")
+    tunnels.close()
+    assert not tunnels.heads
+    assert "p%40ss" not in str(caught.value)
+
+
+def test_the_url_of_a_proxy_may_lack_its_scheme(
+    store: ScriptedStore, tunnels: Tunnels, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", tunnels.url.partition("//")[2])
+    fs = fsabs.from_url(f"{store.endpoint}/bucket", verify=f"{tmp_path}/server.pem.crt", max_attempts=1)
+    assert fs.read_bytes("k0") == b"content"
+    assert len(tunnels.heads) == 1

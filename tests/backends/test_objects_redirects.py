@@ -171,6 +171,9 @@ def test_a_redirect_on_the_same_host_carries_credentials() -> None:
         "ftp://127.0.0.1/{key}",
         "http://user:password@127.0.0.1:1/{key}",
         "http://[::1/{key}",
+        "http://127.0.0.1:99999/{key}",
+        "http://127.0.0.1:port/{key}",
+        "http://127.0.0.1 x/{key}",
     ],
 )
 def test_what_leads_nowhere_is_the_error_of_the_redirect(there: str) -> None:
@@ -204,9 +207,14 @@ def test_locations_are_resolved_and_quoted() -> None:
     assert absolute(here, "y") == "https://a.example/d/y"
     assert absolute(here, "../y") == "https://a.example/y"
     assert absolute(here, "https://A.example:443/z?a=b%26c") == "https://a.example/z?a=b%26c"
-    assert absolute(here, "http://b.example") == "http://b.example/"
-    assert absolute(here, "http://[::1]:80/é") == "http://[::1]/%C3%A9"
+    plain = here.replace("https:", "http:")
+    assert absolute(plain, "http://b.example") == "http://b.example/"
+    assert absolute(plain, "http://[::1]:80/é") == "http://[::1]/%C3%A9"
+    assert absolute(here, "https://[::1]:443/é") == "https://[::1]/%C3%A9"
     assert absolute(here, "mailto:someone") is None
+    for there in ("http://b.example/x", "http://b.example", "HTTP://b.example/x"):
+        assert absolute(here, there) is None
+        assert absolute(here.replace("https:", "HTTPS:"), there) is None
 
 
 def test_an_address_that_is_refused_is_asked_for_again(elsewhere: Elsewhere) -> None:

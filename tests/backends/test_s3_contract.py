@@ -21,7 +21,7 @@ from fsabs.backends.objects.failures import Mismatch, ProtocolError
 from fsabs.backends.objects.http1 import BodyParser, Framing, expected_body, parse_head
 from fsabs.backends.objects.messages import Request
 from fsabs.backends.objects.pipeline import PAUSE, send_many
-from fsabs.backends.objects.reading import _chunks
+from fsabs.backends.objects.reading import StoreBlob, _chunks
 from fsabs.backends.s3 import S3
 from fsabs.backends.s3.dialect import S3Dialect
 from tests import soak
@@ -342,6 +342,24 @@ def test_a_stream_ends_where_its_range_does() -> None:
         assert list(_chunks(near, b"three more", 5)) == [b"three"]
 
 
+@pytest.mark.parametrize("more", ["close", "bytes"])
+def test_a_stream_keeps_no_connection_that_can_not_be_used_again(more: str) -> None:
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        head, end, body = store.respond(asked).partition(b"\r\n\r\n")
+        if asked.range is not None and asked.range[1] == size - 1:
+            head, body = (head + b"\r\nConnection: close", body) if more == "close" else (head, body + b"HTTP/1.1")
+        connection.sendall(head + end + body)
+
+    size = 1_000
+    with ScriptedStore({"k": os.urandom(size)}, script) as store:
+        fs = opened(store)
+        blob = StoreBlob(fs, "k", size, str(fs.stat("k").version))
+        assert b"".join(blob._stream(1) or ()) == store.objects["k"][1:]
+        connections = store.connections
+        assert fs.stat("k").size == size
+        assert store.connections == connections + 1
+
+
 def test_the_configured_number_of_attempts_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "3")
 
@@ -530,6 +548,14 @@ def test_chunks_in_pieces_of_any_size() -> None:
             BodyParser(Framing.CHUNKED).feed(wrong)
     with pytest.raises(ProtocolError):
         BodyParser(Framing.CHUNKED).feed(b"")
+
+
+@pytest.mark.quick
+def test_small_chunks_take_a_time_in_proportion() -> None:
+    begin = time.process_time()
+    parser = BodyParser(Framing.CHUNKED)
+    assert len(parser.feed(200_000 * b"1\r\nx\r\n")) == 200_000
+    assert time.process_time() - begin < 5
 
 
 RANGE = b'HTTP/1.1 206 P\r\nContent-Length: 10\r\nETag: "v"\r\nContent-Range: bytes 5-14/100'

@@ -21,6 +21,7 @@ from fsabs import manifest
 from fsabs.backends.fsspec import Fsspec
 from fsabs.backends.web import Http, Https
 from fsabs.cli.explain import facts_of
+from tests.backends.test_s3_reads import certificate
 from tests.servers.web import BODY, WebServer
 
 pytestmark = pytest.mark.quick
@@ -213,6 +214,20 @@ def test_redirects_that_lead_nowhere(web: WebServer) -> None:
         fs.read_bytes("y")
 
 
+@pytest.mark.parametrize("how", ["moved", "found", "signed"])
+def test_no_read_follows_a_redirect_from_tls_to_plain_http(web: WebServer, how: str, tmp_path: Path) -> None:
+    pem = certificate(tmp_path)
+    with WebServer(FILES, pem) as secure:
+        secure.elsewhere = web.url
+        fs = fsabs.from_url(f"{secure.url}/{how}/d", verify=f"{pem}.crt")
+        for read in 2 * (fs.read_bytes, fs.stat, fs.open, lambda name: list(fs.read_many([name, name]))):
+            with pytest.raises(OSError):  # and no other read has an address that one of them has kept
+                read("small")
+        secure.elsewhere = secure.url
+        assert fs.read_bytes("small") == b"small"
+    assert not web.seen
+
+
 # ---- who may read
 
 
@@ -314,7 +329,16 @@ def test_content_in_encodings(web: WebServer) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["http://", "https:///x", "http://h:port/x", "http://[::1/x", "https://h:99999/", "http://user@/x"]
+    "url",
+    [
+        *("http://", "https:///x", "http://h:port/x", "http://[::1/x", "https://h:99999/", "http://user@/x"),
+        *(
+            "https://good.example?@127.0.0.1/x",
+            "https://good.example#@127.0.0.1/x",
+            "https://good.example\\@127.0.0.1/x",
+        ),
+        *("https://h?x=1", "https://h#x"),
+    ],
 )
 def test_what_is_no_url_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="a URL of the web names a host|IPv6|Port"):

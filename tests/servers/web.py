@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import http.server
 import re
+import ssl
 import threading
 import urllib.parse
 from email.utils import formatdate
@@ -23,9 +24,11 @@ class WebServer:
     Last-Modified alone, neither. `/nohead`: no HEAD. `/gzip`: compressed, unasked. `/moved`, `/found`: a redirect,
     permanent or not, to the rest of the path at `elsewhere`, if that is set. `/signed`: one to an address that is
     signed. `/auth`: a user `me` with the password `secret`. `/status/NUMBER`: that status.
+
+    With the file of a `certificate` and its key it is one of https.
     """
 
-    def __init__(self, files: dict[str, bytes] | None = None) -> None:
+    def __init__(self, files: dict[str, bytes] | None = None, certificate: str = "") -> None:
         self.files = dict(files or {})
         self.elsewhere = ""
         self.seen: list[tuple[str, str, dict[str, str]]] = []
@@ -48,7 +51,11 @@ class WebServer:
 
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.url = f"http{'s' if certificate else ''}://127.0.0.1:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def __enter__(self) -> Self:

@@ -34,6 +34,15 @@ _EMULATOR = {
     "AccountKey": _EMULATOR_KEY,
     "BlobEndpoint": "http://127.0.0.1:10000/devstoreaccount1",
 }
+_CLOUDS = (
+    ".core.windows.net",
+    ".core.chinacloudapi.cn",
+    ".core.usgovcloudapi.net",
+    ".storage.azure.net",
+    ".fabric.microsoft.com",
+)
+"""Ends of the names of Azure's hosts. Any other one that a URL names would be sent the user's credentials."""
+_is_signature = re.compile("[!-~]+").fullmatch
 _is_account = re.compile("[a-z0-9]{3,24}(?:-secondary)?").fullmatch
 _ADLFS = {"anon": "anonymous", "credential": "credential", "connection_timeout": "connect_timeout"}
 _TUNING = frozenset(
@@ -104,10 +113,13 @@ def account_of(host: str, options: AzureOptions) -> Account:
     mine, named = _first(_ACCOUNT), {named_account, options.account_name, fields.get("AccountName")} - {None}
     if len(named) > 1:
         raise ConfigError(f"two accounts are named: {' and '.join(sorted(map(str, named)))}")
-    url = options.endpoint or fields.get("BlobEndpoint") or ""
+    url, suffix = options.endpoint or fields.get("BlobEndpoint") or "", fields.get("EndpointSuffix", "core.windows.net")
     origin = "option endpoint" if options.endpoint else source if url else "the account's name"
     name = next(iter(named)) if named else "" if url else mine
     if not url and "." in host:
+        if not host.partition(":")[0].lower().endswith((*_CLOUDS, f".{suffix}")):
+            reason = f"credentials are sent to Azure's hosts, and {host!r} is none: to trust it, give endpoint="
+            raise ConfigError(reason)
         url = f"https://{host.replace('.dfs.', '.blob.', 1)}"
     elif not url and name == mine and (url := _first(_ENDPOINT)):
         origin = "environment"
@@ -119,7 +131,6 @@ def account_of(host: str, options: AzureOptions) -> Account:
     if not url:
         if not _is_account(name or ""):
             raise ConfigError(f"{name!r} is no name of an account: 3 to 24 small letters and digits")
-        suffix = fields.get("EndpointSuffix", "core.windows.net")
         url = f"{fields.get('DefaultEndpointsProtocol', 'https')}://{name}.blob.{suffix}"
     url = access.checked_url(url)
     name = name or _name_in(url)
@@ -130,7 +141,10 @@ def account_of(host: str, options: AzureOptions) -> Account:
         key, sas = fields.get("AccountKey"), fields.get("SharedAccessSignature")
         if not (key or sas) and (not mine or mine == name):
             key, sas, source = _first(_KEY), _first(_SAS), "environment"
-    return Account(name, url, key or None, sas.lstrip("?") if sas else None, source, origin)
+    sas = (sas or "").strip().lstrip("?")
+    if sas and not _is_signature(sas):
+        raise ConfigError(f"the shared access signature ({source}) has a character that no query has")
+    return Account(name, url, key or None, sas or None, source, origin)
 
 
 def _first(variables: tuple[str, ...]) -> str:

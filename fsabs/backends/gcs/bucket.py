@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from ...core.fs import StoreNotes
+from ...core.limits import parse_json
 from ..objects import ObjectStore, bodies, checksums
 from ..objects.access import Access, ConnectionOptions, Endpoint, described, endpoint_at
 from ..objects.bodies import query_of, text_of, unreadable
@@ -210,7 +211,7 @@ class GCSDialect(Dialect):
     def page(self, prefix: str, response: Response) -> ObjectPage:
         """Return the page in a response."""
         try:
-            found = json.loads(bodies.page_text(response))
+            found = parse_json(bodies.page_text(response))
             if found["kind"] != _PAGE_KIND:  # an empty page has nothing else
                 raise ValueError(f"{found['kind']!r}")
             objects = [
@@ -351,7 +352,7 @@ def _quoted(text: str) -> str:
 def _object_of(body: bytes) -> dict[str, Any] | None:
     """Return the object of JSON that a body is; None for anything else."""
     try:
-        found = json.loads(body.decode())
+        found = parse_json(body.decode())
     except ValueError:
         return None
     return found if isinstance(found, dict) else None

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import re
 import time
 import urllib.parse
@@ -26,6 +25,7 @@ from typing import Any, NamedTuple
 
 from ...core import errors
 from ...core.identity import Identity
+from ...core.limits import parse_json
 from ..objects.addresses import LONGEST, Addresses, signed_until
 from ..objects.client import absolute
 from ..objects.dialect import EPOCH, Dialect
@@ -317,7 +317,7 @@ class HubDialect(Dialect):
         """Return the files of a page, and the directories that were not entered."""
         try:
             objects, folders = [], []
-            for path, kind, size, digest in _entries(json.loads(response.body)):
+            for path, kind, size, digest in _entries(parse_json(response.body)):
                 if f"{path}/" == prefix:  # a file, which is all that is in it
                     continue
                 if not path.startswith(prefix):
@@ -358,7 +358,7 @@ def _message(head: ResponseHead, body: bytes) -> str:
     found = head.header(b"x-error-message")
     if found is None:
         try:
-            said = json.loads(body) if body else {}
+            said = parse_json(body) if body else {}
             found = str(said.get("error", "")) if isinstance(said, dict) else ""
         except ValueError:
             found = ""

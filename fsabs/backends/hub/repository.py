@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
-import json
 import os
 import urllib.parse
 from bisect import bisect_left, bisect_right
@@ -22,6 +21,7 @@ from ...core import errors, keys
 from ...core.blobs import Blob, BlobLayer
 from ...core.fs import FS, Capabilities, FileStat, StoreNotes
 from ...core.identity import Identity
+from ...core.limits import parse_json
 from ...core.ranges import Range
 from ...core.writing import Writer
 from ...disk import indexes
@@ -135,13 +135,13 @@ class Hub(ObjectStore):
         revision = self.repository.revision or DEFAULT_REVISION
         request = self.dialect.api(f"revision/{urllib.parse.quote(revision, safe='')}", expand="sha")
         try:
-            found = json.loads(self.send(request).body)["sha"]
+            found = str(parse_json(self.send(request).body)["sha"])
         except (ValueError, KeyError, TypeError) as exc:
             raise errors.corrupt(self._url(""), f"not a description of a repository: {exc}", "open") from None
         if not is_commit(found):
             raise errors.corrupt(self._url(""), f"{found!r} is no commit", "open")
         indexes.save(REFERENCE_KIND, self._reference(), [found.encode()])
-        return str(found)
+        return found
 
     def _reference(self) -> Identity:
         """Return the name of the commit that the revision was at last, as it is kept."""

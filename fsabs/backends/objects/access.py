@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ...core import process, redaction
+from ...core.errors import ConfigError
 from .failures import DEFAULT_ATTEMPTS
 from .messages import Body, Request, header_lines
 
@@ -154,10 +155,27 @@ def endpoint_at(url: str, path_prefix: str, options: ConnectionOptions) -> Endpo
 
 def _proxy(scheme: str, host: str, given: tuple[tuple[str, str], ...] | None) -> str | None:
     if given is not None:
-        return dict(given).get(scheme)
-    import urllib.request  # which takes as long to import as a first read of S3
+        found = dict(given).get(scheme)
+    else:
+        import urllib.request  # which takes as long to import as a first read of S3
 
-    return None if urllib.request.proxy_bypass(host) else urllib.request.getproxies().get(scheme)
+        found = None if urllib.request.proxy_bypass(host) else urllib.request.getproxies().get(scheme)
+    return _checked_proxy(found) if found else None
+
+
+def _checked_proxy(url: str) -> str:
+    """Return the URL of a proxy, which may lack its scheme; `ConfigError` for one that is not asked by plain HTTP:
+    it would be sent a password in another way than its URL says.
+    """
+    url = url if "://" in url else f"http://{url}"
+    try:
+        parts = urllib.parse.urlsplit(url)
+        usual = parts.scheme == "http" and parts.hostname and parts.port != 0 and url.isprintable()
+    except ValueError:
+        usual = False
+    if not usual:
+        raise ConfigError(f"a proxy is http://[user:password@]host:port, not {redaction.without_secrets(url)!r}")
+    return url
 
 
 def _certificates(verify: bool | str | None) -> bool | str:
@@ -255,6 +273,9 @@ class Token(NamedTuple):
     text: str
     ends: float = float("inf")
     """In seconds since 1970."""
+
+    def __repr__(self) -> str:
+        return f"Token(***, {self.ends})"
 
 
 class TokenAccess(Access):

@@ -155,9 +155,10 @@ def check_posted(request: Request, body: bytes) -> Mismatch | None:
 
 # ---- batches: many requests in the body of one, as `multipart/mixed`, whose response has one in each part
 
-_part = re.compile(
-    rb"(?:Content-ID: *<?(?:response-)?([0-9]+)>?[^\n]*\n(?:[^\n]*:[^\n]*\n)*\s*)?HTTP/1\.1 ([0-9]{3})", re.IGNORECASE
+_answer = re.compile(
+    rb"^(?:Content-ID: *<?(?:response-)?([0-9]{1,9})|HTTP/1\.1 ([0-9]{3}))", re.IGNORECASE | re.MULTILINE
 )
+"""Finds the number of a part, and the status of the response in it, which follows."""
 
 
 def batch(calls: Iterable[str], name: str) -> tuple[str, bytes]:
@@ -176,8 +177,14 @@ def batch(calls: Iterable[str], name: str) -> tuple[str, bytes]:
 
 def not_removed(keys: Sequence[str], body: bytes) -> list[str]:
     """Return the keys whose call in a batch of removals is not answered, or neither by a success nor by a 404."""
-    done = set()
-    for position, (number, status) in enumerate(_part.findall(body)):
+    done = set[int]()
+    number: int | None = None
+    position = 0
+    for named, status in _answer.findall(body):
+        if named:
+            number = int(named)
+            continue
         if status == b"404" or status.startswith(b"2"):
-            done.add(int(number) if number else position)
+            done.add(number if number is not None else position)
+        number, position = None, position + 1
     return [key for number, key in enumerate(keys) if number not in done]

@@ -65,6 +65,9 @@ class Peer(NamedTuple):
     query: str = ""
     """What each query ends with."""
 
+    def __repr__(self) -> str:  # header lines and query may be secret
+        return f"Peer({self.pool.endpoint.url!r})"
+
 
 class Client:
     """Requests of one process to one bucket.
@@ -251,7 +254,7 @@ class Client:
             path, query = self._target(request, self._peer)
             here = f"{self.endpoint.url}{path}{query and '?' + query}"
         there = absolute(here, failure.location)
-        if there is None or (here.startswith("https:") and not there.startswith("https:")):
+        if there is None:
             raise failure.error from failure
         return request._replace(location=there, **failure.known)
 
@@ -431,19 +434,28 @@ class Client:
 
 
 def absolute(here: str, location: str) -> str | None:
-    """Return the URL that a redirect from the URL `here` leads to, quoted; None if it is none of HTTP's."""
-    if _is_quoted_url(location):  # most are
-        path = location.index("/", 8)
-        return _origin(location[:path]) + location[path:]
+    """Return the URL that a redirect from the URL `here` leads to, quoted; None where it is not followed.
+
+    That is what is no URL of HTTP's, has a user in it, or leads from https to http.
+    """
     try:
-        parts = urllib.parse.urlsplit(urllib.parse.urljoin(here, location))
-        origin = _origin(f"{parts.scheme}://{parts.netloc}")
+        if _is_quoted_url(location):  # most are
+            path = location.index("/", 8)
+            origin, rest = location[:path], location[path:]
+        else:
+            found = urllib.parse.urlsplit(urllib.parse.urljoin(here, location))
+            origin = f"{found.scheme}://{found.netloc}"
+            rest = urllib.parse.quote(found.path or "/", safe=_QUOTED) + (found.query and "?" + found.query)
+            rest = urllib.parse.quote(rest, safe=_QUOTED)
+        parts = urllib.parse.urlsplit(origin)
+        usual = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         return None
-    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+    if not usual or "@" in parts.netloc or " " in parts.netloc or not parts.netloc.isprintable():
         return None
-    rest = urllib.parse.quote(parts.path or "/", safe=_QUOTED) + (parts.query and "?" + parts.query)
-    return origin + urllib.parse.quote(rest, safe=_QUOTED)
+    if here[:6].lower() == "https:" and parts.scheme != "https":
+        return None
+    return _origin(origin) + rest
 
 
 def _origin(url: str) -> str:

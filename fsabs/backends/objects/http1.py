@@ -199,24 +199,26 @@ class BodyParser:
             return [data]
         pieces: list[bytes] = []
         data = self._buffer + data if self._buffer else data
-        while data and self._state is not _State.END:
+        at = 0  # nothing is cut off before the end: chunks may have a few bytes each
+        while at < len(data) and self._state is not _State.END:
             if self._state is _State.CHUNK_DATA:
-                piece, data = data[: self._missing], data[self._missing :]
+                piece = data[at : at + self._missing]
+                at += len(piece)
                 pieces.append(piece)
                 self._missing -= len(piece)
                 if not self._missing:
                     self._state = _State.CHUNK_END
                 continue
-            end = data.find(b"\r\n")
+            end = data.find(b"\r\n", at)
             if end < 0:
                 limit = MAX_HEAD_SIZE if self._state is _State.TRAILER else _MAX_CHUNK_LINE
-                if len(data) > limit:
+                if len(data) - at > limit:
                     raise ProtocolError("a line of a chunked body without an end")
                 break
-            self._line(data[:end])
-            data = data[end + 2 :]
-        self._buffer = b"" if self._state is _State.END else data
-        self.excess = self.excess or (self._state is _State.END and bool(data))
+            self._line(data[at:end])
+            at = end + 2
+        self._buffer = b"" if self._state is _State.END else data[at:]
+        self.excess = self.excess or (self._state is _State.END and at < len(data))
         return pieces
 
     def _line(self, line: bytes) -> None:

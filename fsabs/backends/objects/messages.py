@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...core import redaction
 from ...core.ranges import Range
 
 if TYPE_CHECKING:
@@ -102,8 +103,9 @@ class Request(NamedTuple):
         """Whether the response has an object's content."""
         return self.method == "GET" and not self.about and self.key != ""
 
-    def __repr__(self) -> str:  # header fields may be secret
-        return f"Request({self.method!r}, {self.key!r}, {self.query!r}, range={self.range})"
+    def __repr__(self) -> str:  # header fields may be secret, and so may the query of a file of the web
+        asked = redaction.without_secrets(f"{self.key}?{self.query}".rstrip("?"))
+        return f"Request({self.method!r}, {asked!r}, range={self.range})"
 
 
 class Response(NamedTuple):

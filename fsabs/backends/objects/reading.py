@@ -200,7 +200,8 @@ class StoreBlob(Blob):
             exchange = client.begin(request)
         except (Transient, OSError):  # whatever it is, it is dealt with where there are many
             return
-        connection = exchange.connection
+        connection, head = exchange.connection, exchange.head
+        keep = head is not None and head.reusable and len(exchange.buffered) <= left
         try:
             for chunk in _chunks(connection.socket, exchange.buffered, left):
                 left -= len(chunk)
@@ -208,10 +209,10 @@ class StoreBlob(Blob):
                 yield chunk
                 begin += time.monotonic_ns() - paused  # the consumer's time is not the store's
         finally:
-            if left:
-                connection.close()
-            else:
+            if keep and not left:
                 pool.give_back(connection)
+            else:
+                connection.close()
             if instrument is not None:
                 name = f"{self._origin.dialect.name}.get"
                 instrument.record_span("request", name, begin, self.size - start - left, self.url)
