@@ -569,7 +569,6 @@ class _GroupScan:
             self._batches = file.iter_batches(
                 min(chunk.rows, 1 << 16) or 1, row_groups=[chunk.group], columns=columns, use_threads=False
             )
-            self._empty = file.schema_arrow.remove_metadata().empty_table()
 
     def reaches(self, chunk: Chunk) -> bool:
         """Return whether the chunk is still to come."""
@@ -579,11 +578,12 @@ class _GroupScan:
         """Return the rows of a chunk."""
         import pyarrow as pa
 
-        self._until(chunk.start)
-        return pa.Table.from_batches(self._until(chunk.start + chunk.rows))
+        for _ in self._until(chunk.start):
+            pass  # dropped at once: before the last chunk, they are nearly all of the row group
+        return pa.Table.from_batches(list(self._until(chunk.start + chunk.rows)))
 
-    def _until(self, end: int) -> list[Any]:
-        found = []
+    def _until(self, end: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows up to a number, in batches."""
         with _decoding(self._blob.url, self._chunk.group):
             while self._row < end:
                 batch = self._rest if self._rest is not None else next(self._batches, None)
@@ -591,10 +591,9 @@ class _GroupScan:
                     reason = f"row group {self._chunk.group} ends after {self._row} rows"
                     raise errors.corrupt(self._blob.url, reason, "read_records")
                 size = min(batch.num_rows, end - self._row)
-                found.append(batch.slice(0, size))
                 self._rest = batch.slice(size) if size < batch.num_rows else None
                 self._row += size
-        return found
+                yield batch.slice(0, size)
 
 
 def _without_views(kind: Any) -> Any:
