@@ -497,6 +497,19 @@ def test_a_row_group_of_more_columns_than_the_schema_is_corrupt(folder: Path) ->
         list(ShardedDataset(path))
 
 
+def test_columns_that_are_required_in_some_files_only(tmp_path: Path) -> None:
+    required = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("text", pa.string(), nullable=False)])
+    for number in range(4):
+        texts = pa.array(["text", None if number % 2 else "more"] * 25)
+        rows = pa.table({"id": range(50 * number, 50 * number + 50), "text": texts})
+        pq.write_table(rows if number % 2 else rows.cast(required), tmp_path / f"{number}.parquet", row_group_size=20)
+    reader = ParquetDataReader(tmp_path)
+    for seed in (None, 1):
+        assert sorted(ids(ShardedDataset(reader, seed=seed))) == list(range(200))
+        batches = list(ShardedDataset(reader, seed=seed, batch_size=64))
+        assert sorted(pa.Table.from_batches(batches, reader.schema)["id"].to_pylist()) == list(range(200))
+
+
 def test_shards_of_other_columns_are_refused_by_name(folder: Path) -> None:
     pq.write_table(pa.table({"id": ["text"], "other": [1]}), folder / "part-3.parquet")
     with pytest.raises(ValueError, match=r"'id' of .*part-3.parquet is string, and in the first file int64"):

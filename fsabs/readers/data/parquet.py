@@ -113,7 +113,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         self._chunk_bytes = chunk_bytes
         self._footers: dict[str, Footer] = {}
         self._schema: Any = None
-        self._has_views = False
+        self._casts = False  # whether files have other types than `schema`
         self._decoded: OrderedDict[Chunk, Any] = OrderedDict()
         self._scan: _GroupScan | None = None
 
@@ -215,9 +215,11 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
             raise ValueError(f"the filters {self._filters!r} don't fit {url}: {_first_line(exc)}") from exc
 
     def _check_schema(self, url: str, metadata: Any) -> None:
+        import pyarrow as pa
+
         given = metadata.schema.to_arrow_schema().remove_metadata()
-        schema = _without_views(given)
-        self._has_views = self._has_views or schema != given
+        schema = pa.schema([field.with_nullable(True) for field in _without_views(given)])  # as other files may have it
+        self._casts = self._casts or schema != given
         names = schema.names if self._columns is None else self._columns
         absent = [name for name in names if name not in schema.names]
         if absent:
@@ -368,7 +370,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         """Return the wanted columns, in their order, with the types of `schema`."""
         if self._columns is not None:
             table = table.select(self._columns)
-        return table.cast(_without_views(table.schema)) if self._has_views else table
+        return table.cast(self.schema) if self._casts else table
 
     def _opened(self, name: str) -> _OpenFile:
         """Return an open file for the caller alone."""
