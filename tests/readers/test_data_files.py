@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import tarfile
 import time
 from pathlib import Path
 from typing import Any
@@ -245,6 +246,17 @@ def test_two_files_of_one_part_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CorruptFileError, match=r"two files are the part 'jpg' of the sample '1'") as caught:
         shards_of(ArchiveDataReader(tmp_path))
     assert "/x.zip/1." in str(caught.value.filename)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("name", ["/abs/0.jpg", "../0.jpg"])
+def test_a_sample_in_a_tar_that_no_path_reaches_is_an_error(name: str, tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "x.tar", "w") as tar:
+        for each in ("1.jpg", "/", name):
+            tar.addfile(tarfile.TarInfo(each))
+    with pytest.raises(CorruptFileError, match=rf"the sample of '{name}' would be lost: it is absolute") as caught:
+        shards_of(ArchiveDataReader(tmp_path))
+    assert str(caught.value.filename).endswith(f"{tmp_path}/x.tar")
 
 
 # ---- on a store

@@ -160,6 +160,21 @@ def test_a_schedule_holds_from_its_steps_on_for_all_ranks(store: fsabs.FS) -> No
         assert len(set(second)) == len(second)
 
 
+def test_a_schedule_goes_on_where_its_sources_have_no_more(store: fsabs.FS) -> None:
+    schedule = [(0, {"a": 0, "b": 1.0, "c": 0}), (60, {"a": 0, "b": 0, "c": 1.0}), (90, FIRST)]  # b has 37, c has 12
+    everything = sorted(f"{name}{number}" for name, total in TOTALS.items() for number in range(total))
+    for ranks in (1, 2, 3):
+        parts = [list(mixture(store, schedule, rank=rank, ranks=ranks)) for rank in range(ranks)]
+        assert sorted(sample for part in parts for sample in part) == everything
+        for part in parts:
+            assert [name for name, _ in itertools.groupby(part, lambda sample: sample[0])] == ["b", "c", "a"]
+    for stop in range(0, 151, 5):
+        seen, states = one_job(store, schedule, "leave", 1, 1, None, stop)
+        for ranks, weights in ((2, schedule), (1, SECOND)):
+            rest, _ = one_job(store, weights, "leave", ranks, 2, states, None)
+            assert sorted(sample for epoch, sample in seen + rest if not epoch) == everything
+
+
 def test_mixtures_and_map_style_data_sets_in_mixtures(store: fsabs.FS) -> None:
     files = fsabs.Memory()
     for number in range(23):

@@ -30,7 +30,7 @@ from fsabs.core import errors
 from fsabs.core.blobs import Blob
 from fsabs.core.layers import LayerFS
 from fsabs.readers.data import ParquetDataReader, shards_of
-from fsabs.readers.data.parquet import assembled
+from fsabs.readers.data.parquet import RangeFile, assembled
 
 pytestmark = [pytest.mark.quick, pytest.mark.timeout(120)]
 
@@ -144,6 +144,28 @@ def test_large_row_groups_are_read_in_parts(tmp_path: Path) -> None:
     order = reader.order(shards_of(reader), 1, 2)
     assert int(order.blocks[:, 2].max()) < 1000
     assert list(ShardedDataset(ParquetDataReader(tmp_path, chunk_bytes=20_000))) == table(0, 10_000).to_pylist()
+
+
+@pytest.mark.parametrize("columns", [None, ["text"]])
+def test_the_rows_before_a_part_of_a_large_row_group_are_not_held(
+    columns: list[str] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = 40_000
+    texts = pa.array([f"{number:01000}" for number in range(rows)])
+    pq.write_table(pa.table({"text": texts}), tmp_path / "x.parquet", use_dictionary=False, row_group_size=rows)
+    del texts
+    held: list[int] = []
+    read = RangeFile.read
+
+    def counted(file: RangeFile, size: int = -1) -> Any:
+        held.append(pa.total_allocated_bytes())
+        return read(file, size)
+
+    monkeypatch.setattr(RangeFile, "read", counted)
+    reader = ParquetDataReader(tmp_path, columns=columns, chunk_bytes=1 << 20)
+    (shard,) = shards_of(reader)
+    assert list(reader.read_at(shard.name, [rows - 1])) == [{"text": f"{rows - 1:01000}"}]
+    assert max(held) - held[0] < 10 << 20  # of 40 MB
 
 
 @pytest.mark.parametrize("chunk_bytes", [1 << 20, 100])
@@ -500,6 +522,19 @@ def test_a_row_group_that_is_said_to_be_of_too_many_bytes_is_refused(tmp_path: P
     with pytest.raises(OSError, match=r"a row group of 1152921504606846976 bytes.*max_ratio.*a\.parquet") as caught:
         ParquetDataReader(path).create_shards()
     assert caught.value.errno == errno.EFBIG
+
+
+def test_columns_that_are_required_in_some_files_only(tmp_path: Path) -> None:
+    required = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("text", pa.string(), nullable=False)])
+    for number in range(4):
+        texts = pa.array(["text", None if number % 2 else "more"] * 25)
+        rows = pa.table({"id": range(50 * number, 50 * number + 50), "text": texts})
+        pq.write_table(rows if number % 2 else rows.cast(required), tmp_path / f"{number}.parquet", row_group_size=20)
+    reader = ParquetDataReader(tmp_path)
+    for seed in (None, 1):
+        assert sorted(ids(ShardedDataset(reader, seed=seed))) == list(range(200))
+        batches = list(ShardedDataset(reader, seed=seed, batch_size=64))
+        assert sorted(pa.Table.from_batches(batches, reader.schema)["id"].to_pylist()) == list(range(200))
 
 
 def test_shards_of_other_columns_are_refused_by_name(folder: Path) -> None:

@@ -53,7 +53,7 @@ class ArchiveDataReader(FileShardsReader[_Open]):
     `{"__key__": "train/0001", "jpg": b"...", "cls": b"7"}`. Samples are in the order of their first files in a tar, or
     by name in a zip; files that begin with a dot, or have no dot in their name, are left out. An archive's version is
     checked: one that changed since `create_shards` is a `StaleFileError`. Two files that are the same part of a sample
-    (`1.jpg` and `1.JPG`) are a `CorruptFileError`.
+    (`1.jpg` and `1.JPG`) are a `CorruptFileError`, and so is one in a tar whose name no path can have (`/1.jpg`).
     """
 
     def __init__(self, data_dir: Location, *, suffixes: Sequence[str] = (".tar", ".zip", ".tar.gz", ".tgz")) -> None:
@@ -99,8 +99,17 @@ def _in_order(fs: Any, stats: Iterable[FileStat]) -> list[FileStat]:
     while not hasattr(fs, "in_archive_order") and hasattr(fs, "inner"):
         fs = fs.inner
     if hasattr(fs, "in_archive_order"):
+        _check_reachable(fs)
         return [files[name] for name in fs.in_archive_order(files)]
     return list(files.values())
+
+
+def _check_reachable(tar: Any) -> None:
+    """Raise `CorruptFileError` for a file of a sample that is not listed, since no path can have its name."""
+    for problem in tar.left_out():
+        if problem.kind == "unsafe name" and _split(problem.path)[1]:
+            reason = f"the sample of {problem.path!r} would be lost: {problem.detail}"
+            raise errors.corrupt(tar.url(), reason, "read_records")
 
 
 def _own(stat: FileStat, archive: str) -> str | None:

@@ -175,8 +175,8 @@ class Mixing:
         self._sizes = np.array(sizes, np.int64)
         begun = max(number for number, (step, _) in enumerate(schedule) if step <= since)
         coming = [(0, schedule[begun][1]), *((step - since, weights) for step, weights in schedule[begun + 1 :])]
-        self.cuts = tuple(step for step, _ in coming[1:])
-        """The steps at which the schedule changes the weights."""
+        self.cuts: tuple[int, ...] = ()
+        """The steps from which other weights of the schedule hold, which is earlier where no source is left before."""
         self._placed: list[_Placed] = []
         self._left: set[int] = set()  # the sources that have no more
         at, self.total = 0, 0
@@ -186,8 +186,9 @@ class Mixing:
             if self._placed:
                 zero = self.counts(at)
             at = self._add(at, zero, cumulative, until, ending)
-            if until is None or at < until:
+            if until is None or (at < until and ending != "leave"):
                 break
+            self.cuts += (at,)
         if not self._placed:  # all sources are empty
             self._placed.append(_Placed(0, zero, _Stretch(coming[0][1], self._key)))
         if ending == "repeat":

@@ -113,7 +113,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         self._chunk_bytes = chunk_bytes
         self._footers: dict[str, Footer] = {}
         self._schema: Any = None
-        self._has_views = False
+        self._casts = False  # whether files have other types than `schema`
         self._decoded: OrderedDict[Chunk, Any] = OrderedDict()
         self._scan: _GroupScan | None = None
 
@@ -219,9 +219,11 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
             raise ValueError(f"the filters {self._filters!r} don't fit {url}: {_first_line(exc)}") from exc
 
     def _check_schema(self, url: str, metadata: Any) -> None:
+        import pyarrow as pa
+
         given = metadata.schema.to_arrow_schema().remove_metadata()
-        schema = _without_views(given)
-        self._has_views = self._has_views or schema != given
+        schema = pa.schema([field.with_nullable(True) for field in _without_views(given)])  # as other files may have it
+        self._casts = self._casts or schema != given
         names = schema.names if self._columns is None else self._columns
         absent = [name for name in names if name not in schema.names]
         if absent:
@@ -372,7 +374,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         """Return the wanted columns, in their order, with the types of `schema`."""
         if self._columns is not None:
             table = table.select(self._columns)
-        return table.cast(_without_views(table.schema)) if self._has_views else table
+        return table.cast(self.schema) if self._casts else table
 
     def _opened(self, name: str) -> _OpenFile:
         """Return an open file for the caller alone."""
@@ -573,7 +575,6 @@ class _GroupScan:
             self._batches = file.iter_batches(
                 min(chunk.rows, 1 << 16) or 1, row_groups=[chunk.group], columns=columns, use_threads=False
             )
-            self._empty = file.schema_arrow.remove_metadata().empty_table()
 
     def reaches(self, chunk: Chunk) -> bool:
         """Return whether the chunk is still to come."""
@@ -583,11 +584,12 @@ class _GroupScan:
         """Return the rows of a chunk."""
         import pyarrow as pa
 
-        self._until(chunk.start)
-        return pa.Table.from_batches(self._until(chunk.start + chunk.rows))
+        for _ in self._until(chunk.start):
+            pass  # dropped at once: before the last chunk, they are nearly all of the row group
+        return pa.Table.from_batches(list(self._until(chunk.start + chunk.rows)))
 
-    def _until(self, end: int) -> list[Any]:
-        found = []
+    def _until(self, end: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows up to a number, in batches."""
         with _decoding(self._blob.url, self._chunk.group):
             while self._row < end:
                 batch = self._rest if self._rest is not None else next(self._batches, None)
@@ -595,10 +597,9 @@ class _GroupScan:
                     reason = f"row group {self._chunk.group} ends after {self._row} rows"
                     raise errors.corrupt(self._blob.url, reason, "read_records")
                 size = min(batch.num_rows, end - self._row)
-                found.append(batch.slice(0, size))
                 self._rest = batch.slice(size) if size < batch.num_rows else None
                 self._row += size
-        return found
+                yield batch.slice(0, size)
 
 
 def _without_views(kind: Any) -> Any:
