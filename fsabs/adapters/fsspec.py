@@ -19,13 +19,17 @@ from typing import Any, TypeVar, cast
 import fsspec
 from fsspec.compression import compr
 from fsspec.core import get_compression
-from fsspec.implementations.chained import ChainedFileSystem
 from fsspec.spec import AbstractBufferedFile
 
 from ..core import errors, keys, registry
 from ..core.fs import FS, FileStat
 from ..core.writing import AbortsOnError, WriteFile
 from ..urls import roots
+
+try:
+    from fsspec.implementations.chained import ChainedFileSystem
+except ImportError:  # before 2025.10, when chained URLs came to any filesystem
+    from fsspec import AbstractFileSystem as ChainedFileSystem
 
 T = TypeVar("T")
 
