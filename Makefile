@@ -36,7 +36,7 @@ portable: $(VENV)/.test ## the quick tests once more, without the names that onl
 pythons: $(VENV)/.test ## the quick tests on every other Python of this machine, on the newest as `portable` does
 	$(RUN) -m tests.pythons $(PYTEST_ARGS)
 
-release: $(VENV)/.test ## build the wheel and the source distribution, and try them with each extra by itself
+release: $(VENV)/.test ## build the wheel and the source distribution, and try them with each extra by itself, in its lowest versions
 	$(RUN) -m tests.release
 
 judges: $(VENV)/.test ## the test suites of other projects, pinned; JUDGES_ARGS=--short is the part of CI; writes docs/judges.md

@@ -1,8 +1,9 @@
 """`python -m tests.release [EXTRA...]`: build the wheel and the source distribution, and try both.
 
 The source distribution is built from this tree, the wheel from the source distribution. One environment holds
-the wheel and what it requires, one for each extra what that requires beside it; the checks run in an empty folder with
-an empty HOME. Last, tests and the README's code run from the unpacked source distribution, which is complete.
+the wheel and what it requires, one for each extra what that requires beside it, on the oldest Python in the lowest
+versions that setup.cfg asks for: all other tests have the newest. The checks run in an empty folder with an empty HOME.
+Last, tests and the README's code run from the unpacked source distribution, which is complete.
 """
 
 from __future__ import annotations
@@ -15,12 +16,20 @@ import sys
 import tarfile
 import tempfile
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 from tests.release import checks
 
 ROOT = Path(__file__).parents[2]
 EXTRAS = [name for name in checks.CHECKS if name != "required"]
+OLDEST = (3, 11)
+"""The Python for which each package has a wheel in its lowest version."""
+TORCH = f"torch=={importlib.metadata.version('torch')}"
+"""Its newest may come with gigabytes for GPUs, and so does its lowest."""
 NOT_IN_SDIST = {".gitignore"}
 FROM_SDIST = ("tests/test_architecture.py", "tests/test_docs.py", "-k", "not page_runs or README")
 """The code of the other pages runs where the tests do, and each of their files is in the source distribution."""
@@ -37,18 +46,30 @@ def call(*command: str | Path, cwd: Path = ROOT, **environment: str) -> str:
     return done.stdout
 
 
-def environment(folder: Path, *requirements: str | Path, beside: Path | None = None) -> Path:
-    """Make a virtual environment with these requirements, which also finds the packages of `beside`."""
+def environment(
+    folder: Path, *requirements: str | Path, beside: Path | None = None, versions: Iterable[str] = ()
+) -> Path:
+    """Make a virtual environment with these requirements, in these `versions`; it finds the packages of `beside`."""
     call(sys.executable, "-m", "venv", "--without-pip", folder)
     python = folder / "bin/python"
     if beside is not None:
         (packages(folder) / "beside.pth").write_text(f"{packages(beside)}\n")
     pip = (sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check")
-    known = folder / "constraints.txt"  # torch's newest may come with gigabytes for GPUs
-    known.write_text(f"torch=={importlib.metadata.version('torch')}\n")
+    known = folder / "constraints.txt"
+    known.write_text("\n".join((TORCH, *versions)))
     call(*pip, "install", "--quiet", "--no-compile", "--constraint", known, *requirements)
     call(*pip, "check")
     return python
+
+
+def lowest() -> list[str]:
+    """Return the lowest version of each package that users are asked for, as pip's constraints; none for torch."""
+    found: dict[str, Version] = {}
+    for one in map(Requirement, importlib.metadata.requires("fsabs") or ()):
+        if one.marker is None or any(one.marker.evaluate({"extra": extra}) for extra in EXTRAS):
+            bounds = [Version(bound.version) for bound in one.specifier if bound.operator == ">="]
+            found[one.name] = max((*bounds, *filter(None, [found.get(one.name)])))
+    return [f"{name}=={version}" for name, version in found.items() if name != "torch"]
 
 
 def packages(folder: Path) -> Path:
@@ -116,9 +137,11 @@ def main(extras: list[str]) -> None:
         sdist, wheel = build(folder)
         print(f"{sdist.name} {_size(sdist) / 1e6:.1f} MB, {wheel.name} {_size(wheel) / 1e6:.1f} MB")
         check_contents(sdist, wheel)
-        check("required", environment(folder / "required", wheel), folder)
+        versions = lowest() if sys.version_info[:2] == OLDEST else ()
+        check("required", environment(folder / "required", wheel, versions=versions), folder)
         for extra in extras or EXTRAS:
-            check(extra, environment(folder / extra, f"{wheel}[{extra}]", beside=folder / "required"), folder)
+            wanted = f"{wheel}[{extra}]"
+            check(extra, environment(folder / extra, wanted, beside=folder / "required", versions=versions), folder)
             shutil.rmtree(folder / extra)
         check_sdist(sdist, folder)
 

@@ -7,12 +7,14 @@ what is installed can be imported. It imports nothing of the tests.
 from __future__ import annotations
 
 import contextlib
+import http.server
 import importlib
 import os
 import pkgutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -53,6 +55,7 @@ def required() -> None:
     """Containers, RecordIO, S3 that is not there, pyarrow and fsspec; and a clear error for whatever needs an extra."""
     import pyarrow.csv
 
+    from fsabs import manifest
     from fsabs.readers import RecordReader, RecordWriter
 
     for url in ("memory://m/a.zip", "b.zip", "c.tar", "d.tar.gz", "e.h5", "memory://m/f.tar.xz"):
@@ -66,6 +69,8 @@ def required() -> None:
     with RecordWriter(fsabs.from_url("."), "r.recordio") as writer:
         writer.write(b"record")
     assert list(RecordReader(fsabs.from_url("."), "r.recordio")) == [b"record"]
+    manifest.create(fsabs.from_url("b.zip"), "b.parquet")
+    assert fsabs.from_url("b.zip", manifest="b.parquet").read_bytes("a.txt") == FILES["a.txt"]
     with _raises(ConnectionError, "s3://bucket/a"):
         fsabs.from_url("s3://bucket", endpoint=NO_SERVER, max_attempts=1, anonymous=True).read_bytes("a")
     _each_module()
@@ -118,6 +123,28 @@ def hdfs() -> None:
         fsabs.from_url("hdfs://127.0.0.1:1/", timeout=2)
 
 
+class _EmptyHub(http.server.BaseHTTPRequestHandler):
+    """A hub that has one commit of every repository, and takes none."""
+
+    def do_GET(self) -> None:
+        found = b'{"sha": "%s"}' % (b"0" * 40) if "/revision/" in self.path else b"[]"
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(found)))
+        self.end_headers()
+        self.wfile.write(found)
+
+
+def hub() -> None:
+    """A commit by huggingface_hub, which the hub refuses."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _EmptyHub) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        endpoint = f"http://127.0.0.1:{server.server_port}"
+        fs = fsabs.from_url("hf://datasets/me/data", endpoint=endpoint, max_attempts=1, token="t")
+        with _raises(OSError, "hf://datasets/me/data/a"):
+            fs.write_bytes("a", b"1")
+        server.shutdown()
+
+
 def odps() -> None:
     """A table of a service that is not there."""
     from fsabs.readers.data import ODPSDataReader
@@ -158,6 +185,12 @@ def ray() -> None:
 
 def spark() -> None:
     """The data source for Spark 4; starting Spark takes Java, which pip does not install."""
+    import pyspark
+
+    if pyspark.__version__.startswith("3."):  # which is enough to prepare data with
+        with _raises(fsabs.MissingDependencyError, "pyspark 4"):
+            importlib.import_module("fsabs.adapters.spark")
+        return
     from fsabs.adapters.spark import FsabsDataSource
 
     assert FsabsDataSource.name() == "fsabs"
@@ -231,7 +264,7 @@ def zstd() -> None:
     _container("a.tar.zst")
 
 
-_EXTRAS = [azure, cli, crc64, gcs, gz, hdfs, odps, otel, pandas, ray, spark, speed, sql, testing, torch, zstd]
+_EXTRAS = [azure, cli, crc64, gcs, gz, hdfs, hub, odps, otel, pandas, ray, spark, speed, sql, testing, torch, zstd]
 CHECKS: dict[str, Callable[[], None]] = {check.__name__: check for check in (required, *_EXTRAS)}
 
 if __name__ == "__main__":
