@@ -107,7 +107,7 @@ def test_a_job_that_is_killed_twice_ends_with_the_model_of_one_that_was_not(work
     lines = finish(work, "pictures.zip", "run-1", "--epochs", "2")
     resumed = re.fullmatch(r"rank 0 resumes after step (\d+)", lines[0])
     assert resumed is not None
-    assert 12 <= int(resumed[1]) <= 20
+    assert 12 <= int(resumed[1]) < 26  # a kill may take the time of some steps
     assert lines[1:] == once[int(resumed[1]) :]
     assert newest(work / "run-0")["step"] == newest(work / "run-1")["step"] == 26
     [_, comparison] = re.findall(r"```py\n(.*?)```", PAGE, re.DOTALL)
