@@ -28,8 +28,6 @@ ROOT = Path(__file__).parents[2]
 EXTRAS = [name for name in checks.CHECKS if name != "required"]
 OLDEST = (3, 11)
 """The Python for which each package has a wheel in its lowest version."""
-TORCH = f"torch=={importlib.metadata.version('torch')}"
-"""Its newest may come with gigabytes for GPUs, and so does its lowest."""
 NOT_IN_SDIST = {".gitignore"}
 FROM_SDIST = ("tests/test_architecture.py", "tests/test_docs.py", "-k", "not page_runs or README")
 """The code of the other pages runs where the tests do, and each of their files is in the source distribution."""
@@ -55,8 +53,8 @@ def environment(
     if beside is not None:
         (packages(folder) / "beside.pth").write_text(f"{packages(beside)}\n")
     pip = (sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check")
-    known = folder / "constraints.txt"
-    known.write_text("\n".join((TORCH, *versions)))
+    known = folder / "constraints.txt"  # torch's newest may come with gigabytes for GPUs, and so does its lowest
+    known.write_text("\n".join((f"torch=={importlib.metadata.version('torch')}", *versions)))
     call(*pip, "install", "--quiet", "--no-compile", "--constraint", known, *requirements)
     call(*pip, "check")
     return python
