@@ -411,7 +411,7 @@ def _check_writable(path: str) -> None:
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o666))
     except OSError as exc:
-        if exc.errno != errno.ETXTBSY:  # a program that runs, which goes on with the old file
+        if exc.errno != errno.ETXTBSY:  # the file of a running program, which keeps the one that is replaced
             raise
 
 

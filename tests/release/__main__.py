@@ -66,7 +66,7 @@ def lowest() -> list[str]:
     for one in map(Requirement, importlib.metadata.requires("fsabs") or ()):
         if one.marker is None or any(one.marker.evaluate({"extra": extra}) for extra in EXTRAS):
             bounds = [Version(bound.version) for bound in one.specifier if bound.operator == ">="]
-            found[one.name] = max((*bounds, *filter(None, [found.get(one.name)])))
+            found[one.name] = max([*bounds, found.get(one.name, Version("0"))])
     return [f"{name}=={version}" for name, version in found.items() if name != "torch"]
 
 
