@@ -65,9 +65,10 @@ clean: ## remove all that these commands made, the virtual environment included
 	rm -rf $(VENV) .venv-judges build dist *.egg-info docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# One stamp for each extra of setup.cfg: `pip` runs again when what it would install may have changed.
+# One stamp for each extra of setup.cfg: `pip` runs again when what it would install may have changed. A module is compiled
+# when it is first imported: to compile all of them would take longer than to install them.
 $(VENV)/.demo $(VENV)/.test $(VENV)/.docs: $(VENV)/.%: setup.cfg pyproject.toml | $(VENV)/bin/python
-	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	$(RUN) -m pip install --quiet --no-compile --disable-pip-version-check --editable '.[$*]'
 	@touch $@
 
 $(VENV)/bin/python:
@@ -76,4 +77,4 @@ $(VENV)/bin/python:
 	  echo "Name another one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; } >&2
 	@$(PYTHON) -c 'import ensurepip, venv' || { \
 	  echo "$(PYTHON) has no venv module; on Debian or Ubuntu: apt-get install python3-venv"; exit 1; } >&2
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv --upgrade-deps $(VENV)

@@ -47,9 +47,9 @@ def run(name: str, interpreter: str, environment: dict[str, str]) -> int:
     folder = ROOT / f".venv-{name}"
     python = folder / "bin" / "python"
     if not python.exists():
-        subprocess.run([interpreter, "-m", "venv", str(folder)], check=True)
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--editable", ".[quick]"]
-    subprocess.run(pip, cwd=ROOT, check=True)
+        subprocess.run([interpreter, "-m", "venv", "--without-pip", str(folder)], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "--no-compile", "--editable", ".[quick]"], cwd=ROOT, check=True)
     return tested(str(python), without_torch(), environment)
 
 

@@ -63,7 +63,7 @@ def install() -> None:
             with tempfile.TemporaryDirectory(dir=target.parent, prefix="peer-download-") as tmp:
                 fresh = Path(tmp, "fresh")
                 pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-                command = [*pip, "--target", str(fresh), *packages.split()]
+                command = [*pip, "--no-compile", "--target", str(fresh), *packages.split()]
                 environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
                 done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
                 if done.returncode:

@@ -105,7 +105,7 @@ def install() -> None:
             with tempfile.TemporaryDirectory(dir=folder.parent, prefix="pyspark-download-") as tmp:
                 fresh = Path(tmp, "fresh")
                 command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-                command += ["--no-cache-dir", "--no-deps", "--target", str(fresh), *_OLD]
+                command += ["--no-cache-dir", "--no-compile", "--no-deps", "--target", str(fresh), *_OLD]
                 done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
                 if done.returncode:
                     raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout[-2000:]}")
