@@ -12,6 +12,7 @@ import importlib
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 from tests.servers import (
     azurite,
@@ -96,36 +97,39 @@ def install_nothing() -> None:
     """Nothing: it is a package of the extra `test`."""
 
 
-SERVERS = {
-    "moto": (moto.missing, install_nothing),
-    "azurite": (azurite.missing, install_azurite),
-    "gcs": (gcs_emulator.missing, install_nothing),
-    "hdfs": (hdfs.incomplete, install_hdfs),
-    "ceph": (ceph.missing, install_ceph),
-    "dav": (dav.missing, install_dav),
-    "postgresql": (postgresql.missing, install_postgresql),
-    "kerberos": (kerberos.missing, install_kerberos),
-    "chromium": (chromium.missing, install_chromium),
-    "rsync": (rsync.missing, install_rsync),
+SERVERS = {  # those that take longest first
     "spark": (spark.incomplete, install_spark),
+    "azurite": (azurite.missing, install_azurite),
+    "ceph": (ceph.missing, install_ceph),
+    "hdfs": (hdfs.incomplete, install_hdfs),
     "peers": (peers.missing, peers.install),
+    "chromium": (chromium.missing, install_chromium),
+    "dav": (dav.missing, install_dav),
+    "gcs": (gcs_emulator.missing, install_nothing),
+    "kerberos": (kerberos.missing, install_kerberos),
+    "moto": (moto.missing, install_nothing),
+    "postgresql": (postgresql.missing, install_postgresql),
+    "rsync": (rsync.missing, install_rsync),
 }
 
 
 def install() -> int:
-    """Installs what is missing; the number of servers that still can't start."""
-    failures = 0
-    for name, (missing, install_it) in SERVERS.items():
-        if missing() is not None:
-            print(f"{name}: installing", flush=True)
-            try:
-                install_it()
-            except (OSError, RuntimeError, subprocess.SubprocessError) as exc:
-                print(f"{name}: {exc}", file=sys.stderr)
-        reason = missing()
-        print(f"{name}: {reason or 'ready'}", flush=True)
-        failures += reason is not None
-    return failures
+    """Installs what is missing, two at once; the number of servers that still can't start."""
+    with ThreadPoolExecutor(2) as pool:
+        return [*pool.map(_is_ready, SERVERS)].count(False)
+
+
+def _is_ready(name: str) -> bool:
+    missing, install_it = SERVERS[name]
+    if missing() is not None:
+        print(f"{name}: installing", flush=True)
+        try:
+            install_it()
+        except (OSError, RuntimeError, subprocess.SubprocessError) as exc:
+            print(f"{name}: {exc}", file=sys.stderr)
+    reason = missing()
+    print(f"{name}: {reason or 'ready'}", flush=True)
+    return reason is None
 
 
 def main(argv: list[str]) -> int:
