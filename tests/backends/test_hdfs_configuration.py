@@ -125,6 +125,12 @@ def test_umask_and_sizes() -> None:
 # ---- what is written
 
 
+@pytest.mark.parametrize("seconds", [0, -1, float("inf"), float("nan")])
+def test_a_time_limit_is_a_number_of_seconds(seconds: float) -> None:
+    with pytest.raises(ValueError, match="timeout= is a number of seconds"):
+        Hdfs("/x", "127.0.0.1:8020", timeout=seconds)
+
+
 def test_block_size_replication_and_umask(hdfs: HdfsCluster) -> None:
     settings = {"dfs.blocksize": "1m", "dfs.replication": "2", "fs.permissions.umask-mode": "027"}
     fs = Hdfs("/configured-writes", hdfs.authority, configuration=settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import math
 import os
 import pickle
 import threading
@@ -73,6 +74,13 @@ def test_a_length_is_positive(kind: type[Any], length: int) -> None:
         kind(length)
     with pytest.raises(ValueError, match="cache_size_limit"):
         NaiveCache(1, cache_size_limit=-1)
+
+
+@pytest.mark.parametrize("limit", [None, 0, math.inf])
+def test_what_is_no_limit(make: Make, limit: Any) -> None:
+    cache = make(1, cache_size_limit=limit)
+    assert cache.cache_size_limit is None
+    assert cache.put(0, b"x" * 1000)
 
 
 def test_numbers_may_be_numpy_s_and_nothing_else(make: Make) -> None:

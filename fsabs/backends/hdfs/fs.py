@@ -11,6 +11,7 @@ import errno
 import functools
 import getpass
 import os
+import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -109,6 +110,8 @@ class Hdfs(FS):
             raise ValueError("keytab= and ticket_cache= need principal=, the user whose credentials they have")
         if block_size is not None and (block_size <= 0 or block_size % 512):
             raise ValueError(f"block_size= is a multiple of 512 bytes, and not {block_size}")
+        if not 0 < timeout <= threading.TIMEOUT_MAX:
+            raise ValueError(f"timeout= is a number of seconds above 0, and not {timeout}")
         self.nameservice = nameservice
         self._options = HdfsOptions(timeout, replication, block_size, configuration, principal, keytab, ticket_cache)
         connect = functools.partial(Connection, self.scheme, nameservice, self._options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import math
 import sys
 import types
 from collections.abc import Callable, Sequence
@@ -86,7 +87,8 @@ class ItemCache(Cache):
         self.length: int = int(length)
         self.codec: Codec = codec_of(codec, do_pickle)
         self.do_pickle: bool = self.codec.name == "pickle"
-        self.cache_size_limit: int | None = int(cache_size_limit) if cache_size_limit else None
+        limit = None if cache_size_limit == math.inf else cache_size_limit
+        self.cache_size_limit: int | None = int(limit) if limit else None
         self._fetches = SingleFlight(no_claims)
         self._hits = self._misses = self._puts = 0
 
