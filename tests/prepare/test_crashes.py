@@ -156,8 +156,10 @@ def test_an_attempt_that_failed_keeps_no_room(folder: Path) -> None:
     (folder / "model.py").write_text(
         "def prepare_data_for_a_single_file(filename):\n    yield from [b'x'] * 9\n    raise OSError(28, 'full')\n"
     )
+    # One file, thus one unit: others would be killed in the middle, and a later run removes what those leave.
+    write_tree(fsabs.from_url(folder / "one", create=True), dict(list(FILES.items())[:1]))
     with pytest.raises(PrepareError, match="full"):
-        prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=1, records_per_file=2)
+        prepare.run(folder / "model.py", folder / "one", folder / "out", num_workers=1, records_per_file=2)
     assert list(folder.glob(".out.fsabs-prepare/job-*/parts"))
     assert not list(folder.glob(".out.fsabs-prepare/job-*/parts/*"))
 
