@@ -44,8 +44,12 @@ _ended = itertools.count(1)
 
 @pytest.fixture(scope="session", autouse=True)
 def _spread(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Spread the folders of tests over the disk, too."""
+    """Spread the folders of tests over the disk, too.
+
+    A pytest that a test starts has its folders below them: else it would remove those of earlier runs, for a minute.
+    """
     temporary.spread(tmp_path_factory.getbasetemp())
+    os.environ["PYTEST_DEBUG_TEMPROOT"] = str(tmp_path_factory.getbasetemp())
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
