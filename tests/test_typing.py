@@ -17,13 +17,12 @@ import fsabs
 from fsabs.core.files import ReadFile
 from fsabs.core.writing import WriteFile
 
-pytestmark = pytest.mark.quick
-
 ROOMS = ("core.fs", "core.files", "core.blobs", "core.stats", "core.layers", "core.errors", "urls.opening", "transfer")
 CHECKED = tuple(f"fsabs.{module}." for module in ROOMS)
 """What every user's code comes to, wherever its files are."""
 
 
+@pytest.mark.quick
 def test_what_open_returns_depends_on_the_mode(tmp_path: Path) -> None:
     fs = assert_type(fsabs.from_url(tmp_path), fsabs.FS)
     with fs.open("a.txt", "w") as text:
@@ -48,6 +47,7 @@ def test_what_open_returns_depends_on_the_mode(tmp_path: Path) -> None:
         assert_type(read, ReadFile)
 
 
+@pytest.mark.quick
 def test_what_list_and_from_url_return_depends_on_their_arguments(tmp_path: Path) -> None:
     fs = fsabs.from_url(tmp_path)
     assert list(assert_type(fs.list(), Iterator[str])) == []
