@@ -127,7 +127,7 @@ def test_umask_and_sizes() -> None:
 
 @pytest.mark.parametrize("seconds", [0, -1, float("inf"), float("nan")])
 def test_a_time_limit_is_a_number_of_seconds(seconds: float) -> None:
-    with pytest.raises(ValueError, match="timeout= is a number of seconds"):
+    with pytest.raises(ValueError, match="timeout= is a finite number of seconds"):
         Hdfs("/x", "127.0.0.1:8020", timeout=seconds)
 
 

@@ -116,10 +116,11 @@ SERVERS = {  # those that take longest first
 def install() -> int:
     """Installs what is missing, two at once; the number of servers that still can't start."""
     with ThreadPoolExecutor(2) as pool:
-        return [*pool.map(_is_ready, SERVERS)].count(False)
+        return [*pool.map(_make_ready, SERVERS)].count(False)
 
 
-def _is_ready(name: str) -> bool:
+def _make_ready(name: str) -> bool:
+    """Install what a server needs, if it is missing; return whether it can start."""
     missing, install_it = SERVERS[name]
     if missing() is not None:
         print(f"{name}: installing", flush=True)

@@ -111,7 +111,7 @@ class Hdfs(FS):
         if block_size is not None and (block_size <= 0 or block_size % 512):
             raise ValueError(f"block_size= is a multiple of 512 bytes, and not {block_size}")
         if not 0 < timeout <= threading.TIMEOUT_MAX:
-            raise ValueError(f"timeout= is a number of seconds above 0, and not {timeout}")
+            raise ValueError(f"timeout= is a finite number of seconds above 0, and not {timeout}")
         self.nameservice = nameservice
         self._options = HdfsOptions(timeout, replication, block_size, configuration, principal, keytab, ticket_cache)
         connect = functools.partial(Connection, self.scheme, nameservice, self._options)
