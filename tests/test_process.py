@@ -119,6 +119,55 @@ def test_a_lock_held_at_the_fork_is_open_in_the_child() -> None:
     thread.join()
 
 
+def test_a_fork_waits_for_the_calls_that_defer_it() -> None:
+    """And those that would begin wait for the fork."""
+    held, ended = threading.Event(), threading.Event()
+    begun: list[int] = []
+
+    def call() -> None:
+        with process.forks_deferred:
+            held.set()
+            time.sleep(0.1)
+            threading.Thread(target=begin).start()
+            time.sleep(0.1)
+            ended.set()
+
+    def begin() -> None:
+        with process.forks_deferred:
+            begun.append(os.getpid())
+
+    threading.Thread(target=call).start()
+    held.wait()
+    assert in_child(lambda: ended.is_set() and not begun, 5)
+    end = time.monotonic() + 5
+    while not begun and time.monotonic() < end:
+        time.sleep(0.001)
+    assert begun == [os.getpid()]
+
+
+def test_a_fork_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither for a call that does not end, nor for one of the thread that forks (in a signal handler)."""
+    monkeypatch.setattr(process, "MAX_WAIT", 0.2)
+    held, release = threading.Event(), threading.Event()
+
+    def call() -> None:
+        with process.forks_deferred:
+            held.set()
+            release.wait()
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    held.wait()
+    begin = time.monotonic()
+    assert in_child(lambda: True, 5)
+    assert time.monotonic() - begin >= 0.2
+    release.set()
+    thread.join()
+    monkeypatch.setattr(process, "MAX_WAIT", 60)
+    with process.forks_deferred:
+        assert in_child(lambda: True, 5)
+
+
 def count_from(start: int) -> Iterator[int]:
     return iter(range(start, 10))
 

@@ -27,6 +27,7 @@ from ..core import (
     keys,
     process,
     redaction,
+    tls,
 )
 from . import frames
 from .backoff import Backoff
@@ -289,11 +290,12 @@ class HTTPConnector:
 
 def _pool(origin: str, timeout: float) -> urllib3.HTTPConnectionPool:
     """Return a pool of connections to `scheme://host:port` whose responses have to arrive in time."""
-    trusted: dict[str, Any] = {}
-    if origin.startswith("https:") and (bundle := _bundle()):
-        trusted = {"ca_cert_dir" if os.path.isdir(bundle) else "ca_certs": bundle}
+    secured: dict[str, Any] = {}
+    if origin.startswith("https:"):
+        bundle = _bundle()
+        secured["ssl_context"] = tls.client_context(**{"capath" if os.path.isdir(bundle or "") else "cafile": bundle})
     limit = urllib3.Timeout(timeout, timeout)
-    made = urllib3.connection_from_url(origin, maxsize=CONNECTIONS, timeout=limit, **trusted)
+    made = urllib3.connection_from_url(origin, maxsize=CONNECTIONS, timeout=limit, **secured)
     made.ConnectionCls = _TLS if made.scheme == "https" else _Plain
     return made
 

@@ -13,6 +13,8 @@ import time
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, NamedTuple
 
+from . import process
+
 if TYPE_CHECKING:
     from .fs import FS
 
@@ -88,7 +90,8 @@ def digest_of_secret(secret: bytes) -> str:
     """Return digits that stand for a secret, slow enough to make that guesses can't be tried by the million."""
     import hashlib
 
-    return hashlib.scrypt(secret, salt=b"fsabs", n=1 << 12, r=8, p=1, dklen=16).hex()
+    with process.forks_deferred:
+        return hashlib.scrypt(secret, salt=b"fsabs", n=1 << 12, r=8, p=1, dklen=16).hex()
 
 
 def is_older_than_a_tick(*times: float) -> bool:

@@ -12,8 +12,9 @@ import atexit
 import errno
 import itertools
 import os
+import time
 import weakref
-from _thread import RLock
+from _thread import RLock, get_ident
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
@@ -50,6 +51,8 @@ def _in_child() -> None:
     global _generation, _pid
     _generation, _pid = _generation + 1, os.getpid()
     _renew_locks()
+    _deferring.clear()
+    _after_fork()
     for resource in _held.values():
         abandon(resource)
     _held.clear()
@@ -69,7 +72,26 @@ _immortalize: list[Callable[[object], None]] = []
 
 
 def _before_fork() -> None:
-    """Import what `abandon` needs: finalizers call it, in the middle of imports and when the interpreter ends."""
+    """Wait for the calls that defer a fork, and keep others from beginning.
+
+    Import what `abandon` needs, too: finalizers call it, in the middle of imports and when the interpreter ends.
+    """
+    global _forking
+    _import_ctypes()
+    _turn.__enter__()
+    _forking = get_ident()
+    end = time.monotonic() + MAX_WAIT
+    while _deferring - {_forking} and time.monotonic() < end:
+        time.sleep(0.0001)
+
+
+def _after_fork() -> None:
+    global _forking
+    _forking = 0
+    _turn.__exit__(None, None, None)
+
+
+def _import_ctypes() -> None:
     if not _immortalize:
         import ctypes
 
@@ -77,13 +99,9 @@ def _before_fork() -> None:
         _immortalize.append(ctypes.PYFUNCTYPE(None, ctypes.py_object)(("Py_IncRef", ctypes.pythonapi)))
 
 
-os.register_at_fork(before=_before_fork, after_in_child=_in_child)
-
-
 def abandon(resource: object) -> None:
     """Keep `resource` for ever: never closed, never freed, not even when the interpreter exits."""
-    if not _immortalize:
-        _before_fork()
+    _import_ctypes()
     _immortalize[0](resource)
 
 
@@ -114,6 +132,39 @@ def _renew_locks() -> None:
         lock = reference()
         if lock is not None and not lock._is_owned():  # type: ignore[attr-defined]  # as threading.Condition
             lock._at_fork_reinit()  # type: ignore[attr-defined]
+
+
+MAX_WAIT = 1.0
+"""Seconds that a fork waits for the calls that defer it: one that takes longer waits for another machine."""
+_deferring: set[int] = set()  # the threads in such calls; changes in one step, without a lock
+_forking = 0  # the thread that forks
+_turn = Lock()  # of those that fork
+
+
+class _ForksDeferred:
+    """`with forks_deferred:` around a call into a library that has locks of its own, and leaves Python to other
+    threads meanwhile: if one of them forked, the child would have those locks taken, and would wait for ever.
+
+    So it is with OpenSSL (TLS, `hmac.digest`, `hashlib.scrypt`) and the system's resolver. Not for what waits: a fork
+    would wait, too.
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        thread = get_ident()
+        _deferring.add(thread)
+        while _forking and _forking != thread:  # either this thread sees the one that forks, or is seen by it
+            _deferring.discard(thread)
+            with _turn:
+                _deferring.add(thread)
+
+    def __exit__(self, *exc: object) -> None:
+        _deferring.discard(get_ident())
+
+
+forks_deferred = _ForksDeferred()
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
 
 
 class PerProcess(Generic[T]):

@@ -34,7 +34,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..core import errors, keys, redaction, registry
+from ..core import errors, keys, process, redaction, registry
 from ..core.errors import ConfigError, ConfigWarning
 from ..core.limits import Limits
 
@@ -257,7 +257,8 @@ def _certificate(name: str, files: Sequence[tuple[str, str]]) -> list[str]:
         paths.append(path)
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.load_cert_chain(paths[0], paths[-1], password="")  # not asked for at a terminal
+        with process.forks_deferred:
+            context.load_cert_chain(paths[0], paths[-1], password="")  # not asked for at a terminal
     except ssl.SSLError as exc:
         both = " and ".join(f"{key}={text}" for key, text in files)
         fault = exc.reason or "a file is cut or damaged, or has the other one's content"  # OpenSSL says "PEM lib"

@@ -7,13 +7,23 @@ import errno
 import itertools
 import os
 import socket
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 
+import fsabs
 from fsabs.backends.s3 import S3
+from fsabs.cache.http import HTTPConnector
+from fsabs.core import identity
+from tests.backends.test_s3_reads import certificate
+from tests.servers.azure_store import ACCOUNT, KEY, AzureStore
+from tests.servers.hostile_store import HostileStore
 from tests.servers.network import Blackhole, Refused
 from tests.servers.scripted import ScriptedStore
 
@@ -106,3 +116,62 @@ def test_a_name_without_an_address_is_an_error_that_names_it(read: str, monkeypa
     with pytest.raises(ConnectionError, match=r"store\d+.example") as caught:
         READS[read](fs)
     assert caught.value.errno == errno.EHOSTUNREACH
+
+
+def read_s3(pem: str) -> None:
+    with HostileStore(pem) as store:
+        host = store.endpoint.replace("127.0.0.1", "localhost")
+        S3("bucket", endpoint=host, verify=False, max_attempts=1, **KEYS).read_bytes("1-k")
+
+
+def read_azure(pem: str) -> None:
+    with AzureStore() as store:
+        fs = fsabs.from_url("az://bucket", endpoint=store.endpoint, account_name=ACCOUNT, account_key=KEY)
+        fs.read_bytes("1-k")
+
+
+def read_cache(pem: str) -> None:
+    os.environ["REQUESTS_CA_BUNDLE"] = f"{pem}.crt"
+    with HostileStore(pem) as store:
+        assert HTTPConnector(f"{store.endpoint}/bucket").get("1-k") is not None
+
+
+@pytest.mark.parametrize(
+    ("operation", "call"),
+    [
+        *((read_s3, call) for call in ("set_default_verify_paths", "getaddrinfo", "do_handshake", "write", "read")),
+        (read_s3, "hmac_digest"),
+        (read_azure, "hmac_digest"),
+        *((read_cache, call) for call in ("load_verify_locations", "do_handshake", "write", "read")),
+        (lambda pem: identity.digest_of_secret(b"secret"), "scrypt"),
+    ],
+)
+def test_no_call_that_holds_locks_of_a_library_is_under_way_at_a_fork(
+    operation: Callable[[str], None], call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child would wait for these locks for ever: OpenSSL's, and those of the system's resolver."""
+    for variable in ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"):
+        monkeypatch.setenv(variable, "")
+        monkeypatch.delenv(variable)
+    pem = certificate(tmp_path)
+    under_way, ended = threading.Event(), threading.Event()
+
+    def profile(frame: FrameType, event: str, function: Any) -> None:
+        if event == "c_call" and function.__name__ == call and not under_way.is_set():
+            under_way.set()
+            time.sleep(0.2)
+            ended.set()
+
+    def operate() -> None:
+        sys.setprofile(profile)
+        operation(pem)
+
+    thread = threading.Thread(target=operate)
+    thread.start()
+    assert under_way.wait(20), f"{call} was not called"
+    child = os.fork()
+    if not child:
+        os._exit(0 if ended.is_set() else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    thread.join(20)
+    assert not thread.is_alive()

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from fsabs.backends.hub import Hub
+from fsabs.backends.objects import ObjectStore
 from tests import namespaces, soak
 from tests.backends.test_objects_faults import KINDS, Job, Opened, opened, pem  # noqa: F401
 from tests.servers.fixtures import require
+from tests.servers.hostile_store import HostileStore
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.timeout(120)
@@ -59,21 +64,30 @@ def write_over_small_packets(kind: str, how: str, pem: str) -> None:  # noqa: F8
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("opened", [*(f"{kind} plain" for kind in KINDS), "s3 tls"], indirect=True)
+@pytest.mark.parametrize("opened", [f"{kind} plain" for kind in KINDS], indirect=True)
 def test_forks_at_any_moment(opened: Opened) -> None:  # noqa: F811
-    """Children and their parent use one FS at once, whatever its threads were doing at the fork.
-
-    Over TLS for one of them: the connections, and what becomes of them in a child, are the kit's.
-    """
+    """Children and their parent use one FS at once, whatever its threads were doing at the fork."""
     store, fs, known, _ = opened
+    fork_at_any_moment(store, fs, [name for name in known if name not in ("stream", "multipart")], "write" in known)
+
+
+@pytest.mark.soak
+def test_forks_at_any_moment_of_tls(pem: str) -> None:  # noqa: F811
+    """The store is another process: what its own threads do in OpenSSL at a fork would be inherited, too."""
+    with store_of_tls(pem) as store:
+        reads = [name for name in KINDS["s3"].operations if name not in ("stream", "multipart", "write", "write_many")]
+        fork_at_any_moment(store, KINDS["s3"].opened(store, pem), reads, True)
+
+
+def fork_at_any_moment(store: HostileStore, fs: ObjectStore, operations: list[str], writable: bool) -> None:
+    """Fork while three threads do operations; each child does all of them that don't look into the store."""
     chance = random.Random(soak.seed(7))
-    quick = [name for name in known if name not in ("stream", "multipart")]
     jobs = [Job(fs, store, f"parent {number}") for number in range(3)]
     stop = threading.Event()
 
     def work(job: Job) -> None:
         while not stop.is_set():
-            job.run([job.chance.choice(quick)])
+            job.run([job.chance.choice(operations)])
 
     threads = [threading.Thread(target=work, args=(job,)) for job in jobs]
     for thread in threads:
@@ -84,8 +98,8 @@ def test_forks_at_any_moment(opened: Opened) -> None:  # noqa: F811
             child = os.fork()
             if not child:
                 job = Job(fs, store, f"child {number}")
-                job.run([name for name in quick if not name.startswith("write")])  # those look into the store
-                if "write" in quick:
+                job.run([name for name in operations if not name.startswith("write")])
+                if writable:
                     fs.write_bytes(f"new/child{number}", b"child")
                     job.expect(fs.read_bytes(f"new/child{number}"), b"child", "what a child has written")
                 os._exit(0 if (job.wrong, job.raised) == ([], 0) else 1)
@@ -96,6 +110,25 @@ def test_forks_at_any_moment(opened: Opened) -> None:  # noqa: F811
             thread.join(60)
     assert not any(thread.is_alive() for thread in threads)
     assert [(job.wrong, job.raised) for job in jobs] == [([], 0)] * len(jobs)
+
+
+@contextlib.contextmanager
+def store_of_tls(pem: str) -> Iterator[HostileStore]:  # noqa: F811
+    """Give what has the endpoint of a store in another process."""
+    code = f"from tests.backends import test_objects_network as t; t.serve({pem!r})"
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as server:
+        assert server.stdout is not None
+        store = mock.Mock(HostileStore, endpoint=server.stdout.readline().strip())
+        yield store
+        server.communicate()  # the end of its input is its own
+
+
+def serve(pem: str) -> None:  # noqa: F811
+    """Be a store, until the input ends."""
+    with HostileStore(pem) as store:
+        print(store.endpoint, flush=True)
+        sys.stdin.read()
 
 
 def _ended(child: int) -> int:

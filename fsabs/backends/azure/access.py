@@ -290,7 +290,8 @@ class KeyAccess(Access):
         own = sorted([f"{name}:{value}\n" for name, value in fields.items() if name.startswith("x-ms-")])
         standard = "\n".join([fields.get(name, "") for name in _SIGNED])
         text = f"{method}\n{standard}\n{''.join(own)}/{self._account}{path}{_canonical(query)}"
-        signature = base64.b64encode(hmac.digest(self._key, text.encode(), "sha256")).decode()
+        with process.forks_deferred:
+            signature = base64.b64encode(hmac.digest(self._key, text.encode(), "sha256")).decode()
         return f"{header_lines(headers)}authorization:SharedKey {self._account}:{signature}\r\n"
 
 

@@ -24,7 +24,7 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from ...core import hooks
+from ...core import hooks, process, tls
 from .failures import error_name, mismatched, not_connected
 
 if TYPE_CHECKING:
@@ -205,7 +205,8 @@ class ConnectionPool:
             host, port = self.endpoint.host, self.endpoint.port
             if self._proxy is not None:
                 host, port = self._proxy.hostname or "", self._proxy.port or 80
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            with process.forks_deferred:
+                found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             addresses = _interleaved([(family, address) for family, _, _, _, address in found])
             self._addresses = (now, addresses)
         return addresses
@@ -395,7 +396,7 @@ def _tls_context(endpoint: Endpoint) -> ssl.SSLContext:
     """Return the verification of an endpoint's certificates."""
     verify = endpoint.verify
     try:
-        context = ssl.create_default_context(cafile=verify if isinstance(verify, str) else None)
+        context = tls.client_context(verify if isinstance(verify, str) else None)
     except OSError as exc:  # a missing file would be taken for a missing object
         raise OSError(errno.EINVAL, f"the certificates {verify} can't be loaded: {exc}") from exc
     if verify is False:
@@ -403,5 +404,6 @@ def _tls_context(endpoint: Endpoint) -> ssl.SSLContext:
         context.verify_mode = ssl.CERT_NONE
     if endpoint.client_certificate is not None:
         certificate = endpoint.client_certificate
-        context.load_cert_chain(*((certificate,) if isinstance(certificate, str) else certificate))
+        with process.forks_deferred:
+            context.load_cert_chain(*((certificate,) if isinstance(certificate, str) else certificate))
     return context

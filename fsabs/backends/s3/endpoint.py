@@ -20,7 +20,7 @@ import urllib.parse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...core import redaction
+from ...core import process, redaction
 from ..objects.access import Access, Endpoint, bundled, checked_url, described
 from ..objects.messages import Body, has_breaks, header_lines, parts_of
 from .options import CONNECT_TIMEOUT, READ_TIMEOUT, Options, core_session, environment
@@ -526,7 +526,8 @@ class Signer:
         """Return the day's signing key."""
         key = ("AWS4" + secret).encode()
         for part in (day, self._region, self._service, "aws4_request"):
-            key = hmac.digest(key, part.encode(), "sha256")
+            with process.forks_deferred:
+                key = hmac.digest(key, part.encode(), "sha256")
         return key
 
 
