@@ -24,6 +24,7 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from .core import errors, identity, keys, redaction, registry
 from .core.fs import FS
+from .core.lazy import cached_property
 from .core.stats import FileStat
 from .transfer.trees import TransferTotals, TreePlan, TreeTransfer
 from .urls import locations, roots
@@ -878,11 +879,11 @@ class PathInfo:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    @functools.cached_property
+    @cached_property
     def _mode(self) -> int:
         return self._path._mode()
 
-    @functools.cached_property
+    @cached_property
     def _is_symlink(self) -> bool:
         return self._path.is_symlink()
 

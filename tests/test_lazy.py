@@ -6,9 +6,14 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 from pathlib import Path
 
 import pytest
+
+from fsabs.core.lazy import cached_property
+from tests.test_process import in_child
 
 pytestmark = pytest.mark.quick
 
@@ -78,3 +83,34 @@ def test_a_fork_within_an_import_does_not_wait_for_what_waits_for_it(tmp_path: P
     print(forking.seconds < fsabs.core.lazy.MAX_WAIT / 2)
     """
     assert run(tmp_path, code) == "True\n"
+
+
+class Squares:
+    def __init__(self, number: int, under_way: threading.Event | None = None) -> None:
+        self._number = number
+        self._under_way = under_way
+        self.computed = 0
+
+    @cached_property
+    def square(self) -> int:
+        """The square."""
+        if self._under_way is not None:
+            self._under_way.set()
+            time.sleep(0.3)
+        self.computed += 1
+        return self._number**2
+
+
+def test_an_attribute_is_computed_once() -> None:
+    squares = Squares(3)
+    assert (squares.square, squares.square, squares.computed) == (9, 9, 1)
+    assert Squares.square.__doc__ == "The square."
+
+
+def test_a_child_computes_the_attribute_that_another_thread_was_computing() -> None:
+    under_way = threading.Event()
+    thread = threading.Thread(target=lambda: Squares(3, under_way).square)
+    thread.start()
+    assert under_way.wait(10)
+    assert in_child(lambda: Squares(4).square == 16, 5)
+    thread.join()

@@ -1,5 +1,5 @@
-"""Public names that are imported when they are first used, so that importing a package costs nothing; and what that
-takes: a fork waits until other threads have finished what they are importing.
+"""What is made when it is first used, in processes that fork: attributes; and public names, so that importing a package
+costs nothing, for which a fork waits until other threads have finished what they are importing.
 """
 
 from __future__ import annotations
@@ -12,9 +12,37 @@ import time
 from collections.abc import Callable, Mapping
 from importlib import _bootstrap
 from types import MappingProxyType
+from typing import Any, Generic, Self, TypeVar, overload
+
+T = TypeVar("T")
 
 MAX_WAIT = 5.0
 """Seconds that a fork waits at most: a whole program may be running inside of an import."""
+
+
+class cached_property(Generic[T]):  # noqa: N801  # as functools has it
+    """An attribute that is computed when it is first asked for; several threads may compute it at once.
+
+    `functools.cached_property` of Python 3.11 holds a lock, one for all instances, while it computes: a child that is
+    forked meanwhile waits for it for ever.
+    """
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self._compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> T: ...
+    def __get__(self, instance: object, owner: type | None = None) -> Self | T:
+        if instance is None:
+            return self
+        value = instance.__dict__[self._name] = self._compute(instance)
+        return value
 
 
 def exports(

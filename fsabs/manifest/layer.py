@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import functools
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from ..core import errors, keys
 from ..core.blobs import Blob, BlobLayer
 from ..core.fs import FS, Capabilities, FileStat, ListPage
 from ..core.layers import LayerFS
+from ..core.lazy import cached_property
 from .entries import ManifestEntry
 from .formats import Manifest
 
@@ -52,7 +52,7 @@ class ManifestFS(LayerFS):
             stat_is_request=can.stat_is_request and not self._has_versions,
         )
 
-    @functools.cached_property
+    @cached_property
     def _has_versions(self) -> bool:
         """Whether the manifest has versions, as far as its first file says."""
         return next((entry.version is not None for entry in self._manifest if not entry.directory), True)

@@ -27,6 +27,7 @@ from ..containers.base import Container
 from ..core import keys
 from ..core.fs import FS
 from ..core.layers import LayerFS, lazify
+from ..core.lazy import cached_property
 from ..core.stats import Capabilities
 from ..core.writing import PARTIAL_SUFFIX
 
@@ -51,7 +52,7 @@ class Subject(abc.ABC):
     refused_characters: str = ""
     """Characters that the store can't have in a name."""
 
-    @functools.cached_property
+    @cached_property
     def capabilities(self) -> Capabilities:
         """The capabilities of this subject's FS objects: for a container, of reading and writing together."""
         with self.make({}) as made, self.create() as created:
@@ -120,7 +121,7 @@ class Subject(abc.ABC):
     def _shown(self, key: str) -> bool:
         return not any(self.hidden(name) for name in key.split("/"))
 
-    @functools.cached_property
+    @cached_property
     def _locations(self) -> weakref.WeakKeyDictionary[FS, str]:
         return weakref.WeakKeyDictionary()
 

@@ -7,10 +7,10 @@ for. Else it removes what the loop lost by that cause.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..core.lazy import cached_property
 from .results import CAUSES, STORE, WAITS, Analysis, Row
 from .schema import operation
 from .tables import RequestTable
@@ -93,12 +93,12 @@ class Facts:
         """Return how many of the user's calls are one of `operations`."""
         return sum(row.calls for row in self.rows("fs") if row.operation in operations)
 
-    @functools.cached_property
+    @cached_property
     def opens(self) -> int:
         """How many times a file was opened to be read."""
         return self.calls("open", "read_bytes", "read_many")
 
-    @functools.cached_property
+    @cached_property
     def requests(self) -> Row | None:
         """The requests for data of the store that took the most time."""
         rows = [row for row in self.rows("request") if operation(row.operation) not in LISTINGS]

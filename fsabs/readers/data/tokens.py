@@ -12,7 +12,6 @@ with a header of 256 int32 (`dev/data/data_common.py`), datatrove's `.ds` with `
 from __future__ import annotations
 
 import contextlib
-import functools
 import io
 import mmap
 import os
@@ -26,6 +25,7 @@ import numpy as np
 from ...core import errors, keys
 from ...core.blobs import Blob
 from ...core.fs import FS, FileStat
+from ...core.lazy import cached_property
 from ...core.threads import in_threads
 from ...core.writing import AbortsOnError
 from .base import Mode, Shard, ShardContent, check_numbers, digest_of
@@ -372,12 +372,12 @@ class TokenFile:
         ranges = [(n * width, self.layout.start + width * start) for start, n in zip(starts, lengths, strict=True)]
         return [np.frombuffer(data, self._dtype) for data in self._blob.pread_many(ranges)]
 
-    @functools.cached_property
+    @cached_property
     def ends(self) -> Numbers:
         """The ends of the documents, in tokens."""
         return document_ends(self._fs, self.layout)
 
-    @functools.cached_property
+    @cached_property
     def pieces(self) -> Numbers:
         """The number of windows up to the end of each document, where windows are of one document."""
         if self.layout.ends is None:  # one document: how long it is depends on the type of its tokens
