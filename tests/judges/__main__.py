@@ -1,14 +1,15 @@
 """`python -m tests.judges [--short] [NAME...]`: run the suites of other projects, and compare with `expected.toml`.
 
 The packages that suites come with are installed, pinned, into `.venv-judges`, which finds those of the tests, too. Each
-suite runs in a process of its own for each store. The exit status is 1 if a test fails that the list does not name, or
-passes that it names. A run of everything writes the tables of `docs/judges.md`.
+suite runs in a process of its own for each store, two at once. The exit status is 1 if a test fails that the list does
+not name, or passes that it names. A run of everything writes the tables of `docs/judges.md`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import operator
 import os
 import re
 import subprocess
@@ -18,12 +19,13 @@ import time
 import tomllib
 from collections import Counter
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.judges import sources
 from tests.judges.suites import SUITES, Suite
-from tests.release.__main__ import ROOT, call, environment
+from tests.release.__main__ import AT_ONCE, ROOT, call, environment
 from tests.servers import guard
 
 FOLDER = ROOT / ".venv-judges"
@@ -80,7 +82,6 @@ def prepare() -> Path:
 def run(python: Path, name: str, place: str) -> Run:
     """Run a suite on a store, in a folder of its own."""
     suite = SUITES[name]
-    sources.fetch(suite, SOURCES)
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="fsabs-judges-") as folder:
         outcomes = Path(folder, "outcomes.json")
@@ -170,12 +171,17 @@ def main() -> int:
     chosen = parser.parse_args()
     guard.start()
     python, expected, failed, runs = prepare(), load(), False, []
-    for name in chosen.names or SUITES:
-        for place in SUITES[name].short if chosen.short else SUITES[name].places:
-            runs.append(done := run(python, name, place))
+    names = chosen.names or [*SUITES]
+    for name in names:
+        sources.fetch(SUITES[name], SOURCES)
+    places = operator.attrgetter("short" if chosen.short else "places")
+    wanted = [(name, place) for name in names for place in places(SUITES[name])]
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        for done in threads.map(lambda one: run(python, *one), wanted):
+            runs.append(done)
             counts = ", ".join(f"{number} {outcome}" for outcome, number in sorted(done.counts.items()))
-            print(f"{name} on {place}: {counts} in {done.seconds:.0f} s", flush=True)
-            listed = not SUITES[name].modules or sys.version_info[:2] == PYTHON
+            print(f"{done.name} on {done.place}: {counts} in {done.seconds:.0f} s", flush=True)
+            listed = not SUITES[done.name].modules or sys.version_info[:2] == PYTHON
             problems = compare(done, expected) if listed else []
             if problems or chosen.output:
                 print(done.output, *problems, sep="\n", flush=True)

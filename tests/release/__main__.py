@@ -17,6 +17,7 @@ import tarfile
 import tempfile
 import zipfile
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -26,6 +27,8 @@ from tests.release import checks
 
 ROOT = Path(__file__).parents[2]
 EXTRAS = [name for name in checks.CHECKS if name != "required"]
+AT_ONCE = 2
+"""Most of the time one process works, or waits for the package index."""
 OLDEST = (3, 11)
 """The Python for which each package has a wheel in its lowest version."""
 NOT_IN_SDIST = {".gitignore"}
@@ -137,10 +140,14 @@ def main(extras: list[str]) -> None:
         check_contents(sdist, wheel)
         versions = lowest() if sys.version_info[:2] == OLDEST else ()
         check("required", environment(folder / "required", wheel, versions=versions), folder)
-        for extra in extras or EXTRAS:
+
+        def check_extra(extra: str) -> None:
             wanted = f"{wheel}[{extra}]"
             check(extra, environment(folder / extra, wanted, beside=folder / "required", versions=versions), folder)
             shutil.rmtree(folder / extra)
+
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            list(threads.map(check_extra, extras or EXTRAS))
         check_sdist(sdist, folder)
 
 
