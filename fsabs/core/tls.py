@@ -5,10 +5,13 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING
 
-from . import process
+from .process import allow_forks, defer_forks, forks_deferred
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+
+_do_handshake, _read, _send = ssl.SSLSocket.do_handshake, ssl.SSLSocket.read, ssl.SSLSocket.send
 
 
 class TLSSocket(ssl.SSLSocket):
@@ -17,23 +20,32 @@ class TLSSocket(ssl.SSLSocket):
 
     def do_handshake(self, block: bool = False) -> None:
         """Agree on the session."""
-        with process.forks_deferred:
-            super().do_handshake(block)
+        thread = defer_forks()
+        try:
+            _do_handshake(self, block)
+        finally:
+            allow_forks(thread)
 
     def read(self, len: int = 1024, buffer: bytearray | None = None) -> bytes | int:  # type: ignore[override]
         """Receive up to `len` bytes; into `buffer`, if there is one, returning their number."""
-        with process.forks_deferred:
-            return super().read(len, buffer)
+        thread = defer_forks()
+        try:
+            return _read(self, len, buffer)
+        finally:
+            allow_forks(thread)
 
     def send(self, data: Buffer, flags: int = 0) -> int:
         """Send some of `data`; return how many bytes."""
-        with process.forks_deferred:
-            return super().send(data, flags)
+        thread = defer_forks()
+        try:
+            return _send(self, data, flags)
+        finally:
+            allow_forks(thread)
 
 
 def client_context(cafile: str | None = None, capath: str | None = None) -> ssl.SSLContext:
     """Return a context that trusts the certificates of a file or a folder, without both those of the platform."""
-    with process.forks_deferred:
+    with forks_deferred:
         context = ssl.create_default_context(cafile=cafile, capath=capath)
     context.sslsocket_class = TLSSocket
     return context

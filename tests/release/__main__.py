@@ -147,8 +147,9 @@ def main(extras: list[str]) -> None:
             shutil.rmtree(folder / extra)
 
         with ThreadPoolExecutor(AT_ONCE) as threads:
+            unpacked = threads.submit(check_sdist, sdist, folder)
             list(threads.map(check_extra, extras or EXTRAS))
-        check_sdist(sdist, folder)
+            unpacked.result()
 
 
 if __name__ == "__main__":
