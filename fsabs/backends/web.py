@@ -166,7 +166,9 @@ class WebDialect(Dialect):
             reason = f"a redirect ({head.status}) that leads to no address of the web, or from https to http"
             return OSError(errno.EREMCHG, reason)
         until = time.time() + LONGEST if head.status in _PERMANENT else signed_until(there, head)
-        if until is not None:
+        # What an earlier redirect has led to for this time only is no address of the first URL.
+        is_kept = not request.location or request.location == self._addresses.get(_name(request))
+        if until is not None and is_kept:
             self._addresses.put(_name(request), there, until)
         return Redirected(error, there)
 

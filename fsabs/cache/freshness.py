@@ -65,6 +65,9 @@ class FileRecords:
         self._disk = contents.disk if on_disk else None
         self._known: dict[str, FileRecord] = {}
         self._changed = 0.0
+        self._changes: dict[str, float] = {}
+        """When this process has changed files; what others asked for before may not be what they are."""
+        self._forgotten = 0.0  # when these were forgotten
         self.listed: dict[str, Listed] = {}
         """What was listed, by the directory that an FS begins at; a forked child has neither that nor what it said."""
 
@@ -94,10 +97,14 @@ class FileRecords:
         """Remember it for other processes, too, unless this one has changed a file since it was asked for."""
         if record.asked > self._changed:
             self._put(url, "stat", [record.asked, record.since, *record.stat])
+        if record.asked <= self._changed and self._disk is not None:  # maybe it was changed meanwhile
+            self._disk.remove(self._entry(url, "stat"))
 
     def forget(self, url: str) -> None:
         """A file has changed."""
-        self._changed = time.time()
+        if len(self._changes) >= LONGEST:
+            self._changes, self._forgotten = {}, time.time()
+        self._changed = self._changes[url] = time.time()
         self._known.pop(url, None)
         if self._disk is not None:
             self._disk.remove(self._entry(url, "stat"))
@@ -132,6 +139,9 @@ class FileRecords:
         except (ValueError, TypeError):  # of another release
             return None
         self._known[url] = record
+        if record.asked <= self._changes.get(url, self._forgotten):
+            self._known.pop(url, None)
+            return None
         return record
 
     def _get(self, url: str, kind: str) -> Any:

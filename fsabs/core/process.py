@@ -1,4 +1,5 @@
-"""Per-process resources: locks, clients and open files, and their handling at fork, pickle and close.
+"""Per-process resources: locks, clients and open files, and their handling at fork, pickle and close; and the calls
+that a fork waits for.
 
 A client of a store, a lock or a decompressor belongs to the process that made it. These small holders
 make one anew in every process that asks, and *abandon* what was inherited: it is neither closed nor

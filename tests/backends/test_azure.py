@@ -481,6 +481,14 @@ def test_listings(store: AzureStore) -> None:
     assert list(fs.list("")) == ["a/", "b", "c/", "t\x01", "z\uffff", "z\U0001f600", "ü&<>"]
 
 
+def test_pages_go_on_at_names_that_look_quoted(store: AzureStore) -> None:
+    fs = opened(store)
+    store.page = 2
+    names = ["%41", "%42", "%43", "%44"]
+    fs.write_many(dict.fromkeys(names, b""))
+    assert list(fs.list("")) == names
+
+
 def test_pages_of_files_at_any_depth_follow_one_another(store: AzureStore) -> None:
     fs = opened(store)
     for name in ("a", "b/1", "b/2", "c", "d/1", "e"):

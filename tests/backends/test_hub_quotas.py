@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import shutil
 import time
 import warnings
 from pathlib import Path
@@ -103,6 +104,21 @@ def test_a_daemon_that_has_closed_its_descriptors_writes_into_no_other_file(tmp_
     assert log == b"log" * 100
     assert known == "http://cdn/xhttp://cdn/y"
     assert 90 < delay <= 101
+
+
+def test_a_child_takes_no_address_from_another_file_of_the_same_name(tmp_path: Path) -> None:
+    """The folder was emptied, and another process has begun the file anew, with other addresses at the same places."""
+    folder, until = str(tmp_path / "kept"), time.time() + 100
+    addresses = Addresses(folder, "hub")
+    for name in "xy":
+        addresses.put(name, f"http://cdn/{name}", until)
+    shutil.rmtree(folder)
+    others = Addresses(folder, "hub")
+    for name in "yx":
+        others.put(name, f"http://cdn/{name}", until)
+    [found] = forked("a child", [lambda: [addresses.get(name) for name in "xy"]], 60)
+    assert found == ["", ""]
+    assert [others.get(name) for name in "xy"] == ["http://cdn/x", "http://cdn/y"]
 
 
 def _read(names: list[str]) -> None:

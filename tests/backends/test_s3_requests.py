@@ -412,3 +412,35 @@ def test_what_we_do_is_what_boto3_would_have_done(kind: str, request: pytest.Fix
     assert sorted(model.state(model.ours)) == sorted(model.there)
     assert model.state(model.ours) == model.state(model.theirs), seed
     assert rounds < 120 or len(model.done) == 12, model.done
+
+
+def _entry(size: str, written: str = "2020-01-01T00:00:00.000Z") -> str:
+    return f"<Contents><Key>a</Key><LastModified>{written}</LastModified><ETag>x</ETag><Size>{size}</Size></Contents>"
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "body", "operation"),
+    [
+        (503, {"Retry-After": "\u00b2"}, b"", lambda fs: fs.read_bytes("a")),
+        *((200, {"Content-Length": size}, b"", lambda fs: fs.stat("a")) for size in ("\u00b2", "9" * 5000)),
+        *(
+            (206, {"Content-Range": f"bytes 0-131071/{size}"}, bytes(131072), lambda fs: fs.open("a", "rb").read())
+            for size in ("\u00b2", "9" * 5000)
+        ),
+        *(
+            (200, {}, f"<ListBucketResult>{entry}</ListBucketResult>".encode(), lambda fs: [*fs.list("", detail=True)])
+            for entry in (*map(_entry, ("x", "\u00b2", "9" * 5000, "-5")), _entry("5", "yesterday"))
+        ),
+    ],
+)
+def test_numbers_and_times_that_are_none(
+    status: int, headers: dict[str, str], body: bytes, operation: Callable[[S3], object]
+) -> None:
+    def script(store: ScriptedStore, asked: Any, connection: Any) -> None:
+        sent = b"" if asked.method == "HEAD" else body
+        connection.sendall(message(status, {"Content-Length": str(len(body)), "ETag": '"x"', **headers}, sent))
+
+    with ScriptedStore({"a": b"content"}, script) as store:
+        fs = S3("bucket", endpoint=store.endpoint, max_attempts=2, anonymous=True, region="us-east-1")
+        with pytest.raises(OSError, match="bucket"):
+            operation(fs)

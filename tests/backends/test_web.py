@@ -193,6 +193,36 @@ def test_redirects(web: WebServer, how: str) -> None:
         assert len([path for path in other.paths("GET") if path.startswith("/d/nothing")]) <= 2
 
 
+def test_where_a_redirect_for_now_leads_is_not_kept(web: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although a permanent one follows it."""
+    leads = {"/latest": (302, "/v1"), "/v1": (301, "/d/small"), "/v2": (301, "/d/a%20b.bin")}
+    answer = web.answer
+
+    def redirecting(handler: Any, path: str, headers: dict[str, str]) -> None:
+        if path in leads:
+            status, where = leads[path]
+            return web.send(handler, status, b"", {"Location": where})
+        return answer(handler, path, headers)
+
+    monkeypatch.setattr(web, "answer", redirecting)
+    fs = fsabs.from_url(web.url)
+    assert fs.read_bytes("latest") == b"small"
+    leads["/latest"] = (302, "/v2")
+    assert fs.read_bytes("latest") == BODY
+
+
+def test_the_fragment_of_a_redirect_is_not_asked_for(web: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = web.answer
+
+    def redirecting(handler: Any, path: str, headers: dict[str, str]) -> None:
+        if path == "/page":
+            return web.send(handler, 302, b"", {"Location": f"{web.url}/d/small#section"})
+        return answer(handler, path, headers)
+
+    monkeypatch.setattr(web, "answer", redirecting)
+    assert fsabs.from_url(web.url).read_bytes("page") == b"small"
+
+
 def test_an_address_that_has_come_to_its_end(web: WebServer) -> None:
     with WebServer(FILES) as other, WebServer(FILES) as third:
         web.elsewhere = other.url

@@ -629,6 +629,33 @@ def test_a_stat_from_before_a_change_is_not_left_for_other_processes(tmp_path: P
     assert records.recall("url") is None
 
 
+def test_a_stat_that_another_process_asked_for_before_a_change_is_not_taken(tmp_path: Path) -> None:
+    mine, others = (FileRecords("store", ContentCache(DiskCache(str(tmp_path), LIMITS), 0), True) for _ in range(2))
+    stat, asked = FileStat("a", 5, version="old"), time.time()
+    others.save("other", others.remember("other", stat, asked))
+    mine.forget("url")
+    others.save("url", others.remember("url", stat, asked))
+    assert mine.recall("url") is None
+    assert mine.recall("url") is None
+    assert mine.recall("other") is not None
+    others.save("url", others.remember("url", stat, time.time()))
+    assert mine.recall("url") is not None
+
+
+def test_a_change_while_a_stat_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = DiskCache(str(tmp_path), LIMITS)
+    records, put = FileRecords("store", ContentCache(disk, 0), True), disk.put
+
+    def put_late(*args: Any, **options: Any) -> bool:
+        records.forget("url")
+        return put(*args, **options)
+
+    monkeypatch.setattr(disk, "put", put_late)
+    records.save("url", records.remember("url", FileStat("a", 5, version="old"), time.time()))
+    for one in (records, FileRecords("store", ContentCache(disk, 0), True)):
+        assert one.recall("url") is None
+
+
 def test_a_large_file_that_another_program_has_replaced_is_found_by_the_next_open(store: Store, folder: str) -> None:
     fs = cached(Asked(store.inner), folder, check_interval=1e9)
     with fs.open("large.bin", "rb", 16) as file:

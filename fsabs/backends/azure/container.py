@@ -27,7 +27,19 @@ from ..objects.client import shared
 from ..objects.dialect import Dialect, PartOf, content_type_of
 from ..objects.failures import GONE, Expired, code_of, mismatched, refusal_text, refused, with_status
 from ..objects.http1 import ResponseHead
-from ..objects.messages import WHOLE, Body, Found, ObjectPage, PageQuery, Reading, Request, Response, StoredPart, Text
+from ..objects.messages import (
+    WHOLE,
+    Body,
+    Found,
+    ObjectPage,
+    PageQuery,
+    Reading,
+    Request,
+    Response,
+    StoredPart,
+    Text,
+    is_number,
+)
 from ..objects.store import PART_SIZE
 from ..objects.writing import done_once
 from .access import Account, AzureOptions, access_of, account_of, azure_identity, environment, identity_of, of_adlfs
@@ -175,7 +187,7 @@ class AzureDialect(Dialect):
             return mismatched(f"status {head.status}: nothing shows that anything was removed")
         elif request.method == "GET" and "comp=list" in request.query:
             found = text_of(body, b"Marker")
-            asked = urllib.parse.unquote(dict(urllib.parse.parse_qsl(request.query)).get("marker", ""))
+            asked = dict(urllib.parse.parse_qsl(request.query)).get("marker", "")
             if found and html.unescape(found) != asked:
                 return mismatched(f"a page that begins at {found!r} where {asked!r} was asked for")
         return None
@@ -411,7 +423,7 @@ def _field(entry: str, name: str) -> str:
 
 def _blob(entry: str) -> Text:
     name, size = _name(entry), _field(entry, "Content-Length")
-    if not size.isdigit():
+    if not is_number(size):
         raise unreadable(f"an entry of a listing without a size: {entry[:80]!r}")
     return name, _field(entry, "Last-Modified"), _field(entry, "Etag"), size
 

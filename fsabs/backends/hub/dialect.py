@@ -41,7 +41,7 @@ from ..objects.failures import (
     retry_after,
 )
 from ..objects.http1 import ResponseHead
-from ..objects.messages import WHOLE, Found, ObjectPage, PageQuery, Reading, Request, Response
+from ..objects.messages import WHOLE, Found, ObjectPage, PageQuery, Reading, Request, Response, is_number
 from .access import HubAccess, HubOptions, addresses_of, environment, principal_of, token_of
 from .tree import HubFile, Tree, shared
 
@@ -224,7 +224,7 @@ class HubDialect(Dialect):
             return {}
         size, digest = head.header(b"x-linked-size") or "", self.version(head)
         until = signed_until(there, head) or time.time() + LONGEST
-        if not size.isdigit() or digest is None:
+        if not is_number(size) or digest is None:
             self._addresses.put(request.path, f"- - {there}", until)
             return {}
         self._addresses.put(request.path, f"{size} {digest} {there}", until)
@@ -279,7 +279,7 @@ class HubDialect(Dialect):
         path, size, digest, location = self._path(key), wanted.size, "", ""
         if kept := self._addresses.get(path):
             known_size, known_digest, location = kept.split(" ")
-            if known_size.isdigit():
+            if is_number(known_size):
                 size, digest = int(known_size), known_digest
         if (known := self.tree.find(key)[1]) is not None:
             size, digest = known
@@ -294,7 +294,7 @@ class HubDialect(Dialect):
         """Return what the response to a HEAD says."""
         head = response.head
         size = head.header(b"x-linked-size") or head.header(b"content-length") or ""
-        if not size.isdigit():
+        if not is_number(size):
             raise OSError(errno.EBADMSG, "a response that doesn't say how long the file is")
         return Found(int(size), EPOCH, self.version(head))
 

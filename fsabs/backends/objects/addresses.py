@@ -116,7 +116,7 @@ class Addresses:
         if isinstance(where, str):
             return where
         file = self._file(where[0])
-        return file.address(where[1], where[2]) if file is not None else ""
+        return file.address(digest, where[1], where[2]) if file is not None else ""
 
     def put(self, name: str, url: str, until: float) -> None:
         """Keep an address; one that has ended already is forgotten."""
@@ -207,10 +207,15 @@ class _AddressFile(SharedFile):
                     return end - len(address)
         return None
 
-    def address(self, offset: int, size: int) -> str:
+    def address(self, digest: bytes, offset: int, size: int) -> str:
+        """Return an address; empty if its record is not there: a child may have opened another file of this name."""
         try:
-            return os.pread(self.fd, size, offset).decode("ascii")
-        except (OSError, ValueError):
+            record = os.pread(self.fd, _RECORD.size + size, offset - _RECORD.size)
+            _, crc, _, name, length = _RECORD.unpack_from(record)
+            if (name, length) != (digest, size) or zlib.crc32(record[_CHECKED_FROM:]) != crc:
+                return ""
+            return record[_RECORD.size :].decode("ascii")
+        except (OSError, ValueError, struct.error):
             return ""
 
     def read_new(self) -> list[tuple[bytes, float, int, int]]:

@@ -436,8 +436,9 @@ class Client:
 def absolute(here: str, location: str) -> str | None:
     """Return the URL that a redirect from the URL `here` leads to, quoted; None where it is not followed.
 
-    That is what is no URL of HTTP's, has a user in it, or leads from https to http.
+    That is what is no URL of HTTP's, has a user in it, or leads from https to http. A fragment is not for the server.
     """
+    location = location.partition("#")[0]
     try:
         if _is_quoted_url(location):  # most are
             path = location.index("/", 8)

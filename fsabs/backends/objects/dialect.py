@@ -39,6 +39,7 @@ from .messages import (
     Request,
     Response,
     StoredPart,
+    is_number,
 )
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ class Dialect(abc.ABC):
         """Return what the response to a `head` says."""
         head = response.head
         length = head.header(b"content-length") or ""
-        if not length.isdigit():
+        if not is_number(length):
             raise OSError(errno.EBADMSG, "a response that doesn't say how long the object is")
         return Found(int(length), written_at(head), self.version(head))
 

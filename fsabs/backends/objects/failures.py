@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...core import errors
 from ...disk.descriptors import allocate
 from ...disk.folders import Folder
+from .messages import is_number
 
 if TYPE_CHECKING:
     from .http1 import ResponseHead
@@ -158,7 +159,7 @@ def retry_after(head: ResponseHead) -> float:
 
 def seconds_to_wait(value: str) -> float:
     """Return the seconds that a Retry-After stands for, which has them or a date; 0 for anything else."""
-    if value.isdigit():
+    if is_number(value):
         return float(value)
     try:
         return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds()) if value else 0.0

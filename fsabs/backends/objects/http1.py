@@ -45,7 +45,7 @@ from ...core import errors
 from ...core.buffers import BytesBuffer
 from .connections import WOULD_BLOCK, Connection
 from .failures import LargeObject, ProtocolError, cut_short, hung_up, mismatched
-from .messages import Request, Response, parts_of
+from .messages import Request, Response, is_number, parts_of
 
 if TYPE_CHECKING:
     from .dialect import Dialect
@@ -296,7 +296,7 @@ def _expected_range(request: Request, range_: tuple[int, int], head: ResponseHea
     size, offset = range_
     sent = head.header(b"content-range") or "no range"
     bounds, _, total = sent.partition("/")
-    if request.size is None and total.isdigit():
+    if request.size is None and is_number(total):
         size = min(size, int(total) - offset)  # the object may end in it
     if length not in (None, size) or bounds != f"bytes {offset}-{offset + size - 1}":
         raise mismatched(f"{sent} in {length} bytes where {size} from {offset} were expected")

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ...core import errors, keys
 from ...core.stats import FileStat
 from ...core.threads import TaskOutcome, Threads
+from .bodies import unreadable
 from .messages import ObjectPage, PageQuery, Text
 
 if TYPE_CHECKING:
@@ -183,7 +184,10 @@ def stats_of(dialect: Dialect) -> Callable[[str, Text], FileStat]:
     def to_stat(name: str, entry: Text) -> FileStat:
         _, written, etag, size = entry
         version = etag[6:-6] if etag[:6] == "&quot;" == etag[-6:] else html.unescape(etag).strip('"')
-        stat: FileStat = _new((name, int(size), False, seconds(written), _MODE, version or None))
+        try:
+            stat: FileStat = _new((name, int(size), False, seconds(written), _MODE, version or None))
+        except ValueError:
+            raise unreadable(f"an entry of a listing with the size {size!r} and the time {written!r}") from None
         return stat
 
     return to_stat

@@ -108,6 +108,11 @@ class Request(NamedTuple):
         return f"Request({self.method!r}, {asked!r}, range={self.range})"
 
 
+def is_number(text: str) -> bool:
+    """Return whether a text of a response is a whole number, of no more digits than that of a size has."""
+    return text.isascii() and text.isdigit() and len(text) < 20
+
+
 class Response(NamedTuple):
     """A response that fits its request."""
 
@@ -128,7 +133,7 @@ class Response(NamedTuple):
             text = (self.head.header(b"content-range") or "").rpartition("/")[2]
         else:
             text = self.head.header(b"content-length") or str(len(self.body))
-        return int(text) if text.isdigit() else None
+        return int(text) if is_number(text) else None
 
 
 class Found(NamedTuple):

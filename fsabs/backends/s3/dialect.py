@@ -35,7 +35,18 @@ from ..objects.failures import (
     retry_after,
 )
 from ..objects.http1 import ResponseHead
-from ..objects.messages import WHOLE, Body, ObjectPage, PageQuery, Reading, Request, Response, StoredPart, Text
+from ..objects.messages import (
+    WHOLE,
+    Body,
+    ObjectPage,
+    PageQuery,
+    Reading,
+    Request,
+    Response,
+    StoredPart,
+    Text,
+    is_number,
+)
 from ..objects.writing import part_size
 from .endpoint import S3Access, needs_no_boto3, resolve
 from .options import MARK, S3Options, environment, parse
@@ -534,13 +545,14 @@ def _pattern(form: str) -> re.Pattern[str]:
     """Return the pattern of entries of this form: an entry without its texts."""
     elements = re.escape(form)
     for name in _FIELDS:
-        elements = elements.replace(f"<{name}></{name}>", f"<{name}>([^<]*)</{name}>")
+        content = "[0-9]{1,19}" if name == "Size" else "[^<]*"
+        elements = elements.replace(f"<{name}></{name}>", f"<{name}>({content})</{name}>")
     elements = elements.replace("></", ">[^<]*</").replace("><", r">\s*<")
     return re.compile(rf"<Contents>\s*{elements}\s*</Contents>")
 
 
 def _object(entry: str) -> Text:
     found = dict(_element.findall(entry))
-    if "Key" not in found or not found.get("Size", "").isdigit():
+    if "Key" not in found or not is_number(found.get("Size", "")):
         raise unreadable(f"an entry of a listing without key or size: {entry[:80]!r}")
     return found["Key"], found.get("LastModified", ""), found.get("ETag", ""), found["Size"]
