@@ -15,7 +15,7 @@ from typing import Any
 
 from ..core import identity, keys
 from ..core.stats import FileStat
-from ..transfer.trees import TreeEvent, TreePlan, TreeTransfer
+from ..transfer.trees import Backups, TreeEvent, TreePlan, TreeTransfer
 from ..transfer.walks import entry
 from .content import write_content
 from .paths import PATHS, PIPE, Paths, ResolvedPath, each_path, path_argument
@@ -136,7 +136,7 @@ def mv(invocation: Invocation, given: Namespace) -> int:
             try:
                 if not given.force:
                     source.refuse_removal()
-                if plan.wanted is None and plan.backup is None and _is_renamed(source, place, plan.dry_run):
+                if plan.wanted is None and plan.backups is None and _is_renamed(source, place, plan.dry_run):
                     transfer.moved(source, place)
                     continue
             except (OSError, ValueError) as exc:
@@ -194,7 +194,7 @@ def sync(invocation: Invocation, given: Namespace) -> int:
         if given.delete:
             place.fs._require("remove", "remove what the source does not have", place.key)
             if not given.force:
-                place.refuse_removal()
+                place._replace(contents=True).refuse_removal()  # through a link, too
         transfer.tree(found, place, plan, given.delete)
         return transfer.finish(paths)
 
@@ -260,8 +260,11 @@ def remove_all(invocation: Invocation, given: Namespace) -> int:
         def remove(found: ResolvedPath) -> None:
             if not given.force:
                 found.refuse_removal()
-            if not found.is_link() and found.stat().directory and not given.recursive:
+            directory = not found.is_link() and found.stat().directory
+            if directory and not given.recursive:
                 raise IsADirectoryError(f"{found.shown} is a directory; -r removes it")
+            if found.contents and not directory:
+                raise NotADirectoryError(f"{found.shown} is no directory")
             if not (given.dry_run or found.fs.capabilities.remove):
                 member = containers.resolve(found.text, "a")
                 member.fs.remove(member.path, given.recursive)
@@ -356,7 +359,7 @@ class Transfer:
             keep_links=self._given.links,
             wanted=self._filters.wants if self._filters else None,
             only_files=self._filters.only_files,
-            backup=None if backup is None else (backup.fs, backup.key),
+            backups=None if backup is None else Backups(backup.fs, backup.key),
             **more,
         )
 
@@ -408,6 +411,8 @@ class Transfer:
                     self.error(ValueError(f"{names} would all become {place.shown}: nothing is copied there"))
             elif identity.same(source.fs, source.key, place.fs, place.key):
                 self.error(ValueError(f"source and target are one: {source.shown} and {place.shown}"))
+            elif _is_around(source, place):
+                self.error(ValueError(f"{source.shown} can't be copied into itself: {place.shown}"))
             else:
                 good.append((source, place))
         return good
@@ -579,6 +584,13 @@ def _group(pair: _Pair) -> tuple[int, int, str]:
     """Return what files have in common that are copied together."""
     source, target = pair
     return id(source.fs), id(target.fs), keys.parent(target.key)
+
+
+def _is_around(source: ResolvedPath, place: ResolvedPath) -> bool:
+    """Return whether the source is a container, as a file, that the place is in."""
+    if place.fs is source.fs or source.contents:
+        return False
+    return identity.inside(place.fs, place.key, source.fs, source.key) and not source.is_directory()
 
 
 def _member_at(spread: list[tuple[ResolvedPath, str]], key: str) -> ResolvedPath | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import urllib.parse
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -75,6 +76,7 @@ class ResolvedPath(NamedTuple):
         from ..backends.local import Local
 
         last = self.text.rstrip("/").rpartition("/")[2]
+        last = urllib.parse.unquote(last) if "://" in self.text else last
         what = ""
         if last in (".", ".."):
             what = f"{last!r} at the end"

@@ -353,6 +353,8 @@ class FS(abc.ABC):
         if source != target and keys.inside(target, source):
             raise errors.error(errno.EINVAL, "rename", self._url(source), "can't move a directory into itself")
         with self._naming("rename", source):
+            if names_directory(src) and not self._stat(source).directory:
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
             self._rename(source, target) if source != target else self._stat(source)
 
     def remove(self, path: StrPath, recursive: bool = False) -> None:
@@ -369,6 +371,8 @@ class FS(abc.ABC):
         with self._naming("remove", key):
             if key in ("", self._root):
                 self._empty(key)
+            elif names_directory(path) and not self._stat(key).directory:
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
             elif self._is_link(key) or not self._stat(key).directory:
                 self._remove(key)
                 if recursive and self.capabilities.implied_directories and self._is(key, directory=True):

@@ -51,6 +51,30 @@ class TreeEvent(NamedTuple):
     error: OSError | ValueError | None = None
 
 
+class Backups:
+    """The directory that gets what is replaced or removed at the targets of one command."""
+
+    def __init__(self, fs: FS, top: str) -> None:
+        self.fs = fs
+        self.top = top
+        self._taken = set[str]()
+
+    def refuse(self, tree: FS, top: str) -> None:
+        """Raise `OSError` if the directory is in a tree of which it would get files, or is that."""
+        if identity.inside(self.fs, self.top, tree, top):
+            reason = f"backups can't be in the tree that they are of, {tree._url(top)}"
+            raise errors.error(errno.EINVAL, "copy_tree", self.fs._url(self.top), reason)
+
+    def place(self, name: str, original: FS, key: str) -> str:
+        """Return the key for a file, which is at `name` below its target; raises `OSError` where that is taken."""
+        place = keys.join(self.top, name)
+        if place in self._taken or identity.same(self.fs, place, original, key):
+            reason = f"the backup of {original._url(key)} would take the place of another file"
+            raise errors.error(errno.EEXIST, "copy", self.fs._url(place), reason)
+        self._taken.add(place)
+        return place
+
+
 class TreePlan(NamedTuple):
     """The options of a transfer of a tree."""
 
@@ -71,8 +95,8 @@ class TreePlan(NamedTuple):
     """Whether a file is to be copied, and what is in a directory; None for all."""
     only_files: bool = False
     """Make directories for the files in them alone."""
-    backup: tuple[FS, str] | None = None
-    """A directory that gets what would be replaced or removed at the target."""
+    backups: Backups | None = None
+    """What would be replaced or removed at the target goes there."""
     max_delete: int | None = None
     """Nothing is removed at the target that the source does not have if it were more."""
 
@@ -259,12 +283,9 @@ class TreeTransfer:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
             if identity.inside(self._target, self._dst, self._source, self._src):
                 raise OSError(errno.EINVAL, "can't copy a tree into itself")
-        if self._plan.backup is not None:
-            fs, key = self._plan.backup
-            for tree, top in ((self._source, self._src), (self._target, self._dst)):
-                if identity.inside(fs, key, tree, top):
-                    reason = f"backups can't be in the tree that they are of, {tree._url(top)}"
-                    raise errors.error(errno.EINVAL, "copy_tree", fs._url(key), reason)
+        if self._plan.backups is not None:
+            self._plan.backups.refuse(self._source, self._src)
+            self._plan.backups.refuse(self._target, self._dst)
 
     def _copies(self) -> Iterator[FileCopy]:
         """Yield the files that are to be copied; do what is not copying."""
@@ -325,7 +346,7 @@ class TreeTransfer:
     def _looks(self) -> bool:
         """Return whether what is at the target matters."""
         plan = self._plan
-        if plan.existing != "replace" or plan.backup is not None or plan.replace_links:
+        if plan.existing != "replace" or plan.backups is not None or plan.replace_links:
             return True
         one, other = self._source._place(self._src), self._target._place(self._dst)
         return one.kind == other.kind  # a file there may be the one that is copied
@@ -353,7 +374,7 @@ class TreeTransfer:
     def _replaced_at_once(self, file: FileCopy, found: FileStat | None) -> TreeEvent | None:
         """Make a link, or move a file in one step; return None if its content is to be copied, and has its place."""
         source, target, plan = self._source, self._target, self._plan
-        if found is not None and plan.backup is not None:
+        if found is not None and plan.backups is not None:
             self._back_up(file.dst, found, removed=False)
         if plan.move and self._can_rename():
             try:
@@ -489,7 +510,7 @@ class TreeTransfer:
         except FileExistsError:
             if not self._is_replaced(key, is_top):
                 raise
-        if self._plan.backup is not None:
+        if self._plan.backups is not None:
             self._back_up(key, self._target._lstat(key), removed=True)
         else:
             self._target._remove(key)
@@ -526,10 +547,11 @@ class TreeTransfer:
 
     def _back_up(self, key: str, stat: FileStat, removed: bool) -> None:
         """Copy, or move, what is at the target to the directory of backups."""
-        assert self._plan.backup is not None
+        assert self._plan.backups is not None
         refuse_special(self._target, key, stat)
-        fs, top = self._plan.backup
-        place = keys.join(top, keys.relative(key, self._dst) if key != self._dst else keys.name(key))
+        fs = self._plan.backups.fs
+        name = keys.relative(key, self._dst) if key != self._dst else keys.name(key)
+        place = self._plan.backups.place(name, self._target, key)
         if not fs.capabilities.implied_directories:
             fs.makedirs("/" + keys.parent(place), exist_ok=True)
         link = self._target._read_link(key) if self._target.capabilities.links else None
@@ -546,7 +568,7 @@ class TreeTransfer:
         key = self._key_of(stat)
         if self._plan.dry_run:
             removed = True
-        elif self._plan.backup is not None:
+        elif self._plan.backups is not None:
             removed = self._try("remove", key, lambda: self._back_up(key, stat, removed=True))
         else:
             removed = self._try("remove", key, lambda: self._target._remove(key))
@@ -554,9 +576,9 @@ class TreeTransfer:
             self._report(TreeEvent("removed", key, stat.size))
 
     def _remove_directory(self, fs: FS, key: str) -> None:
-        """Remove a directory, if nothing is in it and it is no link."""
+        """Remove a directory, if nothing is in it and it is no link; a store of objects may have a file of its name."""
         try:
-            if key != fs._root and not fs._is_link(key):
+            if key != fs._root and not fs._is_link(key) and fs._is(key, directory=True):
                 fs._remove(key)
         except FileNotFoundError:  # it went with its last file
             pass

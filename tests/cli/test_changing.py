@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -179,6 +180,59 @@ def test_the_roots_and_oneself_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.quick
+def test_a_link_to_a_home_is_no_way_around_its_protection(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    make_tree(tmp_path / "home", {"kept": b"kept"})
+    (tmp_path / "link").symlink_to("home")
+    done = fsabs("sync", "--delete", "empty", "link", code=1, cwd=tmp_path, env={"HOME": str(tmp_path / "home")})
+    assert "link is a home, or above it" in done.err
+    assert read_tree(tmp_path / "home") == {"kept": b"kept"}
+
+
+def test_a_backup_takes_the_place_of_no_other(tmp_path: Path) -> None:
+    for number in "12":
+        make_tree(tmp_path, {f"s{number}/x": b"new" + number.encode(), f"t/s{number}/x": b"old" + number.encode()})
+    done = fsabs("cp", "-rf", "--backup-dir", "kept", "s1", "s2", "t/", code=1, cwd=tmp_path)
+    assert "would take the place of another file" in done.err
+    found = [*read_tree(tmp_path / "t").values(), *read_tree(tmp_path / "kept").values()]
+    assert sorted(found) in ([b"new1", b"old1", b"old2"], [b"new2", b"old1", b"old2"])
+
+
+def test_a_backup_does_not_take_the_place_of_its_file(tmp_path: Path) -> None:
+    make_tree(tmp_path, {"f": b"newer", "d/f": b"old"})
+    done = fsabs("cp", "-f", "--backup-dir", "d", "f", "d/f", code=1, cwd=tmp_path)
+    assert "would take the place of another file" in done.err
+    assert read_tree(tmp_path / "d") == {"f": b"old"}
+
+
+def test_a_file_is_no_directory(tmp_path: Path) -> None:
+    make_tree(tmp_path, {"f": b"f"})
+    assert fsabs("rm", "f/", code=1, cwd=tmp_path).err == "fsabs: f/ is no directory\n"
+    local = library.Local(str(tmp_path))
+    for recursive in (False, True):
+        with pytest.raises(NotADirectoryError):
+            local.remove("f/", recursive)
+    with pytest.raises(NotADirectoryError):
+        local.rename("f/", "g")
+    assert read_tree(tmp_path) == {"f": b"f"}
+
+
+def test_a_parent_is_one_in_any_spelling(tmp_path: Path) -> None:
+    make_tree(tmp_path, {"above/below/f": b"f"})
+    done = fsabs("rm", "-r", "--dry-run", f"file://{tmp_path}/above/below/%2e%2e", code=1)
+    assert "is '..' at the end" in done.err
+
+
+@pytest.mark.parametrize("command", ["cp", "mv"])
+def test_an_archive_is_not_copied_into_itself(command: str, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as file:
+        file.writestr("a", b"a")
+    before = (tmp_path / "x.zip").read_bytes()
+    for target in ("x.zip/", "x.zip/y"):
+        assert "can't be copied into itself" in fsabs(command, "x.zip", target, code=1, cwd=tmp_path).err
+    assert (tmp_path / "x.zip").read_bytes() == before
+
+
 def test_sync_tree(tmp_path: Path) -> None:
     make_tree(tmp_path / "d")
     with library.Local(str(tmp_path)) as fs, library.from_url("memory://synced", create=True) as memory:

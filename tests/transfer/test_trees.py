@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import boto3
 import pytest
 
 import fsabs
@@ -305,6 +306,45 @@ def s3(moto: MotoServer, monkeypatch: pytest.MonkeyPatch) -> str:
         monkeypatch.setenv(name, value)
     moto.create_bucket("trees")
     return "s3://trees/"
+
+
+class RawBucket:
+    """The bucket as another client has it, whose keys may be names of directories, too."""
+
+    def __init__(self, objects: dict[str, bytes]) -> None:
+        self._client = boto3.client("s3", endpoint_url=os.environ["S3_ENDPOINT"])
+        for key in self.objects():
+            self._client.delete_object(Bucket="trees", Key=key)
+        for key, data in objects.items():
+            self._client.put_object(Bucket="trees", Key=key, Body=data)
+
+    def objects(self) -> dict[str, bytes]:
+        found = self._client.list_objects_v2(Bucket="trees").get("Contents", ())
+        return {one["Key"]: self._client.get_object(Bucket="trees", Key=one["Key"])["Body"].read() for one in found}
+
+
+def test_a_file_of_the_name_of_a_directory_is_not_removed_with_it(s3: str, tmp_path: Path) -> None:
+    bucket = RawBucket({"c/a": b"a", "c/a/b.txt": b"b"})
+    assert run(["mv", "--include", "b.txt", f"{s3}c", str(tmp_path / "some")], tmp_path)[0]
+    assert bucket.objects() == {"c/a": b"a"}
+    bucket = RawBucket({"c/a": b"a", "c/a/b.txt": b"b"})
+    assert not run(["mv", f"{s3}c", str(tmp_path / "all")], tmp_path)[0], "a disk can't have both"
+    moved = [path.read_bytes() for path in (tmp_path / "all").rglob("*") if path.is_file()]
+    assert sorted([*moved, *bucket.objects().values()]) == [b"a", b"b"]
+
+
+def test_a_directory_that_became_a_file(s3: str, tmp_path: Path) -> None:
+    bucket = RawBucket({"t/a/b": b"old"})
+    (tmp_path / "a").write_bytes(b"new")
+    assert run(["sync", "--delete", str(tmp_path), f"{s3}t"], tmp_path)[0]
+    assert bucket.objects() == {"t/a": b"new"}
+
+
+def test_a_mark_of_a_directory_that_has_content_stays(s3: str, tmp_path: Path) -> None:
+    bucket = RawBucket({"m/d/": b"precious", "m/d/f": b"f"})
+    run(["mv", f"{s3}m", str(tmp_path / "m")], tmp_path)
+    assert bucket.objects() == {"m/d/": b"precious"}
+    assert (tmp_path / "m/d/f").read_bytes() == b"f"
 
 
 @pytest.mark.soak

@@ -266,6 +266,8 @@ class ObjectStore(FS):
         if found is None or found.directory:
             page = fetch(self, PageQuery(key + "/", most=2))
             below = [name for name in page.keys() if name != key + "/"]  # noqa: SIM118 - not a dictionary
+            if page.objects and page.key(0) == key + "/" and page.objects[0][3] != "0":  # no mere mark of a directory
+                raise errors.unnamed_left(self._url(key), 1, key + "/")
             if below and not listing.is_path(below[0][len(key) + 1 :]):
                 raise errors.unnamed_left(self._url(key), 1, below[0])
             if below:
