@@ -355,6 +355,8 @@ class FS(abc.ABC):
         with self._naming("rename", source):
             if names_directory(src) and not self._stat(source).directory:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            if self._is_link(source) and identity.same(self, source, self, target) and not self._is_link(target):
+                raise OSError(errno.EINVAL, "the link leads to what it would replace")
             self._rename(source, target) if source != target else self._stat(source)
 
     def remove(self, path: StrPath, recursive: bool = False) -> None:

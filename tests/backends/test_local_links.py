@@ -141,3 +141,17 @@ def test_the_option_is_one_of_three(tree: Path) -> None:
     with pytest.raises(ValueError, match="'follow', 'inside', 'refuse'"):
         Local(tree, links="none")
     assert fsabs.from_url(tree, links="inside").exists("in")
+
+
+def test_a_link_does_not_take_the_place_of_what_it_leads_to(tmp_path: Path) -> None:
+    """As the system's rename would have it: the link would lead to itself, and the file be gone."""
+    (tmp_path / "f").write_bytes(b"data")
+    (tmp_path / "link").symlink_to("f")
+    (tmp_path / "second").symlink_to("link")
+    fs = Local(str(tmp_path))
+    for name in ("link", "second"):
+        with pytest.raises(OSError, match="leads to what it would replace"):
+            fs.rename(name, "f")
+    assert (tmp_path / "f").read_bytes() == b"data"
+    fs.rename("link", "other")
+    assert os.readlink(tmp_path / "other") == "f"
