@@ -274,18 +274,23 @@ class CachedFS(LayerFS):
         """Fetch files, and exempt them from eviction; return how many bytes of them are on the disk and stay there.
 
         That is less than the files have where there is no room, or no disk, or where one was written just now, so that
-        another content may still get its version. A directory is an `IsADirectoryError`.
+        another content may still get its version. A directory is an `IsADirectoryError`. Earlier versions of the files
+        are exempt no longer.
         """
-        size = 0
-        for key in keys_of(self, paths, "pin"):
+        size, wanted = 0, list(keys_of(self, paths, "pin"))
+        self._unpin(wanted)
+        for key in wanted:
             with self._naming("pin", key):
                 size += warming.pin(self._files, key)
         return size
 
     def unpin(self, paths: Iterable[StrPath]) -> None:
         """Take `pin` back, of whichever version of the files."""
+        self._unpin(keys_of(self, paths, "unpin"))
+
+    def _unpin(self, wanted: Iterable[str]) -> None:
         if (disk := self._files.contents().disk) is not None:
-            disk.unpin(map(self._url, keys_of(self, paths, "unpin")))
+            disk.unpin(map(self._url, wanted))
 
     def verify(self) -> list[str]:
         """Read all that is on disk, of whichever FS; returns what was damaged, and is removed, by URL and version."""

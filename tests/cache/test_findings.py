@@ -390,6 +390,14 @@ def test_an_old_version_is_unpinned_too(store: Store, folder: str) -> None:
     assert all(path.stat().st_mode & 0o200 for path in Path(folder).glob("entries-1/??/*"))
 
 
+def test_a_pin_takes_the_place_of_that_of_an_earlier_version(store: Store, folder: str) -> None:
+    """Each would hold its room for ever else, until nothing more fits."""
+    fs = cached(store, folder, max_bytes=150_000)
+    for seed in range(6):
+        store.inner.write_bytes("large.bin", noise(50_000, seed))
+        assert fs.pin(["large.bin"]) == 50_000
+
+
 # ---- workers that are stopped, and servers that are slow
 
 
