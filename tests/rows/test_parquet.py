@@ -197,6 +197,25 @@ def test_views_are_read_as_strings(chunk_bytes: int, tmp_path: Path) -> None:
     assert sorted((row for batch in batches for row in batch.to_pylist()), key=str) == sorted(rows, key=str)
 
 
+def test_categories_of_several_files_are_more_than_the_indices_of_one_can_number(tmp_path: Path) -> None:
+    narrow = pa.dictionary(pa.int8(), pa.string())
+    rows = []
+    for name in "ab":
+        column = pa.array([f"{name}{number}" for number in range(100)]).dictionary_encode().cast(narrow)
+        columns = {
+            "plain": column,
+            "in_struct": pa.StructArray.from_arrays([column], ["of"]),
+            "in_list": pa.ListArray.from_arrays(list(range(101)), column),
+        }
+        pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
+        rows += pa.table(columns).to_pylist()
+    assert sorted(ShardedDataset(tmp_path, seed=1), key=str) == sorted(rows, key=str)
+    for seed in (None, 1):
+        batches = list(ShardedDataset(tmp_path, seed=seed, batch_size=150))
+        assert {str(batch.schema.field("plain").type.index_type) for batch in batches} == {"int32"}
+        assert sorted((row for batch in batches for row in batch.to_pylist()), key=str) == sorted(rows, key=str)
+
+
 @pytest.mark.parametrize("packed", ["data.zip", "data.tar", "outer.zip/data.tar"])
 def test_rows_in_archives(folder: Path, tmp_path_factory: pytest.TempPathFactory, packed: str) -> None:
     away = tmp_path_factory.mktemp("packed")

@@ -222,7 +222,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         import pyarrow as pa
 
         given = metadata.schema.to_arrow_schema().remove_metadata()
-        schema = pa.schema([field.with_nullable(True) for field in _without_views(given)])  # as other files may have it
+        schema = pa.schema([field.with_nullable(True) for field in _joinable(given)])  # as other files may have it
         self._casts = self._casts or schema != given
         names = schema.names if self._columns is None else self._columns
         absent = [name for name in names if name not in schema.names]
@@ -602,12 +602,16 @@ class _GroupScan:
                 yield batch.slice(0, size)
 
 
-def _without_views(kind: Any) -> Any:
-    """Return a schema or type of pyarrow with strings and bytes in place of views, of which `take` can't take any."""
+def _joinable(kind: Any) -> Any:
+    """Return a schema or type of pyarrow as rows of several files can be taken of it.
+
+    Strings and bytes are in place of views, of which `take` can't take any; dictionaries have indices for all that
+    those of several files have together: pandas' are of 128 values at most.
+    """
     import pyarrow as pa
 
     def plain(field: pa.Field) -> pa.Field:
-        return field.with_type(_without_views(field.type))
+        return field.with_type(_joinable(field.type))
 
     if isinstance(kind, pa.Schema):
         return pa.schema(map(plain, kind))
@@ -621,6 +625,8 @@ def _without_views(kind: Any) -> Any:
         return pa.list_(plain(kind.value_field))
     if isinstance(kind, pa.LargeListType):
         return pa.large_list(plain(kind.value_field))
+    if isinstance(kind, pa.DictionaryType) and kind.index_type.bit_width < 32:
+        return pa.dictionary(pa.int32(), kind.value_type, kind.ordered)
     return pa.string() if pa.types.is_string_view(kind) else pa.binary() if pa.types.is_binary_view(kind) else kind
 
 
