@@ -589,6 +589,9 @@ def test_arguments_that_do_not_fit(folder: Path) -> None:
         ShardedDataset(folder, buffer_size=10)
     with pytest.raises(ValueError, match="columns is a list"):
         ShardedDataset(folder, columns="id")
+    for wrong in (0, -1):
+        with pytest.raises(ValueError, match=f"batch_size is at least 1, .* not {wrong}"):
+            ShardedDataset(folder, batch_size=wrong)
     with pytest.raises(ValueError, match="window must not be negative"):
         ShardedDataset(folder, window=-1)
     with pytest.raises(FileNotFoundError, match="no Parquet file|no file"):

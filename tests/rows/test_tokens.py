@@ -434,5 +434,14 @@ def test_arguments_that_do_not_fit(tmp_path: Path) -> None:
         TokenDataset(tmp_path / "missing", 4)
     with pytest.raises(TypeError, match="tokenized documents"):
         TokenDataset(tmp_path, 4, tokenize=list, dtype="uint16")
+    documents = fsabs.Memory()
+    documents_of(documents)
+    for wrong in (0, -1):
+        with pytest.raises(ValueError, match=f"batch_size is at least 1, .* not {wrong}"):
+            TokenDataset(tmp_path, 4, dtype="uint16", batch_size=wrong)
+        with pytest.raises(ValueError, match=f"batch_size is at least 1, .* not {wrong}"):
+            TokenDataset(documents, 4, tokenize=list, batch_size=wrong)
+        with pytest.raises(ValueError, match=f"sequence_length must be at least 1, not {wrong}"):
+            TokenDataset(documents, wrong, tokenize=list)
     assert list(TokenDataset(tmp_path, 50, dtype="uint16")) == []
     assert list(TokenDataset(tmp_path, 50, dtype="uint16", seed=1)) == []
