@@ -566,6 +566,15 @@ def test_shards_of_other_columns_are_refused_by_name(folder: Path) -> None:
         ShardedDataset(folder)
 
 
+def test_columns_of_one_name_are_refused_if_they_are_wanted(tmp_path: Path) -> None:
+    rows = pa.Table.from_arrays([pa.array([1, 2]), pa.array([3, 4]), pa.array([5, 6])], ["x", "id", "x"])
+    pq.write_table(rows, tmp_path / "twice.parquet")
+    for columns in (None, ["x"], ["id", "x"]):
+        with pytest.raises(ValueError, match=r"twice.parquet has several columns of each of the names \['x'\]"):
+            ShardedDataset(tmp_path, columns=columns)
+    assert sorted(ids(ShardedDataset(tmp_path, columns=["id"], seed=1))) == [3, 4]
+
+
 def test_empty_shards_are_no_samples(folder: Path) -> None:
     pq.write_table(table(0, 0), folder / "a-empty.parquet")
     assert ids(ShardedDataset(folder, columns=["id"])) == list(range(900))

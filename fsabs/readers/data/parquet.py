@@ -228,6 +228,9 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         absent = [name for name in names if name not in schema.names]
         if absent:
             raise ValueError(f"{url} has no columns {absent}; it has {schema.names}")
+        repeated = [name for name in dict.fromkeys(names) if schema.names.count(name) > 1]
+        if repeated:
+            raise ValueError(f"{url} has several columns of each of the names {repeated}")
         first = self._schema
         if first is None:
             self._schema = first = schema
