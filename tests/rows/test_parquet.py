@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
@@ -339,6 +340,11 @@ def test_filters_leave_row_groups_out(folder: Path) -> None:
     assert not [key for key, _, _ in store.ranges if key == "part-0.parquet"]
     either = ShardedDataset(folder, columns=["id"], filters=[[("id", "=", 3)], [("id", "in", [899])]], seed=1)
     assert sorted(ids(either)) == [*range(70), *range(880, 900)]
+    expression = (pc.field("id") == 3) | (pc.field("id") == 899)
+    assert ids(ShardedDataset(folder, columns=["id"], filters=expression)) == [*range(70), *range(880, 900)]
+    assert len(ids(ShardedDataset(folder, columns=["id"], filters=[]))) == 900
+    with pytest.raises(ValueError, match="nothing == 3.* fit"):
+        ShardedDataset(folder, filters=pc.field("nothing") == 3)
     with pytest.raises(ValueError, match="no condition"):
         ShardedDataset(folder, filters=[("id", "like", 3)])
     with pytest.raises(ValueError, match="'nothing'"):

@@ -324,14 +324,14 @@ def test_what_a_tokenizer_returns_that_are_no_tokens_is_an_error(made: Any, matc
             list(ShardedDataset(store, packing=packing, on_error=on_error))
 
 
-def test_tokens_of_any_integer_type_are_packed() -> None:
+@pytest.mark.parametrize("kind", [np.uint16, np.int32, torch.tensor])
+def test_tokens_of_any_integer_type_are_packed(kind: Any) -> None:
     store = fsabs.Memory()
     documents = documents_of(store)
-    for kind in (np.uint16, np.int32, torch.tensor):
-        data = TokenDataset(store, 15, tokenize=lambda one, kind=kind: kind(json.loads(one) or [0]))
-        found = np.concatenate([window["tokens"] for window in data])
-        assert found.dtype == np.int64
-        assert set(found.tolist()) == {0, *itertools.chain.from_iterable(documents)}
+    data = TokenDataset(store, 15, tokenize=lambda one: kind(json.loads(one) or [0]))
+    found = np.concatenate([window["tokens"] for window in data])
+    assert found.dtype == np.int64
+    assert set(found.tolist()) == {0, *itertools.chain.from_iterable(documents)}
 
 
 # ---- bad input

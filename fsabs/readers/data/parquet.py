@@ -28,6 +28,7 @@ from .order import Numbers, WindowOrder, by_shard
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.compute as pc
 
 
 SUFFIXES = (".parquet", ".parq", ".pq")
@@ -79,8 +80,8 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
     Args:
         location: a directory means the files in it, and below, that end in `.parquet`, `.parq` or `.pq`.
         columns: of the file, in this order; None reads all. Only their bytes are fetched.
-        filters: conditions such as `[("year", ">=", 2020)]`, as pyarrow takes them. Row groups whose statistics rule
-            them out are not read; rows of the others are given as they are.
+        filters: conditions such as `[("year", ">=", 2020)]`, or an expression, as pyarrow takes them. Row groups whose
+            statistics rule them out are not read; rows of the others are given as they are.
         on_error: "raise" a `CorruptFileError` for a row group that can't be decoded, or "skip" its rows.
         chunk_bytes: a row group of more decoded bytes is read in parts of about so many. The order of shuffled rows
             depends on it.
@@ -96,7 +97,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         location: Location,
         *,
         columns: Sequence[str] | None = None,
-        filters: Sequence[Any] | None = None,
+        filters: Sequence[Any] | pc.Expression | None = None,
         on_error: OnError = "raise",
         chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
@@ -107,8 +108,8 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
             raise ValueError(f"chunk_bytes must be at least 1, not {chunk_bytes}")
         check_on_error(on_error)
         self._columns = None if columns is None else list(columns)
-        self._filters = filters or None
-        self._expression = None if not filters else _expression(filters)
+        self._filters = filters
+        self._expression = None if filters is None else _expression(filters)
         self._on_error = on_error
         self._chunk_bytes = chunk_bytes
         self._footers: dict[str, Footer] = {}
@@ -651,12 +652,16 @@ def _first_line(exc: BaseException) -> str:
     return (str(exc).splitlines() or [type(exc).__name__])[0][:300]
 
 
-def _expression(filters: Sequence[Any]) -> Any:
-    """Return filters in pyarrow's form as an expression; `ValueError` for what has another form."""
+def _expression(filters: Sequence[Any] | pc.Expression) -> pc.Expression | None:
+    """Return filters in pyarrow's form as an expression, None for no conditions; `ValueError` for another form."""
+    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
+    if isinstance(filters, pc.Expression):
+        return filters
     try:
-        return pq.filters_to_expression(list(filters))
+        conditions = list(filters)
+        return pq.filters_to_expression(conditions) if conditions else None
     except (TypeError, ValueError) as exc:
         raise ValueError(f"there is no condition (column, operator, value) in {filters!r}: {exc}") from exc
 
