@@ -11,7 +11,7 @@ import operator
 import os
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from typing import Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from ..core.fs import FS
 from ..readers.data import AbstractDataReader, shards_of
@@ -19,6 +19,9 @@ from ..readers.data.base import digest_of
 from ..readers.data.factory import reader_of
 from ..readers.data.files import Files, Location
 from ..urls import opening
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
 
 
 class RecordSource:
@@ -41,7 +44,7 @@ class RecordSource:
         source: AbstractDataReader | Location,
         *,
         columns: Sequence[str] | None = None,
-        filters: Sequence[Any] | None = None,
+        filters: Sequence[Any] | pc.Expression | None = None,
     ) -> None:
         self.reader = reader_of(source, "raise", columns, filters)
         self._shards = [shard for shard in shards_of(self.reader) if shard.count]

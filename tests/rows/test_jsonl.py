@@ -148,7 +148,7 @@ def test_a_line_that_is_not_json_is_named_or_skipped(folder: Path) -> None:
     content = lines(ROWS[:40]) + b'{"id": \n' + lines(ROWS[40:50]) + b"}\n"
     path = folder / "bad.jsonl.gz"
     path.write_bytes(gzip.compress(content))
-    with pytest.raises(errors.CorruptFileError, match="line 41 is not JSON") as caught:
+    with pytest.raises(errors.CorruptFileError, match="line 41, blank ones not counted, is not JSON") as caught:
         list(ShardedDataset(path))
     assert str(caught.value.filename).endswith("bad.jsonl.gz")
     skipping = ShardedDataset(path, on_error="skip")
@@ -163,13 +163,16 @@ def test_blank_lines_are_no_records(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_bytes(b'\n\r\n{"id": 0}\n\n \t\r\n{"id": 1}\r\n{"id": 2}\n\n\n  ')
     assert ids(ShardedDataset(tmp_path)) == [0, 1, 2]
     assert len(ShardedDataset(tmp_path, on_error="skip")) == 3
+    (tmp_path / "x.jsonl").write_bytes(b"\n1\n\n}\n")
+    with pytest.raises(errors.CorruptFileError, match="line 2, blank ones not counted, is not JSON"):
+        list(ShardedDataset(tmp_path))
     (tmp_path / "x.jsonl").write_bytes(b"\n \n")
     assert list(ShardedDataset(tmp_path)) == []
 
 
 def test_a_line_that_nests_too_deep_is_no_json(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_bytes(b"1\n" + b"[" * 100_000 + b"\n2\n")
-    with pytest.raises(errors.CorruptFileError, match="line 2 is not JSON"):
+    with pytest.raises(errors.CorruptFileError, match="line 2, .* is not JSON"):
         list(ShardedDataset(tmp_path / "x.jsonl"))
     assert list(ShardedDataset(tmp_path / "x.jsonl", on_error="skip")) == [1, 2]
 

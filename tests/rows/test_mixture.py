@@ -378,6 +378,9 @@ def test_arguments_that_do_not_fit(store: fsabs.FS) -> None:
     ):
         with pytest.raises(ValueError, match=match):
             Mixture(sources, weights)
+    for packing in (Packing(list, 0), Packing(list, 8, batch_size=0)):
+        with pytest.raises(ValueError, match="at least 1"):
+            Mixture(sources, packing=packing)
     with pytest.raises(ValueError, match="ending"):
         Mixture(sources, ending="end")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="length is"):

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
@@ -197,6 +198,25 @@ def test_views_are_read_as_strings(chunk_bytes: int, tmp_path: Path) -> None:
     assert sorted((row for batch in batches for row in batch.to_pylist()), key=str) == sorted(rows, key=str)
 
 
+def test_categories_of_several_files_are_more_than_the_indices_of_one_can_number(tmp_path: Path) -> None:
+    narrow = pa.dictionary(pa.int8(), pa.string())
+    rows = []
+    for name in "ab":
+        column = pa.array([f"{name}{number}" for number in range(100)]).dictionary_encode().cast(narrow)
+        columns = {
+            "plain": column,
+            "in_struct": pa.StructArray.from_arrays([column], ["of"]),
+            "in_list": pa.ListArray.from_arrays(list(range(101)), column),
+        }
+        pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
+        rows += pa.table(columns).to_pylist()
+    assert sorted(ShardedDataset(tmp_path, seed=1), key=str) == sorted(rows, key=str)
+    for seed in (None, 1):
+        batches = list(ShardedDataset(tmp_path, seed=seed, batch_size=150))
+        assert {str(batch.schema.field("plain").type.index_type) for batch in batches} == {"int32"}
+        assert sorted((row for batch in batches for row in batch.to_pylist()), key=str) == sorted(rows, key=str)
+
+
 @pytest.mark.parametrize("packed", ["data.zip", "data.tar", "outer.zip/data.tar"])
 def test_rows_in_archives(folder: Path, tmp_path_factory: pytest.TempPathFactory, packed: str) -> None:
     away = tmp_path_factory.mktemp("packed")
@@ -320,6 +340,11 @@ def test_filters_leave_row_groups_out(folder: Path) -> None:
     assert not [key for key, _, _ in store.ranges if key == "part-0.parquet"]
     either = ShardedDataset(folder, columns=["id"], filters=[[("id", "=", 3)], [("id", "in", [899])]], seed=1)
     assert sorted(ids(either)) == [*range(70), *range(880, 900)]
+    expression = (pc.field("id") == 3) | (pc.field("id") == 899)
+    assert ids(ShardedDataset(folder, columns=["id"], filters=expression)) == [*range(70), *range(880, 900)]
+    assert len(ids(ShardedDataset(folder, columns=["id"], filters=[]))) == 900
+    with pytest.raises(ValueError, match="nothing == 3.* fit"):
+        ShardedDataset(folder, filters=pc.field("nothing") == 3)
     with pytest.raises(ValueError, match="no condition"):
         ShardedDataset(folder, filters=[("id", "like", 3)])
     with pytest.raises(ValueError, match="'nothing'"):
@@ -547,6 +572,15 @@ def test_shards_of_other_columns_are_refused_by_name(folder: Path) -> None:
         ShardedDataset(folder)
 
 
+def test_columns_of_one_name_are_refused_if_they_are_wanted(tmp_path: Path) -> None:
+    rows = pa.Table.from_arrays([pa.array([1, 2]), pa.array([3, 4]), pa.array([5, 6])], ["x", "id", "x"])
+    pq.write_table(rows, tmp_path / "twice.parquet")
+    for columns in (None, ["x"], ["id", "x"]):
+        with pytest.raises(ValueError, match=r"twice.parquet has several columns of each of the names \['x'\]"):
+            ShardedDataset(tmp_path, columns=columns)
+    assert sorted(ids(ShardedDataset(tmp_path, columns=["id"], seed=1))) == [3, 4]
+
+
 def test_empty_shards_are_no_samples(folder: Path) -> None:
     pq.write_table(table(0, 0), folder / "a-empty.parquet")
     assert ids(ShardedDataset(folder, columns=["id"])) == list(range(900))
@@ -570,6 +604,9 @@ def test_arguments_that_do_not_fit(folder: Path) -> None:
         ShardedDataset(folder, buffer_size=10)
     with pytest.raises(ValueError, match="columns is a list"):
         ShardedDataset(folder, columns="id")
+    for wrong in (0, -1):
+        with pytest.raises(ValueError, match=f"batch_size is at least 1, .* not {wrong}"):
+            ShardedDataset(folder, batch_size=wrong)
     with pytest.raises(ValueError, match="window must not be negative"):
         ShardedDataset(folder, window=-1)
     with pytest.raises(FileNotFoundError, match="no Parquet file|no file"):

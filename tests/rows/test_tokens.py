@@ -306,6 +306,34 @@ def test_a_packed_data_set_has_no_length_and_other_settings_are_refused() -> Non
         ShardedDataset(store, packing=Packing(json.loads, 4), batch_size=3)
 
 
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+@pytest.mark.parametrize(
+    ("made", "match"),
+    [
+        (None, "tokenize returned NoneType"),
+        ([1.5, 2.0], "tokenize returned list .*float64"),
+        (["1"], "tokenize returned list"),
+        ({"input_ids": [1]}, "tokenize returned dict"),
+    ],
+)
+def test_what_a_tokenizer_returns_that_are_no_tokens_is_an_error(made: Any, match: str, on_error: Any) -> None:
+    store = fsabs.Memory()
+    documents_of(store)
+    for packing in (Packing(lambda _: made, 4), Packing(lambda many: [made for _ in many], 4, batched=True)):
+        with pytest.raises(ValueError, match=match):
+            list(ShardedDataset(store, packing=packing, on_error=on_error))
+
+
+@pytest.mark.parametrize("kind", [np.uint16, np.int32, torch.tensor])
+def test_tokens_of_any_integer_type_are_packed(kind: Any) -> None:
+    store = fsabs.Memory()
+    documents = documents_of(store)
+    data = TokenDataset(store, 15, tokenize=lambda one: kind(json.loads(one) or [0]))
+    found = np.concatenate([window["tokens"] for window in data])
+    assert found.dtype == np.int64
+    assert set(found.tolist()) == {0, *itertools.chain.from_iterable(documents)}
+
+
 # ---- bad input
 
 
@@ -434,5 +462,14 @@ def test_arguments_that_do_not_fit(tmp_path: Path) -> None:
         TokenDataset(tmp_path / "missing", 4)
     with pytest.raises(TypeError, match="tokenized documents"):
         TokenDataset(tmp_path, 4, tokenize=list, dtype="uint16")
+    documents = fsabs.Memory()
+    documents_of(documents)
+    for wrong in (0, -1):
+        with pytest.raises(ValueError, match=f"batch_size is at least 1, .* not {wrong}"):
+            TokenDataset(tmp_path, 4, dtype="uint16", batch_size=wrong)
+        with pytest.raises(ValueError, match=f"batch_size is at least 1, .* not {wrong}"):
+            TokenDataset(documents, 4, tokenize=list, batch_size=wrong)
+        with pytest.raises(ValueError, match=f"sequence_length must be at least 1, not {wrong}"):
+            TokenDataset(documents, wrong, tokenize=list)
     assert list(TokenDataset(tmp_path, 50, dtype="uint16")) == []
     assert list(TokenDataset(tmp_path, 50, dtype="uint16", seed=1)) == []

@@ -193,9 +193,10 @@ class Loader(DataLoader[Any]):
         """Return where the samples of a step come from, for each rank: source, shard and record.
 
         The step is the number of a batch of the epoch that runs or comes next, with those before the state that was
-        loaded; a rank that has fewer has none. It follows from counts alone; windows that are packed are read from that
-        state on, and so are the records of the step where damaged ones are skipped. After a state of this rank alone,
-        only its own are known.
+        loaded; a rank that has fewer has none. A batch whose records are all damaged is a step, too, and is not handed
+        out: a loop's own count is one less after it. What a step has follows from counts alone; windows that are packed
+        are read from that state on, and so are the records of the step where damaged ones are skipped. After a state of
+        this rank alone, only its own are known.
 
         `LookupError` for a step that the epoch has not, or that lies before the state; `TypeError` for a data set that
         does not say where its samples come from: map-style ones and a job's tasks.

@@ -72,18 +72,13 @@ class Packing(NamedTuple):
             at = first
             for tokens in self._tokenized(documents([(first // UNIT, -(-last // UNIT))])):
                 end = min(last, (at // UNIT + 1) * UNIT)
-                if tokens is None:
-                    yield end - at, None
-                else:
-                    found = np.asarray(tokens, np.int64)
-                    if found.ndim != 1 or len(found) > UNIT:
-                        raise ValueError(f"a document has one list of at most {UNIT} tokens, not {found.shape}")
-                    yield end - at, found[at % UNIT : at % UNIT + end - at]
+                yield end - at, None if tokens is LOST else _ids(tokens)[at % UNIT : at % UNIT + end - at]
                 at = end
 
     def _tokenized(self, records: Iterator[Any]) -> Iterator[Any]:
+        """Yield what the tokenizer makes of each document; `LOST` for a skipped one."""
         if not self.batched:
-            yield from (None if record is LOST else self.tokenize(record) for record in records)
+            yield from (LOST if record is LOST else self.tokenize(record) for record in records)
             return
         for group in _groups(records, _TOGETHER):
             there = [record for record in group if record is not LOST]
@@ -91,7 +86,7 @@ class Packing(NamedTuple):
             if len(found) != len(there):
                 raise ValueError(f"the tokenizer made {len(found)} lists of tokens of {len(there)} documents")
             tokens = iter(found)
-            yield from (None if record is LOST else next(tokens) for record in group)
+            yield from (LOST if record is LOST else next(tokens) for record in group)
 
 
 class PackedPass(Pass):
@@ -203,6 +198,15 @@ class _Windows:
             left -= min(left, len(run))
         self._count -= self._step
         return self._runs[0][0] if self._runs else end
+
+
+def _ids(tokens: Any) -> Numbers:
+    """Return the tokens of a document as an array; `ValueError` for what a tokenizer returned that is none."""
+    found = np.asarray(tokens)
+    if found.ndim != 1 or len(found) > UNIT or (len(found) and found.dtype.kind not in "iu"):
+        returned = f"{type(tokens).__name__} (as an array: {found.dtype}, shape {found.shape})"
+        raise ValueError(f"a document has one list of at most {UNIT} integers as tokens; tokenize returned {returned}")
+    return found.astype(np.int64, copy=False)
 
 
 def _groups(records: Iterator[Any], size: int) -> Iterator[list[Any]]:

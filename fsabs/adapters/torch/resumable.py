@@ -89,6 +89,7 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
             raise TypeError("uneven='pad' is for single samples, and not for batches that the data set makes")
         if packing is not None and batch_size is not None:
             raise TypeError("batch_size is given to Packing, and not to the data set, where documents are packed")
+        _check_sizes(batch_size, packing)
         self._records = records
         self.transform = transform
         self.uneven: Uneven = uneven
@@ -469,6 +470,15 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_taken": None}
+
+
+def _check_sizes(batch_size: int | None, packing: Packing | None) -> None:
+    """Raise `ValueError` for sizes with which a pass would not end, or have no samples."""
+    for size in (batch_size, packing and packing.batch_size):
+        if size is not None and size < 1:
+            raise ValueError(f"batch_size is at least 1, or None for single samples, not {size}")
+    if packing is not None and packing.sequence_length < 1:
+        raise ValueError(f"sequence_length must be at least 1, not {packing.sequence_length}")
 
 
 class WorkerShare:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from .packing import Packing
 from .plan import EpochPlan, EpochShape, Uneven
 from .reading import EpochRecords, EpochRows, EpochWindows
 from .resumable import EpochDataset, Records, SamplePlace
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
 
 MAX_BYTES = 64 << 20
 WINDOW = 16
@@ -79,7 +82,7 @@ class ShardedDataset(EpochDataset):
         mode: str = Mode.TRAINING,
         max_bytes: int | Literal["auto"] | None = "auto",
         columns: Sequence[str] | None = None,
-        filters: Sequence[Any] | None = None,
+        filters: Sequence[Any] | pc.Expression | None = None,
         window: int = WINDOW,
         batch_size: int | None = None,
         packing: Packing | None = None,

@@ -12,7 +12,7 @@ import os
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ...core.fs import FS
 from ...urls import opening
@@ -28,6 +28,9 @@ from .parquet import SUFFIXES as PARQUET
 from .parquet import ParquetDataReader
 from .recordio import RecordIODataReader
 from .text import TextDataReader
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
 
 _ODPS_ENV = {"project": "MAXCOMPUTE_PROJECT", "access_id": "MAXCOMPUTE_AK", "access_key": "MAXCOMPUTE_SK"}
 _ODPS_ENV_TOO = {"endpoint": "MAXCOMPUTE_ENDPOINT", "tunnel_endpoint": "MAXCOMPUTE_TUNNEL_ENDPOINT"}
@@ -179,7 +182,7 @@ def reader_of(
     source: AbstractDataReader | Location,
     on_error: OnError,
     columns: Sequence[str] | None = None,
-    filters: Sequence[Any] | None = None,
+    filters: Sequence[Any] | pc.Expression | None = None,
 ) -> AbstractDataReader:
     """Return the data reader of a location, or the one that is given; `columns` and `filters` are of Parquet files."""
     reader = _reader_of(source, on_error, columns, filters)
@@ -192,7 +195,7 @@ def _reader_of(
     source: AbstractDataReader | Location,
     on_error: OnError,
     columns: Sequence[str] | None,
-    filters: Sequence[Any] | None,
+    filters: Sequence[Any] | pc.Expression | None,
 ) -> AbstractDataReader:
     if not isinstance(source, FS | str | os.PathLike):
         if columns is not None or filters is not None:

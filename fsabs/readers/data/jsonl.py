@@ -83,8 +83,8 @@ class JsonLinesDataReader(FileShardsReader[Blob]):
     Compressed files are shuffled best if they have many frames, as those of zstd's `pzstd` and `t2sz`, and of `bgzip`:
     the chunks of one frame are read one after the other.
 
-    Raises `CorruptFileError` with the file and the line, counted from 1, and `StaleFileError` for a file that changed
-    after `create_shards`.
+    Raises `CorruptFileError` with the file and the line, counted from 1 without blank ones, and `StaleFileError` for a
+    file that changed after `create_shards`.
     """
 
     open_at_once = 64
@@ -153,7 +153,8 @@ class JsonLinesDataReader(FileShardsReader[Blob]):
         except (ValueError, RecursionError) as exc:  # the latter of what is nested too deep
             if self._on_error == "skip":
                 return LOST
-            raise errors.corrupt(url, f"line {number + 1} is not JSON: {exc}", "read_records") from None
+            where = f"line {number + 1}, blank ones not counted,"  # the index counts the others only
+            raise errors.corrupt(url, f"{where} is not JSON: {exc}", "read_records") from None
 
     # ---- files
 

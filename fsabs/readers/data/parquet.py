@@ -28,6 +28,7 @@ from .order import Numbers, WindowOrder, by_shard
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.compute as pc
 
 
 SUFFIXES = (".parquet", ".parq", ".pq")
@@ -79,8 +80,8 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
     Args:
         location: a directory means the files in it, and below, that end in `.parquet`, `.parq` or `.pq`.
         columns: of the file, in this order; None reads all. Only their bytes are fetched.
-        filters: conditions such as `[("year", ">=", 2020)]`, as pyarrow takes them. Row groups whose statistics rule
-            them out are not read; rows of the others are given as they are.
+        filters: conditions such as `[("year", ">=", 2020)]`, or an expression, as pyarrow takes them. Row groups whose
+            statistics rule them out are not read; rows of the others are given as they are.
         on_error: "raise" a `CorruptFileError` for a row group that can't be decoded, or "skip" its rows.
         chunk_bytes: a row group of more decoded bytes is read in parts of about so many. The order of shuffled rows
             depends on it.
@@ -96,7 +97,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         location: Location,
         *,
         columns: Sequence[str] | None = None,
-        filters: Sequence[Any] | None = None,
+        filters: Sequence[Any] | pc.Expression | None = None,
         on_error: OnError = "raise",
         chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
@@ -107,8 +108,8 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
             raise ValueError(f"chunk_bytes must be at least 1, not {chunk_bytes}")
         check_on_error(on_error)
         self._columns = None if columns is None else list(columns)
-        self._filters = filters or None
-        self._expression = None if not filters else _expression(filters)
+        self._filters = filters
+        self._expression = None if filters is None else _expression(filters)
         self._on_error = on_error
         self._chunk_bytes = chunk_bytes
         self._footers: dict[str, Footer] = {}
@@ -222,12 +223,15 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         import pyarrow as pa
 
         given = metadata.schema.to_arrow_schema().remove_metadata()
-        schema = pa.schema([field.with_nullable(True) for field in _without_views(given)])  # as other files may have it
+        schema = pa.schema([field.with_nullable(True) for field in _joinable(given)])  # as other files may have it
         self._casts = self._casts or schema != given
         names = schema.names if self._columns is None else self._columns
         absent = [name for name in names if name not in schema.names]
         if absent:
             raise ValueError(f"{url} has no columns {absent}; it has {schema.names}")
+        repeated = [name for name in dict.fromkeys(names) if schema.names.count(name) > 1]
+        if repeated:
+            raise ValueError(f"{url} has several columns of each of the names {repeated}")
         first = self._schema
         if first is None:
             self._schema = first = schema
@@ -602,12 +606,16 @@ class _GroupScan:
                 yield batch.slice(0, size)
 
 
-def _without_views(kind: Any) -> Any:
-    """Return a schema or type of pyarrow with strings and bytes in place of views, of which `take` can't take any."""
+def _joinable(kind: Any) -> Any:
+    """Return a schema or type of pyarrow as rows of several files can be taken of it.
+
+    Strings and bytes are in place of views, of which `take` can't take any; dictionaries have indices for all that
+    those of several files have together: pandas' are of 128 values at most.
+    """
     import pyarrow as pa
 
     def plain(field: pa.Field) -> pa.Field:
-        return field.with_type(_without_views(field.type))
+        return field.with_type(_joinable(field.type))
 
     if isinstance(kind, pa.Schema):
         return pa.schema(map(plain, kind))
@@ -621,6 +629,8 @@ def _without_views(kind: Any) -> Any:
         return pa.list_(plain(kind.value_field))
     if isinstance(kind, pa.LargeListType):
         return pa.large_list(plain(kind.value_field))
+    if isinstance(kind, pa.DictionaryType) and kind.index_type.bit_width < 32:
+        return pa.dictionary(pa.int32(), kind.value_type, kind.ordered)
     return pa.string() if pa.types.is_string_view(kind) else pa.binary() if pa.types.is_binary_view(kind) else kind
 
 
@@ -642,12 +652,16 @@ def _first_line(exc: BaseException) -> str:
     return (str(exc).splitlines() or [type(exc).__name__])[0][:300]
 
 
-def _expression(filters: Sequence[Any]) -> Any:
-    """Return filters in pyarrow's form as an expression; `ValueError` for what has another form."""
+def _expression(filters: Sequence[Any] | pc.Expression) -> pc.Expression | None:
+    """Return filters in pyarrow's form as an expression, None for no conditions; `ValueError` for another form."""
+    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
+    if isinstance(filters, pc.Expression):
+        return filters
     try:
-        return pq.filters_to_expression(list(filters))
+        conditions = list(filters)
+        return pq.filters_to_expression(conditions) if conditions else None
     except (TypeError, ValueError) as exc:
         raise ValueError(f"there is no condition (column, operator, value) in {filters!r}: {exc}") from exc
 
