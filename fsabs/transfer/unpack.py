@@ -154,7 +154,7 @@ class _Unpacking:
         self._target = target
         self._base = base
         self._left_out = _left_out(source)
-        self._archive = keys.from_url_path(keys.name(getattr(source, "file_url", "")))
+        self._archives = frozenset(source._places(source._cwd))  # those on the way to the members, among what is above
         self._inside: set[str] = set()
         self._new: set[str] = set()  # directories that nothing else is in
         self._listed: list[FileStat] | None = None
@@ -239,20 +239,20 @@ class _Unpacking:
             yield FileCopy(src, dst, stat._replace(mode=stat_bits.S_IFREG | self.permissions(stat)))
 
     def _check(self, stat: FileStat, dst: str) -> None:
-        """Refuse a link, a member that a link would lead elsewhere, and one that would replace the archive."""
+        """Refuse a link, a member that a link would lead elsewhere, and one that would replace an archive it is in."""
         if is_link(stat):
             raise OSError(errno.EINVAL, "the member is a symbolic link, which is not made")
-        folder, _, name = stat.filename.rpartition("/")
+        folder = keys.parent(stat.filename)
         if self.folder is not None and folder not in self._new:
             self._check_inside(folder)
             there = entry(self._target, dst)
-            if there is not None and is_link(there):
+            if there is None:
+                return
+            if is_link(there):
                 raise PermissionError(errno.EACCES, "there is a link of that name")
-            if there is not None:
-                refuse_special(self._target, dst, there, "replaced")
-        if name == self._archive:
-            if identity.inside(self._source, self._source._cwd, self._target, dst):
-                raise OSError(errno.EINVAL, "the member would replace its archive")
+            refuse_special(self._target, dst, there, "replaced")
+        if folder not in self._new and self._target._place(dst) in self._archives:
+            raise OSError(errno.EINVAL, "the member would replace its archive")
 
     def _check_inside(self, name: str) -> None:
         """Raise `PermissionError` if a link leads a directory out of the target."""

@@ -211,6 +211,39 @@ def test_links_in_the_target_lead_nowhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.quick
+@pytest.mark.parametrize("url", ["d/outer.zip/inner.zip", "link.zip/inner.zip"])
+def test_no_archive_that_a_member_is_in_is_replaced(tmp_path: Path, url: str) -> None:
+    inner = io.BytesIO()
+    with zipfile.ZipFile(inner, "w") as archive:
+        archive.writestr("outer.zip", b"evil")
+        archive.writestr("other", b"new")
+    make_tree(tmp_path / "d", {"other": b"old"})
+    with zipfile.ZipFile(tmp_path / "d/outer.zip", "w") as archive:
+        archive.writestr("inner.zip", inner.getvalue())
+    (tmp_path / "link.zip").symlink_to("d/outer.zip")
+    before = (tmp_path / "d/outer.zip").read_bytes()
+    done = fsabs("unpack", url, "d", cwd=tmp_path, code=1)
+    assert "the member would replace its archive" in done.err
+    assert read_tree(tmp_path / "d") == {"outer.zip": before, "other": b"new"}
+
+
+@pytest.mark.quick
+def test_no_archive_that_a_member_is_in_is_replaced_in_a_store() -> None:
+    inner, outer = io.BytesIO(), io.BytesIO()
+    with zipfile.ZipFile(inner, "w") as archive:
+        archive.writestr("outer.zip", b"evil")
+    with zipfile.ZipFile(outer, "w") as archive:
+        archive.writestr("inner.zip", inner.getvalue())
+    target = library.Memory()
+    target.write_bytes("outer.zip", outer.getvalue())
+    with target.open_container("outer.zip") as fs:
+        source = fs.open_container("inner.zip")
+        with pytest.raises(OSError, match="the member would replace its archive"):
+            library.unpack(source, target)
+    assert target.read_bytes("outer.zip") == outer.getvalue()
+
+
+@pytest.mark.quick
 def test_names_that_the_target_does_not_tell_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "out"
     folder.mkdir()
