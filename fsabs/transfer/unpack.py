@@ -155,13 +155,14 @@ class _Unpacking:
         self._base = base
         self._left_out = _left_out(source)
         self._archives = frozenset(source._places(source._cwd))  # those on the way to the members, among what is above
-        self._inside: set[str] = set()
+        self._inside = {""}
         self._new: set[str] = set()  # directories that nothing else is in
         self._listed: list[FileStat] | None = None
         self._mask = _PERMISSIONS & ~process.umask()
         local = target.url(f"/{base}") == f"file:///{keys.to_url_path(base)}"
         self.folder: str | None = f"/{base}" if local else None
         """The directory, on the local disk."""
+        self._real = os.path.realpath(f"/{base}") if local else ""
 
     @property
     def url(self) -> str:
@@ -258,8 +259,11 @@ class _Unpacking:
         """Raise `PermissionError` if a link leads a directory out of the target."""
         if self.folder is None or name in self._inside:
             return
-        real, root = os.path.realpath(os.path.join(self.folder, name)), os.path.realpath(self.folder)
-        if real != root and not real.startswith(root.rstrip("/") + "/"):
+        path = os.path.join(self.folder, name)
+        # To resolve a path takes a call for each directory on it, once more for each level of a deep tree.
+        is_below = keys.parent(name) in self._inside and not os.path.islink(path)
+        real = self._real if is_below else os.path.realpath(path)
+        if real != self._real and not real.startswith(self._real.rstrip("/") + "/"):
             url = self._target.url("/" + self.place(name))
             raise errors.error(errno.EACCES, "unpack", url, "a link in the target leads out of it")
         self._inside.add(name)

@@ -244,6 +244,24 @@ def test_no_archive_that_a_member_is_in_is_replaced_in_a_store() -> None:
 
 
 @pytest.mark.quick
+def test_deep_directories_are_checked_once_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    depth, calls, ask = 200, 0, os.lstat
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("d/" * depth + "leaf", b"x")
+
+    def counted(path: str) -> os.stat_result:
+        nonlocal calls
+        calls += 1
+        return ask(path)
+
+    monkeypatch.setattr(os, "lstat", counted)
+    with library.from_url(tmp_path / "a.zip") as fs:
+        for _ in range(2):  # new directories, and those that are there
+            assert library.unpack(fs, Local(tmp_path / "out", create=True)) == library.TreeCounts(1, depth, 1)
+    assert calls < 8 * depth
+
+
+@pytest.mark.quick
 def test_names_that_the_target_does_not_tell_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "out"
     folder.mkdir()
