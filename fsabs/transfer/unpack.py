@@ -58,7 +58,8 @@ def unpack(
             daemonic process, as those of `multiprocessing.Pool` are, may start none, and writes by itself.
         progress: called as `progress(files, bytes)` with what is done.
         failed: called with the error of each member that is not written: a link, a name that is a file's and a
-            directory's, a file that is damaged or can't be written. By default the first is raised.
+            directory's, a file that is damaged or can't be written, a directory that can't be made, which costs what is
+            in it. By default the first is raised.
 
     Returns how many files, directories and bytes were written. Raises `FileExistsError` before anything is written if
     two members have names that the target does not tell apart, by case or Unicode form, `PermissionError` for a link in
@@ -75,14 +76,15 @@ def unpack(
     run = _Unpacking(source, target, base)
     if run.folder is not None and not tells_names_apart(run.folder):
         _refuse_collisions(run.members(), target.url("/" + base))
-    directories, files = run.make_directories()
     totals = _Totals(progress, failed)
+    directories, files = run.make_directories(totals.add)
+    unmade = totals.failures
     count = _workers(source, files, workers) if run.folder is not None else 1
     if count == 1:
         run.write(0, 1, totals.add)
     else:
         _in_processes(run, count, totals.add)
-    if totals.files + totals.failures != files:
+    if totals.files + totals.failures - unmade != files:
         raise errors.stale(source.url(), "its members have changed while they were unpacked")
     if target.capabilities.modes:
         run.set_modes(directories)
@@ -157,6 +159,7 @@ class _Unpacking:
         self._archives = frozenset(source._places(source._cwd))  # those on the way to the members, among what is above
         self._inside = {""}
         self._new: set[str] = set()  # directories that nothing else is in
+        self._unmade: set[str] = set()  # those that could not be made, and those in them
         self._listed: list[FileStat] | None = None
         self._mask = _PERMISSIONS & ~process.umask()
         local = target.url(f"/{base}") == f"file:///{keys.to_url_path(base)}"
@@ -184,20 +187,33 @@ class _Unpacking:
         found = self._source.list("", recursive=True, detail=True)
         return (stat for stat in found if stat.filename not in self._left_out)
 
-    def make_directories(self) -> tuple[list[FileStat], int]:
-        """Make all directories; return them, and the number of files."""
+    def make_directories(self, report: Callable[[_Report], None]) -> tuple[list[FileStat], int]:
+        """Make all directories; return them, and the number of files in them. What can't be made is reported."""
         directories, files = [], 0
         members = self.members()
         first = list(itertools.islice(members, MOST_LISTED + 1))
         self._listed = first if len(first) <= MOST_LISTED else None
         for stat in itertools.chain(first, members):
-            if not stat.directory:
+            name = stat.filename.rstrip("/")
+            if keys.parent(name) in self._unmade:
+                if stat.directory:
+                    self._unmade.add(name)
+            elif not stat.directory:
                 files += 1
-                continue
-            directories.append(stat)
-            if self._target.capabilities.mkdir:
-                self._make(stat.filename.rstrip("/"))
+            elif self._is_made(name, report):
+                directories.append(stat)
         return directories, files
+
+    def _is_made(self, name: str, report: Callable[[_Report], None]) -> bool:
+        """Return whether a directory is there now; report why it is not."""
+        try:
+            if self._target.capabilities.mkdir:
+                self._make(name)
+        except (OSError, ValueError) as exc:
+            self._unmade.add(name)
+            report(exc)
+            return False
+        return True
 
     def _make(self, name: str) -> None:
         self._check_inside(name)
@@ -219,7 +235,10 @@ class _Unpacking:
 
     def write(self, number: int, count: int, report: Callable[[_Report], None]) -> None:
         """Write the files of one batch in `count`, from batch `number` on; report how many, and what goes wrong."""
-        found = batches((stat for stat in self.members() if not stat.directory), lambda stat: stat.size, max_files=256)
+        files = (
+            stat for stat in self.members() if not stat.directory and keys.parent(stat.filename) not in self._unmade
+        )
+        found = batches(files, lambda stat: stat.size, max_files=256)
         mine = itertools.chain.from_iterable(itertools.islice(found, number, None, count))
 
         def ended(result: CopyResult) -> None:

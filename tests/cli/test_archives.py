@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -204,6 +205,8 @@ def test_links_in_the_target_lead_nowhere(tmp_path: Path) -> None:
     done = fsabs("unpack", "a.zip", "out", cwd=tmp_path, code=1)
     assert "a link in the target leads out of it" in done.err
     (tmp_path / "out/sub").unlink()
+    assert read_tree(tmp_path / "out") == {"other": b"new"}
+    (tmp_path / "out/other").unlink()
     (tmp_path / "out/other").symlink_to(outside / "target")
     done = fsabs("unpack", "a.zip", "out", cwd=tmp_path, code=1)
     assert "there is a link of that name" in done.err
@@ -259,6 +262,31 @@ def test_deep_directories_are_checked_once_each(tmp_path: Path, monkeypatch: pyt
         for _ in range(2):  # new directories, and those that are there
             assert library.unpack(fs, Local(tmp_path / "out", create=True)) == library.TreeCounts(1, depth, 1)
     assert calls < 8 * depth
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("most_listed", [unpacking.MOST_LISTED, 1])
+def test_a_directory_that_cannot_be_made_costs_what_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_listed: int
+) -> None:
+    monkeypatch.setattr(unpacking, "MOST_LISTED", most_listed)
+    long = "n" * 300
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for name in ("a/x", f"{long}/x", f"{long}/deep/er/x", f"{long}x", "taken/x", "z"):
+            archive.writestr(name, b"new")
+    make_tree(tmp_path / "out", {"taken": b"old"})
+    found: list[OSError | ValueError] = []
+    with library.from_url(tmp_path / "a.zip") as fs:
+        with pytest.raises(OSError, match="File name too long"):
+            library.unpack(fs, Local(tmp_path / "raised", create=True))
+        for workers in (1, 2):
+            done = library.unpack(fs, Local(tmp_path), "out", workers=workers, failed=found.append)
+            assert done == library.TreeCounts(2, 1, 6)
+    codes = sorted(error.errno or 0 for error in found if isinstance(error, OSError))
+    assert codes == [errno.EEXIST] * 2 + [errno.ENAMETOOLONG] * 4
+    assert all("[unpack]" in str(error) for error in found), found
+    assert read_tree(tmp_path / "out") == {"a/x": b"new", "taken": b"old", "z": b"new"}
+    assert "left out 3" in fsabs("unpack", "a.zip", "out", cwd=tmp_path, code=1).out
 
 
 @pytest.mark.quick
