@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, Protocol, cast, runtime_checkable
 
@@ -58,7 +59,8 @@ def pack(
         concurrency: how many small files are read at once, as in `read_many`.
 
     Returns how many files and directories, and how many bytes of files, are in it. Raises what reading and writing
-    raise, and `OSError` (EINVAL) if `source` is in the container that would be replaced.
+    raise, and `OSError`: EINVAL if `source` is in the container that would be replaced, ELOOP for a link to a directory
+    above it.
     """
     if mode not in ("w", "x"):
         raise ValueError(f"pack makes a new container: mode is 'w' or 'x', not {mode!r}")
@@ -95,7 +97,11 @@ def _chosen(source: FS, archive: _Archive, select: Callable[[FileStat], bool] | 
     found: Iterable[FileStat] = source.list(recursive=True, detail=True)
     for stat in found if source.capabilities.ordered else sorted(found):
         if not archive.is_at(source, stat) and (select is None or select(stat)):
-            refuse_special(source, keys.join(source._cwd, stat.filename), stat)
+            key = keys.join(source._cwd, stat.filename.rstrip("/"))
+            refuse_special(source, key, stat)
+            if stat.directory and source._leads_back(key):  # else it would be an empty directory
+                reason = f"{os.strerror(errno.ELOOP)}: it leads to a directory that it is in"
+                raise errors.error(errno.ELOOP, "pack", source._url(key), reason)
             yield stat
 
 

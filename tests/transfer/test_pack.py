@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import multiprocessing
 import os
@@ -184,6 +185,18 @@ def test_an_exception_of_a_hook_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         pack(source, target, "a.tar", select=lambda stat: bool(1 / 0))
     assert os.listdir(tmp_path) == []
+
+
+def test_a_link_to_a_directory_above_is_refused_unless_it_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p/a").write_bytes(b"a")
+    (tmp_path / "p/loop").symlink_to(".")
+    with pytest.raises(OSError, match=r"it leads to a directory that it is in.*file:///.*/p/loop") as caught:
+        pack(Local(tmp_path / "p"), Local(tmp_path), "l.zip")
+    assert caught.value.errno == errno.ELOOP
+    assert [path.name for path in tmp_path.iterdir()] == ["p"]
+    done = pack(Local(tmp_path / "p"), Local(tmp_path), "l.zip", select=lambda stat: stat.filename != "loop/")
+    assert done == TreeCounts(1, 0, 1)
 
 
 def test_a_damaged_source_is_told() -> None:
