@@ -34,6 +34,7 @@ class Draft:
         self._lock = process.Lock()
         self._scratch = Scratch(url, old)
         self.file = self._scratch.file
+        self._last: tuple[str, Any] = ("", None)  # the group that was asked for last to be written to, and its key
 
     def check(self, key: str, exclusive: bool) -> None:
         """Raise the errors of opening, unless a file may be written at `key`."""
@@ -98,6 +99,7 @@ class Draft:
                 raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
             with self._scratch.writing("remove"):
                 del parent[name]
+            self._last = ("", None)
 
     def finish(self) -> Scratch:
         """Close the file; returns its bytes."""
@@ -113,22 +115,29 @@ class Draft:
 
     def _find(self, key: str) -> Any:
         """The group or dataset at `key`; None if there is none."""
+        last, group = self._last
+        if key == last and group is not None:
+            return group
+        # A tree comes in order; from the root, a deep one would take a step for each group above each of its members.
+        start, path = (group, keys.name(key)) if keys.parent(key) == last else (None, key)
         try:
-            return content.find(self.file, key, self._limits)
+            return content.find(self.file, path, self._limits, start)
         except FileNotFoundError:
             return None
 
     def _group(self, key: str) -> h5py.Group:
         """The group `key`, made with what is missing above it."""
         missing: list[str] = []
-        while (found := self._find(key)) is None:
-            missing.append(keys.name(key))
-            key = keys.parent(key)
+        above = key
+        while (found := self._find(above)) is None:
+            missing.append(keys.name(above))
+            above = keys.parent(above)
         if not content.is_group(found):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         with self._scratch.writing("mkdir"):
             for name in reversed(missing):
                 found = _make_group(found, content.raw(name))
+        self._last = (key, found)
         return found
 
 
