@@ -292,6 +292,19 @@ def test_hard_links_before_their_target() -> None:
     assert [p.kind for p in circle.verify()] == ["lost link"] * 2
 
 
+@pytest.mark.parametrize("target", ["a", "nothing", "/etc", "l"])
+def test_a_link_gives_way_to_a_directory_of_its_name(target: str) -> None:
+    """Else it would be listed twice, as the one and the other."""
+    link = entry("l", tarfile.SYMTYPE, linkname=target), b""
+    tar = opened(tarball([("a/b", b"b"), link, ("l/x", b"x"), ("z", b"z")]))
+    assert list(tar.list(recursive=True)) == ["a/", "a/b", "l/", "l/x", "z"]
+    assert contents(tar) == {"a/b": b"b", "l/x": b"x", "z": b"z"}
+    assert [(one.path, one.kind) for one in tar.verify()] == [("l", "lost link")]
+    copied = Memory()
+    tar.copy_tree("", "", copied)
+    assert contents(copied) == contents(tar)
+
+
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])
 @pytest.mark.parametrize("target", ["nothing", "/etc/passwd", "../../x", "x/deeper"])
 def test_a_lost_link_is_listed_and_not_found(kind: bytes, target: str) -> None:

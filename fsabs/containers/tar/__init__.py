@@ -49,7 +49,8 @@ class Tar(Container):
     Opening it for reading passes over all headers, and for a compressed one over all that it holds, whose checksums
     are right from then on; what the pass found is kept in the cache directory, for all who open this version of it.
     Members of a plain archive are slices of its file. Hard links read as what they point to; symbolic links are
-    followed inside of the archive, and what leads out of it is a `FileNotFoundError`. Devices and fifos are not there.
+    followed inside of the archive, and what leads out of it is a `FileNotFoundError`. One with members below its name
+    is left out: that name is a directory. Devices and fifos are not there.
     An entry with an absolute name or a `..` in it is a `PermissionError`, and hurts no other. What lies behind the
     archive's end (padding, a second archive, bytes behind compressed data) is not read; `verify()` reports it.
 

@@ -2,7 +2,8 @@
 makes it by one pass over the headers and keeps it there.
 
 Names are made keys here: `./a//b` is `a/b`; what is absolute, or has a `..` in it, is kept out and remembered as
-refused. A later entry of the same name takes the place of an earlier one. Hard links become what they point to.
+refused. A later entry of the same name takes the place of an earlier one. Hard links become what they point to. A
+symbolic link gives way to a directory of its name.
 
 A kept index is one buffer, which every process maps. Its parts, little-endian where nothing else is said:
 
@@ -185,6 +186,8 @@ class HeaderScanner:
             raise self._corrupt(f"an extended header, and no member behind it, before offset {offset}")
         self._resolve_waiting()
         tree = NameTree(self._entries)
+        if self._links and self._leave_out_links(tree):
+            tree = NameTree(self._entries)
         return TarIndex(tree, self._links, self._refused, tuple(self._problems), offset)
 
     # ---- blocks
@@ -433,6 +436,14 @@ class HeaderScanner:
             if found is not None:
                 self._entries.update(dict.fromkeys(chain[:-1], found))
 
+    def _leave_out_links(self, tree: NameTree[Member]) -> bool:
+        """Leave out links with members below their names, which are directories then; return whether there are any."""
+        links = [key for key, member in self._entries.items() if stat_bits.S_ISLNK(member.mode) and tree.isdir(key)]
+        for link in links:
+            target = self._entries.pop(link).extra
+            self._note(link, "lost link", f"to {str(target)!r}: members are below its name, which is a directory")
+        return bool(links)
+
     def _note(self, name: str, kind: str, detail: str) -> None:
         self._problems.append(Problem(name, kind, detail))
 
@@ -452,7 +463,7 @@ def _padded(size: int) -> int:
     return size + -size % BLOCK
 
 
-KIND = "tar-3"
+KIND = "tar-4"
 """Of the cached index; another number is another layout."""
 _HEAD = struct.Struct("<QQQ")
 _ROW = struct.Struct("<QQdQI")
