@@ -1,5 +1,5 @@
-"""What is made when it is first used, in processes that fork: attributes; and public names, so that importing a package
-costs nothing, for which a fork waits until other threads have finished what they are importing.
+"""Attributes that are computed, and public names that are imported, when they are first used, so that importing a
+package costs nothing; in processes that fork. A fork waits until other threads have finished what they are importing.
 """
 
 from __future__ import annotations

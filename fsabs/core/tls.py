@@ -15,8 +15,10 @@ _do_handshake, _read, _send = ssl.SSLSocket.do_handshake, ssl.SSLSocket.read, ss
 
 
 class TLSSocket(ssl.SSLSocket):
-    """A socket each of whose calls into OpenSSL has ended when the process forks. (What `recv`, `recv_into` and
-    `sendall` do is `read` and `send`.)"""
+    """A socket each of whose calls into OpenSSL has ended when the process forks.
+
+    `recv` and `recv_into` call `read`, and `sendall` calls `send`.
+    """
 
     def do_handshake(self, block: bool = False) -> None:
         """Agree on the session."""

@@ -96,7 +96,7 @@ class TreePlan(NamedTuple):
     only_files: bool = False
     """Make directories for the files in them alone."""
     backups: Backups | None = None
-    """What would be replaced or removed at the target goes there."""
+    """The directory that gets what would be replaced or removed at the target."""
     max_delete: int | None = None
     """Nothing is removed at the target that the source does not have if it were more."""
 
