@@ -17,6 +17,7 @@ import pytest
 
 import fsabs
 from fsabs.backends.hub import Hub, commits
+from fsabs.backends.objects.failures import DEFAULT_ATTEMPTS
 from fsabs.cli import main
 from tests.servers.hostile_store import Answer
 from tests.servers.hub import READER, TOKEN, HubServer, Repository
@@ -277,6 +278,34 @@ def test_a_hub_that_fails_by_chance(hub: HubServer, fs: Hub, repository: Reposit
     fs.write_many({"x": b"x", "y": b"y" * 20_000})
     assert stored(repository) == {**FILES, "x": b"x", "y": b"y" * 20_000}
     assert len(messages(repository)) == 1
+
+
+@pytest.mark.parametrize("status", [409, 412])
+def test_a_commit_that_comes_while_another_one_is_made(
+    hub: HubServer, fs: Hub, repository: Repository, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    answer, refusals, asked = hub.answer, [status, status], list[str]()
+    body = b'{"error": "Another commit operation is in progress for this repository. Please try again later."}'
+
+    def locking(request: Any) -> Answer:
+        if "/commit/" not in request.target:
+            return answer(request)
+        asked.append(request.target)
+        return Answer(refusals.pop(), {}, body, len(body)) if refusals else answer(request)
+
+    hub.answer = locking  # type: ignore[method-assign]
+    monkeypatch.setattr(commits, "backoff", lambda failures: 0.0)
+    with fs.commit("labels"):
+        fs.write_bytes("x", b"x")
+        fs.rename("a/two.txt", "b")
+    assert sorted(stored(repository)) == ["README.md", "a/one.bin", "b", "x"]
+    assert len(asked) == 3
+    assert messages(repository) == ["labels"]
+    refusals += [status] * 100
+    with pytest.raises(fsabs.StaleFileError, match="in progress") as caught:
+        fs.write_bytes("y", b"y")
+    assert caught.value.filename == f"hf://datasets/{NAME}/y"
+    assert len(asked) == 3 + DEFAULT_ATTEMPTS
 
 
 @pytest.mark.parametrize("fields", [{"RateLimit": '"api";r=0;t=7'}, {"Retry-After": "Sat, 01 Jan 2050 00:00:07 GMT"}])

@@ -187,7 +187,10 @@ class Change:
                 failures += 1
                 wait = max(backoff(failures), getattr(exc, "retry_after", 0.0))
                 late = time.monotonic() - begin + wait > QUOTA_SECONDS
-                if not getattr(exc, "again", False) or late or failures == DEFAULT_ATTEMPTS:
+                again = getattr(exc, "again", False)
+                if isinstance(exc, errors.StaleFileError):  # of no matter to a change that has no parent
+                    again = self._parent is None
+                if not again or late or failures == DEFAULT_ATTEMPTS:
                     raise
                 time.sleep(wait)
 
