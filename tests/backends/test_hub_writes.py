@@ -97,6 +97,44 @@ def test_a_block_is_one_commit(fs: Hub, repository: Repository) -> None:
     assert {name: fs.read_bytes(name) for name in expected} == expected
 
 
+def test_what_a_block_has_changed_is_not_copied_nor_renamed_in_it(hub: HubServer, repository: Repository) -> None:
+    hub.put(repository, {"model.tmp": b"old", "b/c/x": b"old", "b/d/x": b"old"})
+    fs = cast(Hub, fsabs.from_url(f"hf://datasets/{NAME}", token=TOKEN))
+    other = fsabs.from_url(f"hf://datasets/{NAME}", token=TOKEN)
+    with fs.commit("new model"):
+        fs.write_bytes("model.tmp", b"new")
+        fs.subfs("a").write_bytes("two.txt", b"2")
+        fs.remove("b/c", recursive=True)
+        for src in ("model.tmp", "a/two.txt", "a", "b/c/x", "b/c", "b"):
+            with pytest.raises(OSError, match=r"changed in this block of commit\(\)") as caught:
+                fs.rename(src, "model")
+            assert caught.value.errno == errno.EBUSY
+            assert caught.value.filename == f"hf://datasets/{NAME}/{src}"
+        for target in (fs, other):
+            with pytest.raises(OSError, match="changed in this block"):
+                fs.copy("model.tmp", "model", target)
+        fs.rename("b/d", "d")
+        fs.copy("a/one.bin", "one.bin")
+        other.copy("README.md", "README.new", other)
+    fs.rename("model.tmp", "model")
+    assert stored(repository) == {
+        "README.md": FILES["README.md"],
+        "README.new": FILES["README.md"],
+        "a/one.bin": FILES["a/one.bin"],
+        "a/two.txt": b"2",
+        "d/x": b"old",
+        "model": b"new",
+        "one.bin": FILES["a/one.bin"],
+    }
+
+
+def test_a_tree_is_copied_over_itself_as_it_was(hub: HubServer) -> None:
+    made = hub.make("org/nested", {"a/a/x": b"lowest", "a/x": b"low", "x": b"high"})
+    fs = fsabs.from_url("hf://datasets/org/nested", token=TOKEN)
+    fs.copy_tree("a", "")
+    assert stored(made) == {"a/a/x": b"lowest", "a/x": b"lowest", "x": b"low"}
+
+
 @pytest.mark.parametrize("many", [False, True])
 def test_what_a_block_has_changed_is_read_after_it_through_a_cache(
     repository: Repository, tmp_path: Path, many: bool
