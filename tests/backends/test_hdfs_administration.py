@@ -129,6 +129,26 @@ def test_files_of_dead_writers_are_swept_by_the_next_writer_and_those_of_live_on
     assert fs.read_bytes("live") == b"1"
 
 
+def test_a_directory_in_which_a_file_is_being_written_is_not_empty(
+    hdfs: HdfsCluster, fs: Hdfs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs.mkdir("run")
+    hdfs.put(path_of(fs, f"run/{partial_name('dead')}"), b"1")
+    with fs.open("run/checkpoint", "wb", buffering=0) as file:
+        file.write(b"1")
+        monkeypatch.setattr(writing, "STALE_PARTIAL_AGE", 0.0)
+        another = fsabs.from_url(fs.url())
+        assert list(another.list("run")) == []
+        with pytest.raises(OSError, match="run") as caught:
+            another.rmdir("run")
+        assert caught.value.errno == errno.ENOTEMPTY
+    assert fs.read_bytes("run/checkpoint") == b"1"
+    fs.remove("run/checkpoint")
+    hdfs.put(path_of(fs, f"run/{partial_name('dead')}"), b"1")
+    fs.rmdir("run")  # with what a dead writer has left
+    assert not fs.exists("run")
+
+
 def test_errors_are_one_line(fs: Hdfs, monkeypatch: pytest.MonkeyPatch) -> None:
     fs.write_bytes("x", b"1")
     fs.chmod("x", 0o600)

@@ -17,6 +17,7 @@ import pytest
 
 import fsabs
 from fsabs.backends.hub import Hub, commits
+from fsabs.backends.objects.failures import DEFAULT_ATTEMPTS
 from fsabs.cli import main
 from tests.servers.hostile_store import Answer
 from tests.servers.hub import READER, TOKEN, HubServer, Repository
@@ -94,6 +95,44 @@ def test_a_block_is_one_commit(fs: Hub, repository: Repository) -> None:
     assert stored(repository) == expected
     assert messages(repository) == ["All of it"]
     assert {name: fs.read_bytes(name) for name in expected} == expected
+
+
+def test_what_a_block_has_changed_is_not_copied_nor_renamed_in_it(hub: HubServer, repository: Repository) -> None:
+    hub.put(repository, {"model.tmp": b"old", "b/c/x": b"old", "b/d/x": b"old"})
+    fs = cast(Hub, fsabs.from_url(f"hf://datasets/{NAME}", token=TOKEN))
+    other = fsabs.from_url(f"hf://datasets/{NAME}", token=TOKEN)
+    with fs.commit("new model"):
+        fs.write_bytes("model.tmp", b"new")
+        fs.subfs("a").write_bytes("two.txt", b"2")
+        fs.remove("b/c", recursive=True)
+        for src in ("model.tmp", "a/two.txt", "a", "b/c/x", "b/c", "b"):
+            with pytest.raises(OSError, match=r"changed in this block of commit\(\)") as caught:
+                fs.rename(src, "model")
+            assert caught.value.errno == errno.EBUSY
+            assert caught.value.filename == f"hf://datasets/{NAME}/{src}"
+        for target in (fs, other):
+            with pytest.raises(OSError, match="changed in this block"):
+                fs.copy("model.tmp", "model", target)
+        fs.rename("b/d", "d")
+        fs.copy("a/one.bin", "one.bin")
+        other.copy("README.md", "README.new", other)
+    fs.rename("model.tmp", "model")
+    assert stored(repository) == {
+        "README.md": FILES["README.md"],
+        "README.new": FILES["README.md"],
+        "a/one.bin": FILES["a/one.bin"],
+        "a/two.txt": b"2",
+        "d/x": b"old",
+        "model": b"new",
+        "one.bin": FILES["a/one.bin"],
+    }
+
+
+def test_a_tree_is_copied_over_itself_as_it_was(hub: HubServer) -> None:
+    made = hub.make("org/nested", {"a/a/x": b"lowest", "a/x": b"low", "x": b"high"})
+    fs = fsabs.from_url("hf://datasets/org/nested", token=TOKEN)
+    fs.copy_tree("a", "")
+    assert stored(made) == {"a/a/x": b"lowest", "a/x": b"lowest", "x": b"low"}
 
 
 @pytest.mark.parametrize("many", [False, True])
@@ -277,6 +316,34 @@ def test_a_hub_that_fails_by_chance(hub: HubServer, fs: Hub, repository: Reposit
     fs.write_many({"x": b"x", "y": b"y" * 20_000})
     assert stored(repository) == {**FILES, "x": b"x", "y": b"y" * 20_000}
     assert len(messages(repository)) == 1
+
+
+@pytest.mark.parametrize("status", [409, 412])
+def test_a_commit_that_comes_while_another_one_is_made(
+    hub: HubServer, fs: Hub, repository: Repository, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    answer, refusals, asked = hub.answer, [status, status], list[str]()
+    body = b'{"error": "Another commit operation is in progress for this repository. Please try again later."}'
+
+    def locking(request: Any) -> Answer:
+        if "/commit/" not in request.target:
+            return answer(request)
+        asked.append(request.target)
+        return Answer(refusals.pop(), {}, body, len(body)) if refusals else answer(request)
+
+    hub.answer = locking  # type: ignore[method-assign]
+    monkeypatch.setattr(commits, "backoff", lambda failures: 0.0)
+    with fs.commit("labels"):
+        fs.write_bytes("x", b"x")
+        fs.rename("a/two.txt", "b")
+    assert sorted(stored(repository)) == ["README.md", "a/one.bin", "b", "x"]
+    assert len(asked) == 3
+    assert messages(repository) == ["labels"]
+    refusals += [status] * 100
+    with pytest.raises(fsabs.StaleFileError, match="in progress") as caught:
+        fs.write_bytes("y", b"y")
+    assert caught.value.filename == f"hf://datasets/{NAME}/y"
+    assert len(asked) == 3 + DEFAULT_ATTEMPTS
 
 
 @pytest.mark.parametrize("fields", [{"RateLimit": '"api";r=0;t=7'}, {"Retry-After": "Sat, 01 Jan 2050 00:00:07 GMT"}])

@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.credentials import RefreshableCredentials
 
 import fsabs
 from fsabs.backends.objects import http1
 from fsabs.backends.s3 import S3, endpoint
+from tests.backends.sessions import core_session
 from tests.backends.test_s3_reads import certificate
 from tests.servers.scripted import Asked, ScriptedStore, message
 
@@ -309,6 +311,38 @@ def test_credentials_of_the_environment_are_read_anew(monkeypatch: pytest.Monkey
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
     with ScriptedStore({"k": b"content"}, _rotating) as store:
         fs = fsabs.from_url("s3://bucket", endpoint=store.endpoint, region="us-east-1")
+        with pytest.raises(PermissionError):
+            fs.read_bytes("k")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "new")
+        time.sleep(endpoint.RENEWED_SECONDS)
+        assert fs.read_bytes("k") == b"content"
+
+
+@pytest.mark.parametrize("renewable", [False, True])
+def test_credentials_that_a_session_was_given_stay_its_own(renewable: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "new")  # somebody else
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+    core = core_session()
+    core.set_credentials("old", "b")
+    if renewable:
+        answer = {"access_key": "old", "secret_key": "b", "token": "t", "expiry_time": "2099-01-01T00:00:00Z"}
+        core._credentials = RefreshableCredentials.create_from_metadata(answer, lambda: answer, "custom")
+    given = core.get_credentials()
+    with ScriptedStore({"k": b"content"}, _rotating) as store:
+        fs = fsabs.from_url("s3://bucket", endpoint=store.endpoint, region="us-east-1", session=core)
+        for read in (fs.stat, fs.read_bytes):
+            with pytest.raises(OSError):
+                read("k")
+            time.sleep(endpoint.RENEWED_SECONDS)
+        assert {asked.headers["authorization"].partition("/")[0][-3:] for asked in store.requests} == {"old"}
+    assert core.get_credentials() is given
+
+
+def test_credentials_of_the_environment_in_a_session_are_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "old")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+    with ScriptedStore({"k": b"content"}, _rotating) as store:
+        fs = fsabs.from_url("s3://bucket", endpoint=store.endpoint, region="us-east-1", session=core_session())
         with pytest.raises(PermissionError):
             fs.read_bytes("k")
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "new")

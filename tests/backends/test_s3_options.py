@@ -19,6 +19,7 @@ from typing import Any, cast
 import boto3
 import botocore.session
 import pytest
+from botocore.credentials import RefreshableCredentials
 from botocore.exceptions import ClientError
 
 import fsabs
@@ -527,10 +528,32 @@ def test_a_session_of_a_profile_pickles_by_its_name(ceph: Any, tmp_path: Path) -
         pickle.dumps(S3(bucket, endpoint=ceph.endpoint, session=_session(ceph, tmp_path, False)))
 
 
+@pytest.mark.quick
+@pytest.mark.parametrize("source", ["set", "renewable", "environment", "profile"])
+def test_a_session_pickles_by_the_profile_of_the_environment_if_its_credentials_are_of_it(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "credentials").write_text("[lab]\naws_access_key_id = lab\naws_secret_access_key = b\n")
+    monkeypatch.setenv("AWS_PROFILE", "lab")
+    core = core_session()
+    if source == "set":
+        core.set_credentials("mine", "b")
+    elif source == "renewable":
+        answer = {"access_key": "mine", "secret_key": "b", "token": "t", "expiry_time": "2099-01-01T00:00:00Z"}
+        core._credentials = RefreshableCredentials.create_from_metadata(answer, lambda: answer, "sts-assume-role")
+    elif source == "environment":
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "mine")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+    options = Options(session=core)
+    if source == "profile":
+        assert pickle.loads(pickle.dumps(options)).profile == "lab"
+    else:
+        with pytest.raises(pickle.PicklingError, match="profile="):
+            pickle.dumps(options)
+
+
 def test_a_session_whose_credentials_are_being_renewed_in_a_fork(ceph: Any) -> None:
     from datetime import UTC, datetime, timedelta
-
-    from botocore.credentials import RefreshableCredentials
 
     bucket = f"session-{time.monotonic_ns()}"
     ceph.create_bucket(bucket)

@@ -348,9 +348,9 @@ class HdfsPlace(NamedTuple):
         """Return the library's status; `FileNotFoundError`."""
         return self.call("get_file_info", deadline=deadline)
 
-    def delete(self, deadline: Deadline | None = None) -> None:
-        """Remove a file, or a directory with all that is in it; what is missing is no error."""
-        self.call("delete", True, deadline=deadline)
+    def delete(self, deadline: Deadline | None = None, recursive: bool = True) -> None:
+        """Remove a file, or a directory with all that is in it, or else an empty one; what is missing is no error."""
+        self.call("delete", recursive, deadline=deadline)
 
     def recover_lease(self, deadline: Deadline | None = None) -> bool:
         """Take a file away from the client that writes it; True once it is closed, else ask again."""

@@ -351,9 +351,15 @@ class Hdfs(FS):
         self._find(key).set_modified(when)
 
     def _remove(self, key: str) -> None:
-        if self._find(key).status().isdir and next(self._list(key), None) is not None:
-            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
-        self._remove_tree(key)
+        place = self._find(key)
+        place.status()  # `FileNotFoundError`
+        try:
+            place.delete(recursive=False)
+        except OSError as exc:
+            if exc.errno != errno.ENOTEMPTY:
+                raise
+            sweep(place, self._deadline())  # perhaps there is only what no listing shows
+            place.delete(recursive=False)
 
     def _remove_tree(self, key: str) -> None:
         self._find(key).delete()

@@ -55,14 +55,15 @@ class Branch:
         return self._block is not None
 
     @contextlib.contextmanager
-    def block(self, fs: Hub, message: str, description: str) -> Iterator[None]:
-        """Collect the changes of a block."""
+    def block(self, fs: Hub, message: str, description: str, is_tree: bool = False) -> Iterator[None]:
+        """Collect the changes of a block; `is_tree` for one that copies a tree, as it was before."""
         fs._require("write", "commit", fs._root)
         if not message:
             raise ValueError("a commit has a message")
         if self._block is not None:
             raise ValueError("a block of commit() in another one")
         with contextlib.closing(Change(fs, message, description, is_block=True)) as change:
+            change.is_tree = is_tree
             self._block, self._made_in = change, process.generation()
             try:
                 yield
@@ -101,6 +102,11 @@ class Branch:
         if any(fs._file(above) is not None for above in keys.ancestors(key)):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
+    def check_source(self, key: str, directory: bool = False) -> None:
+        """Raise an `OSError` for a file or directory that the block changes: the hub copies what a commit has."""
+        if self._block is not None and not self._block.is_tree and self._block.has_changed(key, directory):
+            raise OSError(errno.EBUSY, "changed in this block of commit(): it can be copied or renamed after it")
+
 
 class Change:
     """The operations of one commit."""
@@ -111,6 +117,7 @@ class Change:
         except ImportError as exc:
             raise errors.missing("huggingface_hub", "hub", "writing to the hub") from exc
         self.is_block = is_block
+        self.is_tree = False
         self._library: Any = huggingface_hub
         self._fs = fs
         self._message = message
@@ -162,6 +169,13 @@ class Change:
         with self._lock, _translated(self._fs):
             self._operations[key] = self._library.CommitOperationDelete(key, is_folder=key.endswith("/"))
 
+    def has_changed(self, key: str, directory: bool) -> bool:
+        """Return whether there is an operation on a file, or a directory or something in it, or on one above it."""
+        with self._lock:
+            if key in self._operations or any(f"{above}/" in self._operations for above in keys.ancestors(key)):
+                return True
+            return directory and any(path.startswith(f"{key}/") for path in self._operations)
+
     def copy(self, source: Hub, src: str, dst: str) -> None:
         """Copy a file of this repository, or of another one, without its content passing this process."""
         there = source.repository
@@ -187,7 +201,10 @@ class Change:
                 failures += 1
                 wait = max(backoff(failures), getattr(exc, "retry_after", 0.0))
                 late = time.monotonic() - begin + wait > QUOTA_SECONDS
-                if not getattr(exc, "again", False) or late or failures == DEFAULT_ATTEMPTS:
+                again = getattr(exc, "again", False)
+                if isinstance(exc, errors.StaleFileError):  # of no matter to a change that has no parent
+                    again = self._parent is None
+                if not again or late or failures == DEFAULT_ATTEMPTS:
                     raise
                 time.sleep(wait)
 

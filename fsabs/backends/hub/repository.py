@@ -287,12 +287,14 @@ class Hub(ObjectStore):
     def commit(self, message: str, description: str = "") -> contextlib.AbstractContextManager[None]:
         """Make one commit of all that is written, copied, renamed and removed in the block, or none if it raises.
 
-        What is changed in the block is read after it. For threads of this process, which write through this FS.
+        What is changed in the block is read after it, and can't be copied nor renamed in it (EBUSY). For threads of
+        this process, which write through this FS.
         """
         return self._branch.block(self, message, description)
 
     def _together(self, message: str) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext() if self._branch.in_block else self.commit(message)
+        branch = self._branch
+        return contextlib.nullcontext() if branch.in_block else branch.block(self, message, "", is_tree=True)
 
     def _create(self, key: str, exclusive: bool) -> Writer:
         self._branch.check(self, key, exclusive)
@@ -343,12 +345,14 @@ class Hub(ObjectStore):
         assert isinstance(source, Hub)
         if source._file(src) is None:
             raise source._no_file(src)
+        source._branch.check_source(src)
         self._branch.check(self, dst)
         with self._branch.change(self, f"Copy {src} to {dst}") as change:
             change.copy(source, src, dst)
 
     def _rename(self, src: str, dst: str) -> None:
         source = self._stat(src)
+        self._branch.check_source(src, source.directory)
         self._rename_target(dst, source)
         self._branch.check(self, dst, directory=source.directory)
         with self._branch.change(self, f"Rename {src} to {dst}") as change:

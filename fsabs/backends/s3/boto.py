@@ -32,6 +32,8 @@ _MODULES = (
     "botocore.retries.standard",
     "encodings.idna",  # of host names
 )
+_READ_METHODS = ("env", "shared-credentials-file", "config-file", "boto-config")
+"""Where botocore says that it read credentials which may be newer there."""
 _PROBE_KEY = "fsabs-" + secrets.token_hex(16)
 _SIGNATURES = {"s3v4": SIGV4, "v4": SIGV4, EXPRESS: EXPRESS}
 _FIELDS = """
@@ -69,10 +71,18 @@ def load() -> None:
 
 
 def forget_credentials(options: Options) -> None:
-    """Have the next client look for credentials anew."""
+    """Have the next client look for credentials anew.
+
+    In a session of the user's only those that were read from a file or the environment: others are who the user is, and
+    the usual places may have somebody else's; or they renew themselves.
+    """
+    from botocore.credentials import Credentials
+
     if options.session is not None:
         core = core_session(options.session)
-        core._credentials = core.get_component("credential_provider").load_credentials()
+        found = core.get_credentials()
+        if type(found) is Credentials and found.method in _READ_METHODS:
+            core._credentials = core.get_component("credential_provider").load_credentials()
     shared_client(options).close()
 
 

@@ -35,7 +35,7 @@ class S3(ObjectStore):
         endpoint: URL of the store (`$S3_ENDPOINT`, `$AWS_ENDPOINT_URL`); AWS if there is none.
         aws_access_key_id, aws_secret_access_key, aws_session_token: credentials.
         region, profile: as boto3 has them.
-        session: a session of boto3 or botocore. It pickles only if it is made of a profile.
+        session: a session of boto3 or botocore. It pickles only if its credentials are those of a profile.
         connect_timeout, read_timeout: seconds, for each attempt; 10 and 60 unless given.
         max_attempts: how often a request is sent at most; None: as botocore is configured, else 5 times.
         anonymous: send no signature.

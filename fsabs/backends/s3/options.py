@@ -123,14 +123,14 @@ class Options(NamedTuple):
         return redaction.representation("Options", self._asdict())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle a session by the name of its profile."""
+        """Pickle a session by the name of its profile, if that alone leads another process to the same credentials."""
         if self.session is None:
             return Options, tuple(self)
         core = core_session(self.session)
-        if core.profile is None or getattr(core.get_credentials(), "method", "") == "explicit":
+        if core.profile is None or not _has_profile_credentials(core):
             raise pickle.PicklingError(
-                "S3: a session can't be pickled, unless it is made of a profile: give profile=, or keys, in place of "
-                "session="
+                "S3: a session can't be pickled, unless its credentials are those of a profile: give profile=, or "
+                "keys, in place of session="
             )
         region = self.region or core.get_config_variable("region")
         return Options, tuple(self._replace(session=None, profile=core.profile, region=region))
@@ -310,6 +310,16 @@ def core_session(session: Any) -> Any:
     if not (hasattr(found, "get_component") and hasattr(found, "get_credentials")):
         raise TypeError(f"session= is a boto3.Session or a botocore session, not {type(session).__name__}")
     return found
+
+
+def _has_profile_credentials(core: Any) -> bool:
+    """Return whether a session's credentials come from where a new session of its profile finds them: $AWS_PROFILE is
+    the profile also of a session that has others.
+    """
+    from botocore.session import Session
+
+    found, expected = core.get_credentials(), Session(profile=core.profile).get_credentials()
+    return type(found) is type(expected) and getattr(found, "method", "") == getattr(expected, "method", "")
 
 
 # ---- options by the names that scripts for other libraries give them: those of s3fs, and of boto3 in its arguments
