@@ -227,17 +227,16 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
         """Open a file; one that is written is whole or not at all, as text and compressed, too."""
         text = {name: kwargs.pop(name, None) for name in ("encoding", "errors", "newline")} if "b" not in mode else {}
         compression = kwargs.pop("compression", None)
+        path = self._stripped(path)
         if mode.startswith("r") or compression is None:
             if args or self._intrans or (mode.startswith("r") and compression):
                 return super().open(path, mode, *args, compression=compression, **kwargs, **text)
-            path = self._stripped(path)
             if not text:
                 return self._open(path, mode, **kwargs)
             _refuse_unknown("open", kwargs)
             if mode.startswith("r"):
                 return self._opened(path, mode, text)
             return self._with_parents(path, lambda: self._opened(path, mode, text))
-        path = self._strip_protocol(path)
         binary = super().open(path, mode.replace("t", "").replace("b", "") + "b", *args, **kwargs)
         file = CompressedFile(binary, compr[get_compression(path, compression)])
         return CompressedTextFile(cast(Any, file), **text) if text else file
@@ -257,7 +256,7 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
         _refuse_unknown("cat_file", kwargs)
         if start is None and end is None:
             return self._run(path, lambda fs, there: fs.read_bytes(there))
-        return self.cat_ranges([path], [start], [end])[0]  # type: ignore[no-any-return]
+        return self.cat_ranges([path], [start], [end], on_error="raise")[0]  # type: ignore[no-any-return]
 
     def cat(self, path: Any, recursive: bool = False, on_error: str = "raise", **kwargs: Any) -> Any:
         """Return the content of a file, or a dict of the contents of several, which are read concurrently."""

@@ -10,6 +10,7 @@ and opens those that were done later.
 from __future__ import annotations
 
 import errno
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
@@ -191,6 +192,7 @@ def _content(job: DispatchJob) -> list[Any]:
         job.settings.seed,
         len(shards),
         sum(shard.count for shard in shards),
+        hashlib.sha256(repr([job.settings.shuffle_records, *map(tuple, shards)]).encode()).hexdigest(),
     ]
 
 
@@ -198,10 +200,11 @@ def restore(connection: sa.Connection, job: DispatchJob, state: Mapping[str, Any
     """Put a job back to a state; `ValueError` for one of another job."""
     if not isinstance(state, Mapping) or state.get("format") != FORMAT or "job" not in state:
         raise ValueError(f"not a state of a job: {state!r}")
-    if state["job"] != job.name or state["content"] != _content(job):
+    content = _content(job)
+    if state["job"] != job.name or state["content"] != content:
         raise ValueError(
-            f"the state is of job {state['job']!r} with (type, records_per_task, seed, shards, records) "
-            f"{state['content']}, not of {job.name!r} with {_content(job)}"
+            f"the state is of job {state['job']!r} with (type, records_per_task, seed, shards, records, digest of the "
+            f"shards) {state['content']}, not of {job.name!r} with {content}"
         )
     row = connection.execute(queries.locked_job, {"job_id": job.id}).one()
     epoch, laid_out = state["epoch"], state["laid_out"]

@@ -102,12 +102,12 @@ class TaskDispatcher(ClosesOnExit):
         Raises `FileExistsError` for a job that exists, `ValueError` for shards that overlap or hold no record.
         """
         settings = jobs.Settings(
-            records_per_task,
-            num_epochs,
-            seed,
+            operator.index(records_per_task),
+            operator.index(num_epochs),
+            None if seed is None else operator.index(seed),
             shuffle_records,
-            lease_seconds,
-            max_failures,
+            float(lease_seconds),
+            operator.index(max_failures),
             barrier,
             train_end_callback,
         )
@@ -188,7 +188,7 @@ class TaskDispatcher(ClosesOnExit):
         values = {**self._lease(task, lease), "records": done}
         if not success:
             limit = {
-                "error": error[:_MAX_REASON] or "no reason was given",
+                "error": _storable(error)[:_MAX_REASON] or "no reason was given",
                 "max_failures": self._job.settings.max_failures,
             }
             return self._settle(queries.settle_failure, {**values, **limit}, (TODO, FAILED))
@@ -203,7 +203,8 @@ class TaskDispatcher(ClosesOnExit):
         Returns False, and changes nothing, if the lease is not in force any more: the task is another worker's. With
         all records it is a report: the task is done.
         """
-        if not 0 <= operator.index(records) <= len(task.numbers()):
+        records = operator.index(records)  # SQLite would take an integer of NumPy for bytes
+        if not 0 <= records <= len(task.numbers()):
             raise ValueError(f"a task of {len(task.numbers())} records can't have {records} processed")
         if records == len(task.numbers()):
             return self.report(task, lease)
@@ -239,7 +240,8 @@ class TaskDispatcher(ClosesOnExit):
         A version is evaluated once: a second call returns 0. Raises `ValueError` for a job without evaluation shards
         or one that has ended.
         """
-        return self._database.run("evaluate", lambda connection: jobs.evaluate(connection, self._job, model_version))
+        version = operator.index(model_version)
+        return self._database.run("evaluate", lambda connection: jobs.evaluate(connection, self._job, version))
 
     def failed(self) -> list[FailedTask]:
         """Return the tasks that failed for good, with their last reasons."""
@@ -334,10 +336,11 @@ class TaskDispatcher(ClosesOnExit):
     ) -> Dispatch | str:
         if worker not in self._registered:
             jobs.insert_missing(connection, workers, {"job": self._job.id, "name": worker, "joined": now()})
-        for type in types:
-            values = self._candidate(worker, lease, type)
-            if again and (row := connection.execute(queries.held, {**values, "with_lease": lease}).first()) is not None:
+        for type in (*types, TaskType.TRAIN_END_CALLBACK) if again else ():
+            held = {**self._candidate(worker, lease, type), "with_lease": lease}
+            if (row := connection.execute(queries.held, held).first()) is not None:
                 return self._dispatch(row, lease)
+        for type in types:
             if (found := self._leased(connection, worker, lease, type)) is not None:
                 return found
         if self._job.type not in types:
@@ -397,6 +400,11 @@ class TaskDispatcher(ClosesOnExit):
                 if self._database.settle(statement, values) is not None:
                     return True
             return self._database.run("report", settle)
+
+
+def _storable(text: str) -> str:
+    """Return text as a database takes it: without half surrogate pairs, and without the NUL that PostgreSQL has not."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
 
 
 @contextlib.contextmanager

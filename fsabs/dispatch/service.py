@@ -7,6 +7,7 @@ is dispatched again.
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -89,7 +90,8 @@ class TaskDataService(ClosesOnExit):
         """
         if count < 0:
             raise ValueError(f"count must not be negative: {count}")
-        in_force = True
+        count = operator.index(count)  # of NumPy's, as a training loop may have it
+        in_force, failed = True, None
         with self._tasks.lock:
             while count:
                 if not self._handed_out:
@@ -99,10 +101,12 @@ class TaskDataService(ClosesOnExit):
                 count -= part
                 if part < left:
                     self._handed_out.appendleft((held, left - part))
+                if held is failed:
+                    continue  # more records of the task that was reported
                 if held.lost:
                     in_force = False  # they are dispatched again
                 elif error:
-                    self._fail(held, error)
+                    in_force, failed = self._fail(held, error) and in_force, held
                 elif self._count(held, part):
                     in_force = self._accepted(held, self._tasks.report(held)) and in_force
         return in_force
@@ -136,9 +140,9 @@ class TaskDataService(ClosesOnExit):
             held.counted += count
             return held.counted == held.size and not held.failed
 
-    def _fail(self, held: HeldTask, reason: str) -> None:
+    def _fail(self, held: HeldTask, reason: str) -> bool:
         held.lost = True
-        self._tasks.report(held, reason)
+        return self._tasks.report(held, reason)
 
     def _end_training(self, held: HeldTask) -> None:
         try:

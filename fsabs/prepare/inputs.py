@@ -101,9 +101,12 @@ def _urls(source: str, manifest: str | None) -> Iterator[str]:
         return
     fs, pattern = locate(path)
     with fs:
+        matches: set[str] = set()
         for name in fs.glob(pattern):
-            if not any(part.startswith(".") for part in name.split("/")):
-                yield fs.url(name)
+            if any(part.startswith(".") for part in name.split("/")) or not matches.isdisjoint(keys.ancestors(name)):
+                continue  # what lies in a directory that matches is taken with it
+            matches.add(name)
+            yield fs.url(name)
 
 
 class InputRoots:

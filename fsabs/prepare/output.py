@@ -203,6 +203,12 @@ class OutputDirectory:
         """Return the result of a unit that is done."""
         return UnitResult.from_json(self.fs.read_bytes(f"{self._work}/done/{number:06}"))
 
+    def forget(self, path: str) -> None:
+        """Have the unit that wrote a staged file done again by the next run."""
+        for result in self.done():
+            if any(file.path == path for file in result.files):
+                self.fs.remove(f"{self._work}/done/{result.number:06}")
+
     def failed(self) -> UnitResult | None:
         """Return the result of a unit that failed, or None."""
         for name in self._names("failed"):

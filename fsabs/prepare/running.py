@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from .. import __version__
-from ..core.errors import corrupt, without_secrets
+from ..core.errors import CorruptFileError, corrupt, without_secrets
 from ..core.fs import FS
 from ..readers.data.tokens import document_ends, layout_of
 from ..readers.recordio import RecordReader
@@ -130,7 +130,7 @@ def run(
         resumed_files = _work(job, job_id, listing, units, runner, output, progress or (lambda _: None))
         report, moves = _report(output, len(units), form, resumed_files, started)
         if validate:
-            _validate(output.fs, zip(moves, report.shards, strict=True), tokens is not None)
+            _validate(output, zip(moves, report.shards, strict=True), tokens is not None)
         output.commit(Commit(moves, report.to_json()))
         return report
 
@@ -228,16 +228,24 @@ def _report(
     return report, {file.path: name for name, file in zip(names, files, strict=True)}
 
 
-def _validate(fs: FS, files: Iterable[tuple[str, OutputShard]], tokens: bool) -> None:
+def _validate(output: OutputDirectory, files: Iterable[tuple[str, OutputShard]], tokens: bool) -> None:
     """Read files of records; raise `CorruptFileError` for damage or another number of records."""
     for path, shard in files:
-        if tokens:
-            if path.endswith(".idx"):
-                continue
-            layout = layout_of(fs, fs.stat(path)._replace(filename=path), set(), "megatron", None)
-            found = len(document_ends(fs, layout))
-        else:
-            with RecordReader(fs, path) as reader:
-                found = sum(1 for _ in reader)
-        if found != shard.records:
-            raise corrupt(fs.url(path), f"{found} records, and {shard.records} were written", "validate")
+        if tokens and path.endswith(".idx"):
+            continue
+        try:
+            found = _count(output.fs, path, tokens)
+            if found != shard.records:
+                raise corrupt(output.fs.url(path), f"{found} records, and {shard.records} were written", "validate")
+        except (CorruptFileError, FileNotFoundError):
+            output.forget(path)  # else each later run would find it done, and damaged
+            raise
+
+
+def _count(fs: FS, path: str, tokens: bool) -> int:
+    """Read a file of records, or of documents of tokens, and return how many it has."""
+    if tokens:
+        layout = layout_of(fs, fs.stat(path)._replace(filename=path), set(), "megatron", None)
+        return len(document_ends(fs, layout))
+    with RecordReader(fs, path) as reader:
+        return sum(1 for _ in reader)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import pickle
@@ -527,3 +528,67 @@ def test_a_checkpoint_that_another_replaces_is_logged(tmp_path: Path, caplog: An
     manager.close()
     assert [one.step for one in manager.checkpoints()] == [1, 4]
     assert [record.args for record in caplog.records] == [(2, 3), (3, 4)]
+
+
+def test_two_processes_that_save_one_step_leave_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    with fsabs.Memory() as store:
+        ranks = [CheckpointManager(store, keep=1), CheckpointManager(store, keep=1)]
+        ranks[0].save(1, {"x": 1}, 9.0)
+        both = threading.Barrier(2, timeout=30)
+        remove = CheckpointManager._remove_old
+
+        def together(self: Any, *given: Any) -> None:
+            both.wait()  # both are written before one looks for old ones
+            remove(self, *given)
+
+        latest = ranks[0].latest()
+        monkeypatch.setattr(CheckpointManager, "latest", lambda self: latest)
+        monkeypatch.setattr(CheckpointManager, "_remove_old", together)
+        threads = [threading.Thread(target=rank.save, args=(2, {"x": 2}, 1.0 + at)) for at, rank in enumerate(ranks)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert {each.step for each in ranks[0].checkpoints()} == {2}
+        assert ranks[0].load() == {"x": 2}
+
+
+def test_what_memory_or_a_device_lacks_is_no_damage(tmp_path: Path) -> None:
+    manager = CheckpointManager(tmp_path)
+    manager.save(1, {"x": torch.ones(3)})
+    manager.save(2, {"x": torch.ones(3)})
+
+    def full(storage: Any, location: str) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with pytest.raises(torch.OutOfMemoryError):
+        manager.load(map_location=full)
+    newest = manager.checkpoints()[-1].path
+    newest.write_bytes(newest.read_bytes()[:-100])
+    assert manager.load()["x"].tolist() == [1.0] * 3
+
+
+def test_a_failure_in_the_background_costs_one_checkpoint(caplog: pytest.LogCaptureFixture) -> None:
+    with fsabs.Memory() as store:
+        manager = CheckpointManager(store)
+        write, failing = manager._write, [1, 3]
+
+        def flaky(step: int, *given: Any) -> Any:
+            if step in failing:
+                raise OSError(errno.ETIMEDOUT, "timed out")
+            return write(step, *given)
+
+        manager._write = flaky  # type: ignore[method-assign, assignment]
+        manager.save_async(1, {"x": 1})
+        with pytest.raises(OSError, match="timed out"):
+            manager.save(2, {"x": 2})
+        assert "step 1 could not be written" in caplog.text
+        manager.save_async(3, {"x": 3})
+        while manager._writer._thread is not None:
+            time.sleep(0.001)
+        with pytest.raises(OSError, match="timed out"):
+            manager.save_async(4, {"x": 4})
+        manager.close()
+        assert [each.step for each in manager.checkpoints()] == [2, 4]
+        with pytest.raises(ValueError, match="metric"):
+            manager.save_async(5, {"x": 5}, "low")  # type: ignore[arg-type]

@@ -298,3 +298,25 @@ def test_a_repository_of_the_hub_is_a_directory(hub: Any) -> None:
         assert fs.find(path) == [f"{path}/a/b.txt"]
         assert fs.cat(f"{path}/a/b.txt") == b"text"
     roots.clear()
+
+
+def test_a_range_of_a_file_that_is_missing_raises(url: str) -> None:
+    fs, root = filesystem(url)
+    with pytest.raises(FileNotFoundError, match="none"):
+        fs.cat_file(f"{root}/none", 0, 4)
+    (found,) = fs.cat_ranges([f"{root}/none"], [0], [4])  # as fsspec has it
+    assert isinstance(found, FileNotFoundError)
+
+
+def test_urls_of_the_filesystem_are_opened_in_every_way() -> None:
+    with fsabs.Memory() as store:
+        fs = store.fsspec()
+        with fs.open(fs.unstrip_protocol("a.gz"), "wb", compression="gzip") as file:
+            file.write(b"packed")
+        with fs.transaction, fs.open(fs.unstrip_protocol("b"), "wb") as file:
+            file.write(b"together")
+        assert sorted(store.list(recursive=True)) == ["a.gz", "b"]
+        with fs.open(fs.unstrip_protocol("a.gz"), "rb", compression="gzip") as file:
+            assert file.read() == b"packed"
+        with fs.open(fs.unstrip_protocol("b"), "rb", 1 << 20) as file:
+            assert file.read() == b"together"

@@ -430,3 +430,22 @@ def test_a_copy_into_a_directory_has_the_name_of_the_file(tmp_path: Path, monkey
             assert [(entry.name, entry.stat().st_size) for entry in entries] == [("100%25.txt", 1)]
         assert os.listdir(fsabs.Path("memory://copies/d")) == ["100%25.txt"]
         assert os.listdir("memory://copies/d") == ["100%2525.txt"]
+
+
+def test_a_sound_file_of_mode_x_is_new(tmp_path: Path) -> None:
+    (tmp_path / "x.wav").write_bytes(b"kept")
+    for mode in ("x", "x+"):
+        with fsabs.patch("soundfile"), pytest.raises(FileExistsError):
+            soundfile.SoundFile((tmp_path / "x.wav").as_uri(), mode, 8000, 1)
+    assert (tmp_path / "x.wav").read_bytes() == b"kept"
+
+
+def test_a_file_is_not_copied_to_itself_by_its_url(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"kept")
+    (tmp_path / "link").symlink_to(path)
+    with fsabs.patch("shutil"):
+        for source, target in ((path.as_uri(), path), (str(path), path.as_uri()), (path.as_uri(), tmp_path / "link")):
+            with pytest.raises(shutil.SameFileError):
+                shutil.copy(source, str(target))
+    assert path.read_bytes() == b"kept"

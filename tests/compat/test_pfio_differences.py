@@ -23,6 +23,7 @@ import fsabs.compat.pfio as ours
 from fsabs import trace
 from fsabs.compat.pfio.testing import ZipForTest, make_http_server
 from fsabs.compat.pfio.v2.fs import IgnoredOptionWarning
+from tests.servers.moto import MotoServer
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "from-pfio.md"
 
@@ -344,3 +345,18 @@ def test_custom_schemes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert ours.v2.from_url(f"second://{tmp_path}").scheme == "second"
     with pytest.raises(fsabs.ConfigError):
         ours.v2.config.add_custom_scheme("s3", "file")
+
+
+def test_a_custom_scheme_with_a_prefix(tmp_path: Path, moto: MotoServer) -> None:
+    (tmp_path / "team" / "x").mkdir(parents=True)
+    (tmp_path / "team" / "x" / "a").write_bytes(b"a")
+    ours.v2.config.add_custom_scheme("corp", "file", {"prefix": f"{tmp_path}/team"})
+    with ours.v2.from_url("corp:///x") as fs:
+        assert list(fs.list()) == ["a"]
+    moto.create_bucket("prefixed")
+    keys = {"aws_access_key_id": moto.access_key, "aws_secret_access_key": moto.secret_key}
+    ours.v2.config.add_custom_scheme("store", "s3", {"prefix": "team", "endpoint": moto.endpoint, **keys})
+    with ours.v2.from_url("store://prefixed/x") as fs, fs.open("a", "wb") as file:
+        file.write(b"a")
+    with ours.v2.from_url("store://prefixed") as fs:
+        assert list(fs.list(recursive=True)) == ["x/a"]

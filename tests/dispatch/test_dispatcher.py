@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
 
@@ -409,3 +410,34 @@ def test_a_state_is_small_and_evaluations_later_than_it_are_forgotten(url: str) 
         dispatcher.load_state_dict(state)
         assert dispatcher.status().evaluation.todo == 2
         assert dispatcher.evaluate(2) == 2
+
+
+def test_integers_of_numpy_are_integers(url: str) -> None:
+    number: Any = np.int64
+    settings = {"records_per_task": number(10), "num_epochs": number(1), "seed": number(3)}
+    with create(url, training=[("a", 0, 10)], evaluation=[("v", 0, 2)], **settings) as dispatcher:
+        task, lease = dispatcher.get("w", TaskType.TRAINING)
+        assert dispatcher.renew(task, lease, records=number(6))
+        dispatcher.recover("w")
+        assert dispatcher.get("w", TaskType.TRAINING).task.start == 6
+        assert dispatcher.evaluate(number(4)) == 1
+        assert dispatcher.evaluate(4) == 0
+        assert dispatcher.get("w", TaskType.EVALUATION).task.model_version == 4
+
+
+def test_a_state_of_other_shards_or_another_order_is_refused(url: str) -> None:
+    def state(name: str, **options: Any) -> Any:
+        with TaskDispatcher.create(url, name, records_per_task=10, **options) as dispatcher:
+            return dispatcher.state_dict()
+
+    own = [("p", 0, 10), ("q", 0, 90)]
+    with TaskDispatcher.create(url, "own", training=own, records_per_task=10, seed=1) as dispatcher:
+        for name, options in {
+            "sizes": {"training": [("p", 0, 90), ("q", 0, 10)], "seed": 1},
+            "names": {"training": [("p", 0, 10), ("r", 0, 90)], "seed": 1},
+            "order": {"training": own, "seed": 1, "shuffle_records": True},
+        }.items():
+            other = {**state(name, **options), "job": "own"}
+            with pytest.raises(ValueError, match="digest of the shards"):
+                dispatcher.load_state_dict(other)
+        dispatcher.load_state_dict(dispatcher.state_dict())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import time
@@ -368,3 +369,28 @@ def test_a_service_belongs_to_its_process(sqlite: str) -> None:
             os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         assert sum(map(len, service.batches(3))) == 8
+
+
+def test_what_is_reported_as_failed_was_accepted_or_not(sqlite: str) -> None:
+    reader = Numbers({"a": (0, 100)})
+    with create(sqlite, reader, records_per_task=100) as dispatcher:
+        with TaskDataService(dispatcher, reader, "w") as service:
+            list(itertools.islice(service.get_dataset(), 40))  # of more than one chunk
+            assert service.report_record_done(40, "bad")
+        assert dispatcher.status().tasks.todo == 1
+        with TaskDataService(dispatcher, reader, "w") as service:
+            list(itertools.islice(service.get_dataset(), 10))
+            dispatcher.recover("w")
+            assert not service.report_record_done(10, "bad")
+
+
+def test_a_reason_that_a_database_does_not_take_is_stored_escaped(url: str) -> None:
+    class Bad(Numbers):
+        def read_records(self, task: Any) -> Iterator[Any]:
+            raise ValueError("text: \ud800 \0")
+
+    reader = Bad({"a": (0, 7)})
+    with create(url, reader, max_failures=0) as dispatcher, TaskDataService(dispatcher, reader, "w") as service:
+        with pytest.raises(JobFailedError):
+            list(service.get_dataset())
+        assert [task.reason for task in dispatcher.failed()] == ["ValueError: text: \\ud800 \\0"]

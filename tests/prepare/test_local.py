@@ -13,6 +13,7 @@ import tarfile
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from fsabs.cli import main
 from fsabs.core import keys, process
 from fsabs.core.blobs import Blob
 from fsabs.core.layers import LayerFS
-from fsabs.prepare import FeatureColumn, ModelError, PrepareError, PrepareProgress, PrepareReport, work
+from fsabs.prepare import FeatureColumn, ModelError, PrepareError, PrepareProgress, PrepareReport, running, work
 from fsabs.prepare.inputs import InputFile, InputRoot, InputRoots
 from fsabs.prepare.model import FUNCTION, Model, ModelSource, RecordError
 from fsabs.prepare.plan import OutputFormat, PrepareJob, Unit, UnitResult
@@ -452,3 +453,25 @@ def test_a_refusal_of_the_store_is_not_that_of_a_file(folder: Path, monkeypatch:
     (failure,) = run(raw).failures
     assert failure.file == str(folder / "raw" / "0" / "0000.jpg")
     assert "expired" in failure.reason
+
+
+@pytest.mark.parametrize("pattern", ["raw/**", "raw/**/*", "raw/*"])
+def test_what_lies_in_a_directory_that_matches_is_taken_once(folder: Path, pattern: str) -> None:
+    report = prepare.run(folder / "model.py", f"{folder}/{pattern}", folder / "out", num_workers=1)
+    assert report.files == 60
+    assert sorted(records_below(folder / "out")) == sorted(plain_loop(FILES))
+
+
+def test_a_shard_that_is_found_damaged_is_made_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def count(fs: FS, path: str, tokens: bool) -> int:
+        monkeypatch.undo()
+        fs.write_bytes(path, fs.read_bytes(path)[:-9])  # as after a loss of power
+        return running._count(fs, path, tokens)
+
+    arguments: dict[str, Any] = {"num_workers": 1, "records_per_file": 20, "compressor": "none"}
+    monkeypatch.setattr(running, "_count", count)
+    with pytest.raises(OSError, match="00000"):
+        prepare.run(folder / "model.py", folder / "raw", folder / "out", validate=True, **arguments)
+    report = prepare.run(folder / "model.py", folder / "raw", folder / "out", validate=True, **arguments)
+    assert digest(records_below(folder / "out")) == digest(plain_loop(FILES))
+    assert 0 < report.resumed_files < 60

@@ -281,7 +281,7 @@ def _soundfile(module: ModuleType) -> list[PatchedCall]:
         mode = args[2] if len(args) > 2 else kwargs.get("mode", "r")
         if mode in (None, "r"):
             return call(calls.open_file(path))
-        return call(calls.copy_until_closed(args[0], path, {"r+": "r+", "x": "x"}.get(mode.replace("w+", "w"), "w")))
+        return call(calls.copy_until_closed(args[0], path, {"r+": "r+", "x": "x", "x+": "x"}.get(mode, "w")))
 
     return [
         PatchedCall(module.SoundFile, "__init__", opened, 1, "file"),

@@ -223,8 +223,7 @@ def _copy(source: Any, target: Any, into: bool) -> Any:
             target = _member(target, _joinable(target, name))
         else:
             target = target / name
-    if calls.is_ours(source) and calls.is_ours(target):
-        _refuse_same(calls.as_path(source), calls.as_path(target))
+    _refuse_same(source, target)
     with _opened(source, "rb") as from_there, _opened(target, "wb") as to_there:
         import shutil
 
@@ -232,8 +231,14 @@ def _copy(source: Any, target: Any, into: bool) -> Any:
     return target
 
 
-def _refuse_same(source: Path, target: Path) -> None:
-    if target.exists() and source.samefile(target):
+def _refuse_same(source: Any, target: Any) -> None:
+    """Raise `SameFileError` for two names of one file: a URL of a local file is ours, and its path is not."""
+    from_there, to_there = (
+        calls.as_path(path if calls.is_ours(path) else os.path.abspath(path)) for path in (source, target)
+    )
+    if from_there.as_uri().startswith("file:") != to_there.as_uri().startswith("file:"):
+        return
+    if to_there.exists() and from_there.samefile(to_there):
         import shutil
 
         raise shutil.SameFileError(f"{str(source)!r} and {str(target)!r} are the same file")

@@ -15,6 +15,7 @@ import os
 import pickle
 import re
 import threading
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -102,16 +103,24 @@ class CheckpointManager(ClosesOnExit):
         self._writer = _BackgroundWriter()
 
     def save(self, step: int, state: object, metric: float | None = None) -> Path:
-        """Write a checkpoint, and return its path when it is complete."""
-        self._writer.wait()
-        return self._write(step, state, metric)
+        """Write a checkpoint, and return its path when it is complete.
+
+        What went wrong in the background before is raised then.
+        """
+        _check(step, metric)
+        self._writer.join()
+        path = self._write(step, state, metric)
+        self._writer.raise_failure()
+        return path
 
     def save_async(self, step: int, state: object, metric: float | None = None) -> None:
         """Copy `state` to host memory and write it in the background.
 
         The caller waits for the copy only. While one checkpoint is being written, at most one more waits for its turn:
-        a newer one takes its place, which is logged. What went wrong in the background is raised by the next call.
+        a newer one takes its place, which is logged. What goes wrong in the background is logged, and raised by the
+        next call, which writes its own checkpoint all the same.
         """
+        _check(step, metric)
         held = on_host(state)
         replaced = self._writer.put(step, lambda: self._write(step, held, metric))
         if replaced is not None:
@@ -121,6 +130,7 @@ class CheckpointManager(ClosesOnExit):
                 replaced,
                 step,
             )
+        self._writer.raise_failure()
 
     def wait(self) -> None:
         """Wait until everything is written, and raise what went wrong."""
@@ -137,7 +147,7 @@ class CheckpointManager(ClosesOnExit):
                         found.append(Checkpoint(int(match[1]), metric, path, int(match[2] or 0)))
         except FileNotFoundError:
             return []
-        return sorted(found, key=lambda each: (each.generation, each.step))
+        return sorted(found, key=lambda each: (each.generation, each.step, each.path.name))
 
     def latest(self) -> Checkpoint | None:
         """Return the newest checkpoint, or None."""
@@ -165,6 +175,8 @@ class CheckpointManager(ClosesOnExit):
                 refused = isinstance(exc, pickle.UnpicklingError) and "weights_only" in str(exc).lower()
                 if refused and _is_archive(checkpoint.path):
                     raise  # it is whole, and holds what the caller has to allow
+                if isinstance(exc, RuntimeError) and _is_whole_archive(checkpoint.path):
+                    raise  # of memory, or of a device that this machine doesn't have
                 logger.warning("skipping a damaged checkpoint: %s: %s", checkpoint.path, exc)
         if found:
             raise errors.corrupt(f"{self.directory}", f"none of {len(found)} checkpoints can be read", "load")
@@ -175,22 +187,21 @@ class CheckpointManager(ClosesOnExit):
         self.wait()
 
     def _write(self, step: int, state: object, metric: float | None) -> Path:
-        if step < 0 or (metric is not None and not isinstance(metric, (int, float))):
-            raise ValueError(f"a step is not negative, and a metric is a number: {step!r}, {metric!r}")
         score = "" if metric is None else f"={float(metric)!r}"
-        latest, generation = self.latest(), ""
-        if latest is not None and (latest.generation or step <= latest.step):
-            generation = f"+{latest.generation + (step <= latest.step)}"
-        path = self.directory / f"checkpoint-{step:012d}{generation}{score}.pt"
+        latest, generation = self.latest(), 0
+        if latest is not None:
+            generation = latest.generation + (step <= latest.step)
+        path = self.directory / f"checkpoint-{step:012d}{f'+{generation}' if generation else ''}{score}.pt"
         if self.directory.fs.capabilities.mkdir:
             self.directory.mkdir(parents=True, exist_ok=True)
         save_checkpoint(state, path)
-        self._remove_old(step, path)
+        self._remove_old(step, generation, path)
         return path
 
-    def _remove_old(self, step: int, written: Path) -> None:
+    def _remove_old(self, step: int, generation: int, written: Path) -> None:
         everything = self.checkpoints()
-        found = [each for each in everything if each.step != step or each.path == written]
+        # Another process may have written this step, too: if each removed the other's, none would be left.
+        found = [each for each in everything if each.step != step or each.generation >= generation]
         kept = {each.path for each in found[-self._keep :]} | {written}
         kept |= {each.path for each in self._ranked(found)[: self._keep_best]}
         for checkpoint in everything:
@@ -209,6 +220,20 @@ def _is_archive(path: Path) -> bool:
         return bool(file.read(4) == b"PK\x03\x04")
 
 
+def _is_whole_archive(path: Path) -> bool:
+    """Return whether a file is a zip, as `torch.save` writes them, whose members are as their checksums say."""
+    try:
+        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+            return archive.testzip() is None
+    except (zipfile.BadZipFile, EOFError):
+        return False
+
+
+def _check(step: int, metric: float | None) -> None:
+    if step < 0 or (metric is not None and not isinstance(metric, (int, float))):
+        raise ValueError(f"a step is not negative, and a metric is a number: {step!r}, {metric!r}")
+
+
 class _BackgroundWriter:
     """A thread that writes one thing at a time, while at most one more waits."""
 
@@ -221,7 +246,6 @@ class _BackgroundWriter:
     def put(self, step: int, write: Callable[[], object]) -> int | None:
         """Have `write` called; return the step that waited for its turn and is not written."""
         with self._lock:
-            self._raise_failure()
             replaced, self._waiting = self._waiting, (step, write)
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="fsabs-checkpoint")
@@ -238,15 +262,21 @@ class _BackgroundWriter:
             try:
                 waiting[1]()
             except BaseException as exc:  # raised by the next call
+                logger.error("the checkpoint of step %s could not be written: %s", waiting[0], exc)
                 self._failure = exc
 
     def wait(self) -> None:
         """Wait until everything is written, and raise what went wrong."""
+        self.join()
+        self.raise_failure()
+
+    def join(self) -> None:
+        """Wait until nothing is left to write."""
         while (thread := self._thread) is not None and thread.is_alive():
             thread.join()
-        self._raise_failure()
 
-    def _raise_failure(self) -> None:
+    def raise_failure(self) -> None:
+        """Raise what went wrong since the last call."""
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure

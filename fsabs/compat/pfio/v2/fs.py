@@ -266,6 +266,8 @@ def _store(parts: SplitResult, scheme: str, options: dict[str, Any], is_zip: boo
         if actual not in SCHEMES:
             raise ValueError(f"Scheme {actual} is not supported")
         options = {**custom, **options}
+        if prefix := options.pop("prefix", ""):  # of a section of pfio.ini: before the URL's path
+            parts = parts._replace(path=f"/{prefix.strip('/')}/{parts.path.lstrip('/')}")
     kind: Any = {"file": Local, "hdfs": Hdfs, "s3": S3}[actual]
     known = _parameters(kind) | (_parameters(Zip) | {"compression", "compresslevel"} if is_zip else set())
     warn_ignored(f"from_url of {scheme}://", sorted(options.keys() - known))
