@@ -201,7 +201,8 @@ def restore(connection: sa.Connection, job: DispatchJob, state: Mapping[str, Any
     if not isinstance(state, Mapping) or state.get("format") != FORMAT or "job" not in state:
         raise ValueError(f"not a state of a job: {state!r}")
     content = _content(job)
-    if state["job"] != job.name or state["content"] != content:
+    # States that were saved before the digest was in them have the rest alone.
+    if state["job"] != job.name or state["content"] not in (content, content[:-1]):
         raise ValueError(
             f"the state is of job {state['job']!r} with (type, records_per_task, seed, shards, records, digest of the "
             f"shards) {state['content']}, not of {job.name!r} with {content}"
@@ -228,7 +229,9 @@ def restore(connection: sa.Connection, job: DispatchJob, state: Mapping[str, Any
         values = {"progress": progress, "before": progress, "failures": failures, "position": position}
         found = connection.execute(tasks.update().where(*one).values(state=TODO, lease=None, worker=None, **values))
         if found.rowcount != 1:
-            raise ValueError(f"task {number} of epoch {of} is not there any more: was job {job.name!r} reset?")
+            raise ValueError(
+                f"task {number} of epoch {of} is gone: was job {job.name!r} reset, or were epochs forgotten?"
+            )
     connection.execute(jobs.update().where(jobs.c.id == job.id).values(state=RUNNING, epoch=epoch, laid_out=laid_out))
 
 

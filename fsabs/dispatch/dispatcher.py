@@ -256,7 +256,10 @@ class TaskDispatcher(ClosesOnExit):
         self._database.run("reset", lambda connection: accounts.reset(connection, self._job))
 
     def forget_epochs(self, before: int) -> int:
-        """Remove the ledger of the epochs before `before` that are done; return how many tasks it had."""
+        """Remove the ledger of the epochs before `before` that are done; return how many tasks it had.
+
+        States that were taken in those epochs can't be loaded any more.
+        """
         mine = (tasks.c.job == self._job.id, tasks.c.type == self._job.type)
         old = tasks.delete().where(*mine, tasks.c.epoch < before, tasks.c.state == DONE)
         return int(self._database.run("forget", lambda connection: connection.execute(old).rowcount))

@@ -441,3 +441,16 @@ def test_a_state_of_other_shards_or_another_order_is_refused(url: str) -> None:
             with pytest.raises(ValueError, match="digest of the shards"):
                 dispatcher.load_state_dict(other)
         dispatcher.load_state_dict(dispatcher.state_dict())
+
+
+def test_a_lease_of_the_last_task_whose_answer_was_lost_is_found(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with TaskDispatcher.create(url, training=[("a", 0, 5)], records_per_task=5, train_end_callback=True) as dispatcher:
+        assert dispatcher.report(*dispatcher.get("w"))
+        run = Database.run
+
+        def lost(self: Database, operation: str, work: Any, *given: Any, **options: Any) -> Any:
+            run(self, operation, work, *given, **options)  # it was committed, and the answer did not come
+            return run(self, operation, work, *given, **options)
+
+        monkeypatch.setattr(Database, "run", lost)
+        assert dispatcher.get("w").task.type == TaskType.TRAIN_END_CALLBACK
