@@ -266,7 +266,7 @@ def _store(parts: SplitResult, scheme: str, options: dict[str, Any], is_zip: boo
         if actual not in SCHEMES:
             raise ValueError(f"Scheme {actual} is not supported")
         options = {**custom, **options}
-        if prefix := options.pop("prefix", ""):  # of a section of pfio.ini: before the URL's path
+        if prefix := options.pop("prefix", ""):  # of its section, or given: what the URL's path is below
             parts = parts._replace(path=f"/{prefix.strip('/')}/{parts.path.lstrip('/')}")
     kind: Any = {"file": Local, "hdfs": Hdfs, "s3": S3}[actual]
     known = _parameters(kind) | (_parameters(Zip) | {"compression", "compresslevel"} if is_zip else set())
