@@ -261,7 +261,7 @@ class TaskDispatcher(ClosesOnExit):
         States that were taken in those epochs can't be loaded any more.
         """
         mine = (tasks.c.job == self._job.id, tasks.c.type == self._job.type)
-        old = tasks.delete().where(*mine, tasks.c.epoch < before, tasks.c.state == DONE)
+        old = tasks.delete().where(*mine, tasks.c.epoch < operator.index(before), tasks.c.state == DONE)
         return int(self._database.run("forget", lambda connection: connection.execute(old).rowcount))
 
     def status(self) -> Status:
@@ -272,7 +272,7 @@ class TaskDispatcher(ClosesOnExit):
         """Yield the tasks of an epoch that were laid out, by number, with the records accounted for."""
         last = -1
         while True:
-            read = functools.partial(accounts.ledger, job=self._job, epoch=epoch, after=last)
+            read = functools.partial(accounts.ledger, job=self._job, epoch=operator.index(epoch), after=last)
             entries = self._database.run("ledger", read)
             yield from entries
             if not entries:

@@ -7,6 +7,7 @@ itself, and for each file the number of its root, its path and its size.
 from __future__ import annotations
 
 import errno
+import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -102,8 +103,11 @@ def _urls(source: str, manifest: str | None) -> Iterator[str]:
     fs, pattern = locate(path)
     with fs:
         matches: set[str] = set()
+        is_file = functools.cache(fs.isfile)  # as an object may be that has the name of a directory
         for name in fs.glob(pattern):
-            if any(part.startswith(".") for part in name.split("/")) or not matches.isdisjoint(keys.ancestors(name)):
+            if any(part.startswith(".") for part in name.split("/")) or name in matches:
+                continue
+            if any(above in matches and not is_file(above) for above in keys.ancestors(name)):
                 continue  # what lies in a directory that matches is taken with it
             matches.add(name)
             yield fs.url(name)

@@ -423,6 +423,8 @@ def test_integers_of_numpy_are_integers(url: str) -> None:
         assert dispatcher.evaluate(number(4)) == 1
         assert dispatcher.evaluate(4) == 0
         assert dispatcher.get("w", TaskType.EVALUATION).task.model_version == 4
+        assert len(list(dispatcher.ledger(number(0)))) == 1
+        assert dispatcher.forget_epochs(number(0)) == 0
 
 
 def test_a_state_of_other_shards_or_another_order_is_refused(url: str) -> None:

@@ -25,7 +25,7 @@ from fsabs.core import keys, process
 from fsabs.core.blobs import Blob
 from fsabs.core.layers import LayerFS
 from fsabs.prepare import FeatureColumn, ModelError, PrepareError, PrepareProgress, PrepareReport, running, work
-from fsabs.prepare.inputs import InputFile, InputRoot, InputRoots
+from fsabs.prepare.inputs import InputFile, InputRoot, InputRoots, list_files
 from fsabs.prepare.model import FUNCTION, Model, ModelSource, RecordError
 from fsabs.prepare.plan import OutputFormat, PrepareJob, Unit, UnitResult
 from fsabs.readers import decode
@@ -475,3 +475,21 @@ def test_a_shard_that_is_found_damaged_is_made_again(folder: Path, monkeypatch: 
     report = prepare.run(folder / "model.py", folder / "raw", folder / "out", validate=True, **arguments)
     assert digest(records_below(folder / "out")) == digest(plain_loop(FILES))
     assert 0 < report.resumed_files < 60
+
+
+def test_an_object_of_a_directory_s_name_hides_nothing_from_a_pattern(
+    moto: MotoServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moto.create_bucket("twofold")
+    for name, value in (
+        ("S3_ENDPOINT", moto.endpoint),
+        ("AWS_ACCESS_KEY_ID", moto.access_key),
+        ("AWS_SECRET_ACCESS_KEY", moto.secret_key),
+    ):
+        monkeypatch.setenv(name, value)
+    with fsabs.from_url("s3://twofold") as fs:
+        for key in ("raw/a", "raw/a/x", "raw/a/y", "raw/z"):
+            fs.write_bytes(key, key.encode())
+    listing = list_files("s3://twofold/raw/**")
+    urls = [listing.roots[file.root].url + "/" + file.path for file in listing.files]
+    assert sorted(file.size for file in listing.files) == [5, 5, 7, 7], urls
