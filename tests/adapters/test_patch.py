@@ -28,6 +28,7 @@ from PIL import Image
 
 import fsabs
 from fsabs.adapters.patch import applied
+from fsabs.testing import Fault, FaultyFS, Raise
 from tests.adapters import stores
 
 ALL = ("PIL", "cv2", "h5py", "imageio", "numpy", "pandas", "soundfile", "tifffile", "torch")
@@ -449,3 +450,29 @@ def test_a_file_is_not_copied_to_itself_by_its_url(tmp_path: Path) -> None:
             with pytest.raises(shutil.SameFileError):
                 shutil.copy(source, str(target))
     assert path.read_bytes() == b"kept"
+
+
+def test_a_download_that_fails_leaves_the_local_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (target := tmp_path / "a#b?.zip").write_bytes(b"old")
+    target.chmod(0o640)
+    (tmp_path / "link").symlink_to(target)
+    (tmp_path / "d").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with fsabs.Memory("downloads") as fs, fsabs.patch("shutil"):
+        fs.write_bytes("big", bytes(5 << 20))
+        fs.write_bytes("new", b"new")
+        for copy, name in ((shutil.copyfile, target.name), (shutil.copy, "link"), (shutil.copy2, "d")):
+            broken = FaultyFS(fs, Fault("read", Raise(ConnectionResetError("the network")), at=2))
+            with pytest.raises(ConnectionResetError):
+                copy(fsabs.Path("big", fs=broken), name)
+        assert (target.read_bytes(), list((tmp_path / "d").iterdir())) == (b"old", [])
+        assert sorted(os.listdir()) == ["a#b?.zip", "d", "link"]
+        assert shutil.copy("memory://downloads/new", "link") == "link"
+        assert (target.read_bytes(), target.stat().st_mode & 0o777) == (b"new", 0o640)
+        assert (tmp_path / "link").is_symlink()
+        with pytest.raises(FileNotFoundError, match="none"):
+            shutil.copyfile("memory://downloads/new", "none/x")
+        with pytest.raises(IsADirectoryError, match="d"):
+            shutil.copyfile("memory://downloads/new", "d")
+        shutil.copyfile("memory://downloads/new", os.devnull)
+        assert not os.path.isfile(os.devnull)

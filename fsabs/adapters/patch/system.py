@@ -249,7 +249,11 @@ def _is_directory(path: Any) -> bool:
 
 
 def _opened(path: Any, mode: str) -> Any:
-    return calls.open_file(path, mode) if calls.is_ours(path) else open(path, mode)
+    if calls.is_ours(path):
+        return calls.open_file(path, mode)
+    if mode == "rb":
+        return open(path, mode)
+    return calls.open_file(os.path.abspath(path), mode)  # written aside: a download that fails leaves what is there
 
 
 def _shutil(module: ModuleType) -> list[PatchedCall]:
