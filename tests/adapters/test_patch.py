@@ -359,6 +359,34 @@ def test_modules_that_are_imported_later() -> None:
     subprocess.run([sys.executable, "-c", LATER], check=True, timeout=60)
 
 
+IN_A_BLOCK = """
+import sys, fsabs
+assert not {"cv2", "imageio"} & sys.modules.keys()
+url = "memory://blocks/x"
+fsabs.from_url(url, create=True)
+for _ in range(3):
+    with fsabs.patch("cv2", "imageio"):
+        import cv2, imageio, imageio.v3, numpy
+        picture = numpy.zeros((3, 4, 3), "u1")
+        assert cv2.imwrite(url + "/a.png", picture) and cv2.imread(url + "/a.png").shape == (3, 4, 3)
+        with fsabs.patch("cv2"):
+            writer = cv2.VideoWriter(url + "/a.avi", cv2.VideoWriter.fourcc(*"MJPG"), 10, (32, 24))
+            writer.write(numpy.zeros((24, 32, 3), "u1"))
+            writer.release()
+        assert cv2.VideoCapture(url + "/a.avi").read()[0]
+        imageio.mimwrite(url + "/b.gif", [picture])
+        imageio.v3.imwrite(url + "/c.png", picture)
+        assert len(imageio.mimread(url + "/b.gif")) == 1 and imageio.v2.imread(url + "/c.png").shape == (3, 4, 3)
+    for function in (cv2.imread, cv2.VideoCapture, imageio.mimread, imageio.v2.mimread, imageio.v3.imread):
+        assert not hasattr(function, "__fsabs_patched__"), function
+    assert cv2.imread(url + "/a.png") is None
+"""
+
+
+def test_a_library_that_is_imported_in_a_block_is_patched_by_the_next_ones() -> None:
+    subprocess.run([sys.executable, "-c", IN_A_BLOCK], check=True, timeout=60)
+
+
 SLOW = """
 import sys, threading, fsabs
 sys.path.insert(0, sys.argv[1])

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Call = Callable[[Any], Any]
     Handler = Callable[[Call, Any, tuple[Any, ...], dict[str, Any]], Any]
-PATCHED = "__fsabs_patched__"  # an attribute of a function that refers to itself: functools.wraps copies attributes
+PATCHED = "__fsabs_patched__"  # an attribute of what a `PatchedCall` has made that refers to the call
 _COPY = "__fsabs_copy__"
 _PFS = "/pfs/"
 
@@ -86,15 +86,25 @@ class PatchedCall:
         self._keyword = keyword
         self.active = False
         self._wrapper: Any = None
-        self._original: Any = None
+        self._function: Any = None  # what the wrapper calls
+        self._original: Any = None  # what the owner itself has; None for what is inherited
 
     def apply(self) -> bool:
         """Replace the attribute; False if there is none, or if it is replaced already."""
         original = getattr(self._owner, self._name, None)
-        if original is None or getattr(original, PATCHED, None) is original:
+        if original is None:
             return False
         self._original = vars(self._owner).get(self._name)
+        there = getattr(original, PATCHED, None)
+        if there is not None and there._wrapper is original:  # and not a copy of the attribute, by functools.wraps
+            if there._owner is self._owner:
+                return False
+            # It was imported from another module while that was patched, as imageio does from imageio.v2.
+            original = there._function
+            self._original = self._original and original
+        self._function = original
         self._wrapper = self._wrapped(original)
+        setattr(self._wrapper, PATCHED, self)
         self.active = True
         setattr(self._owner, self._name, staticmethod(self._wrapper) if self._name == "__new__" else self._wrapper)
         return True
@@ -115,7 +125,6 @@ class PatchedCall:
             if isinstance(original, BuiltinFunctionType):
                 patched = functools.update_wrapper(_Builtin(patched), original)
             patched.__module__, patched.__qualname__ = self._owner.__name__, self._name  # by which it is pickled
-        setattr(patched, PATCHED, patched)
         return patched
 
     def _patched(self, original: Any) -> Any:

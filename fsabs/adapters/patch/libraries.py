@@ -63,7 +63,6 @@ class _ClassPatch(PatchedCall):
     def _wrapped(self, original: Any) -> Any:
         made = _Substitute(original.__name__, (_OfUrl,), {"__module__": original.__module__})
         made._original, made._patched = original, self
-        setattr(made, calls.PATCHED, made)
         return made
 
 
@@ -230,9 +229,7 @@ class MethodPatch(PatchedCall):
         self._make = make
 
     def _wrapped(self, original: Any) -> Any:
-        made = self._make(original)
-        setattr(made, calls.PATCHED, made)
-        return made
+        return self._make(original)
 
 
 def closing(kind: Any) -> list[PatchedCall]:
