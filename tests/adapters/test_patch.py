@@ -504,3 +504,56 @@ def test_a_download_that_fails_leaves_the_local_file(tmp_path: Path, monkeypatch
             shutil.copyfile("memory://downloads/new", "d")
         shutil.copyfile("memory://downloads/new", os.devnull)
         assert not os.path.isfile(os.devnull)
+
+
+DROPPED = """
+import sys, weakref
+weakref.finalize(weakref, int)  # the first in the process, before fsabs is imported
+import cv2, fsabs, h5py, numpy, soundfile
+url = sys.argv[1]
+fsabs.patch("cv2", "h5py", "soundfile")
+def written(name):
+    file = h5py.File(f"{url}/{name}.h5", "w")
+    rows = file.create_dataset("x", data=[1, 2])
+    rows[0] = 3
+    video = cv2.VideoWriter(f"{url}/{name}.avi", cv2.VideoWriter.fourcc(*"MJPG"), 10, (32, 24))
+    for _ in range(3):
+        video.write(numpy.zeros((24, 32, 3), "u1"))
+    storage = cv2.FileStorage(f"{url}/{name}.yml", cv2.FILE_STORAGE_WRITE)
+    storage.write("x", 3.5)
+    sound = soundfile.SoundFile(f"{url}/{name}.wav", "w", 8000, 1)
+    sound.write(numpy.zeros(9))
+    return file, rows, video, storage, sound
+written("dropped")
+cv2.FileStorage(f"{url}/short.yml", cv2.FILE_STORAGE_WRITE).write("x", 3.5)
+assert len(list(fsabs.from_url(url).list())) == 5
+at_exit = written("at_exit")
+"""
+
+
+def test_what_is_dropped_unclosed_is_kept(tmp_path: Path) -> None:
+    """Also what is still open at the end of the interpreter."""
+    done = subprocess.run(
+        [sys.executable, "-c", DROPPED, tmp_path.as_uri()], check=True, timeout=60, capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("", "")
+    for name in ("dropped", "at_exit"):
+        with h5py.File(tmp_path / f"{name}.h5") as file:
+            assert file["x"][:].tolist() == [3, 2]
+        assert len(_video(str(tmp_path / f"{name}.avi"))) == 3
+        assert _storage(str(tmp_path / f"{name}.yml")) == 3.5
+        assert len(soundfile.read(tmp_path / f"{name}.wav")[0]) == 9
+    assert _storage(str(tmp_path / "short.yml")) == 3.5
+
+
+@pytest.mark.quick
+def test_a_data_set_does_not_keep_its_file_open(tree: str) -> None:
+    def rows() -> Any:
+        return h5py.File(f"{tree}/x.dat", "w").create_dataset("x", data=[1, 2])
+
+    with fsabs.patch("h5py"):
+        kept = rows()
+        with pytest.raises((RuntimeError, ValueError)):  # and is not lost in silence
+            kept[0] = 3
+        with h5py.File(f"{tree}/x.dat") as file:
+            assert file["x"][:].tolist() == [1, 2]

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     Handler = Callable[[Call, Any, tuple[Any, ...], dict[str, Any]], Any]
 PATCHED = "__fsabs_patched__"  # an attribute of what a `PatchedCall` has made that refers to the call
 _COPY = "__fsabs_copy__"
+_copies: dict[contextlib.ExitStack, int] = {}  # that are in use, with the process that made each
 _PFS = "/pfs/"
 
 
@@ -280,35 +281,59 @@ def refused(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     )
 
 
-def copy_until_closed(owner: Any, path: str | Path, mode: str) -> str:
-    """Return a local path for `owner`, an object that reads or writes it until `close_copy(owner)`."""
+def copy_until_closed(owner: Any, path: str | Path, mode: str, call: Call, close: Callable[[], object]) -> Any:
+    """Return `call(local)` with a local path for `owner`, an object that reads or writes it until `close_copy(owner)`.
+
+    Where the owner is dropped, or still there when the interpreter ends, what was written is committed after `close()`,
+    which must not refer to the owner.
+    """
+    import atexit
     import contextlib
     import weakref
 
     close_copy(owner)
     stack = contextlib.ExitStack()
-    local = stack.enter_context(as_local(path, mode))
     vars(owner)[_COPY] = stack
-    weakref.finalize(owner, _abandon, stack, os.getpid())
-    return local
+    try:
+        found = call(stack.enter_context(as_local(path, mode)))
+    except BaseException:
+        close_copy(owner, failed=True)
+        raise
+    if mode != "r":
+        stack.callback(close)
+    if not _copies:
+        atexit.unregister(_drop_all)  # which has to come before what is registered by now: that ends the files written
+        atexit.register(_drop_all)
+    _copies[stack] = os.getpid()
+    weakref.finalize(owner, _drop, stack).atexit = False
+    return found
 
 
 def close_copy(owner: Any, failed: bool = False) -> None:
     """Commit what was written to the copy of `owner`, unless it `failed`, and remove the copy."""
     stack = vars(owner).pop(_COPY, None)
+    _copies.pop(stack, None)
     if stack is not None and failed:
-        _abandon(stack, os.getpid())
+        import contextlib
+
+        with contextlib.suppress(_Abandoned):
+            stack.__exit__(_Abandoned, _Abandoned(), None)
     elif stack is not None:
         stack.close()
 
 
-class _Abandoned(Exception):
-    """Raised to abort the file that is being written."""
+def _drop(stack: contextlib.ExitStack) -> None:
+    if _copies.pop(stack, 0) == os.getpid():
+        stack.close()
 
 
-def _abandon(stack: contextlib.ExitStack, pid: int) -> None:
+def _drop_all() -> None:
     import contextlib
 
-    if pid == os.getpid():
-        with contextlib.suppress(_Abandoned):
-            stack.__exit__(_Abandoned, _Abandoned(), None)
+    with contextlib.ExitStack() as all_of_them:  # one that fails keeps none of the others from being committed
+        for stack in list(_copies):
+            all_of_them.callback(_drop, stack)
+
+
+class _Abandoned(Exception):
+    """Raised to abort the file that is being written."""

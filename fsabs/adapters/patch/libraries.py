@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import warnings
+import weakref
+from collections.abc import Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -92,29 +96,37 @@ class _OfUrl:
     """An object of cv2 on a local copy, which `release` removes, and commits if it was written."""
 
     def __init__(self, path: Any, *args: Any, **kwargs: Any) -> None:
-        self._object: Any = type(self)._original(self._copy(path, args, kwargs), *args, **kwargs)  # type: ignore[attr-defined]
-
-    def _copy(self, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        kind = type(self).__name__
-        flags = args[0] if args else kwargs.get("flags", 0)
-        reads = kind == "VideoCapture" or (kind == "FileStorage" and flags & 3 == 0)
-        adds = kind == "FileStorage" and flags & 3 == 2 and calls.exists(path)  # APPEND
-        return calls.copy_until_closed(self, path, "r" if reads else "r+" if adds else "w")
+        self._object: Any = type(self)._original()  # type: ignore[attr-defined]
+        self.open(path, *args, **kwargs)
 
     def open(self, path: Any, *args: Any, **kwargs: Any) -> Any:
         """Open another file, after what was open is released."""
         self.release()
-        return self._object.open(self._copy(path, args, kwargs) if is_ours(path) else path, *args, **kwargs)
+
+        def call(local: Any) -> Any:
+            return self._object.open(local, *args, **kwargs)
+
+        if not is_ours(path):
+            return call(path)
+        kind = type(self).__name__
+        flags = args[0] if args else kwargs.get("flags", 0)
+        reads = kind == "VideoCapture" or (kind == "FileStorage" and flags & 3 == 0)
+        adds = kind == "FileStorage" and flags & 3 == 2 and calls.exists(path)  # APPEND
+        return calls.copy_until_closed(self, path, "r" if reads else "r+" if adds else "w", call, self._object.release)
 
     def release(self) -> None:
         """Release the object, and remove the local copy."""
-        self._object.release()
-        calls.close_copy(self)
+        with _closing_copy(self):
+            self._object.release()
 
     def __getattr__(self, name: str) -> Any:
         if name == "_object":
             raise AttributeError(name)
-        return getattr(self._object, name)
+        found = getattr(self._object, name)
+        if callable(found):
+            found = functools.partial(found)
+            vars(found)["owner"] = self  # which is dropped only after its methods
+        return found
 
 
 def _pil(image: ModuleType) -> list[PatchedCall]:
@@ -206,19 +218,39 @@ def _h5py(h5py: ModuleType) -> list[PatchedCall]:
     def opened(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         mode = args[2] if len(args) > 2 else kwargs.get("mode", "r")
         driver = args[3] if len(args) > 3 else kwargs.get("driver")
-        if mode in (None, "r"):
-            # a driver of HDF5's own reads a file of its own
-            return call(
-                calls.open_file(path) if driver in (None, "fileobj") else calls.copy_until_closed(args[0], path, "r")
-            )
+        if mode in (None, "r") and driver in (None, "fileobj"):
+            return call(calls.open_file(path))
         there = mode in ("a", "r+", "w-", "x") and calls.exists(path)
         opening_mode = "r+" if mode == "r+" or (there and mode == "a") else "x" if mode in ("w-", "x") else "w"
-        return call(calls.copy_until_closed(args[0], path, opening_mode))
+        if mode in (None, "r"):
+            opening_mode = "r"  # a driver of HDF5's own reads a file of its own
+        opened_ids: list[Any] = []
+
+        def made(local: str) -> None:
+            call(local)
+            opened_ids.append(args[0].id)
+
+        def close() -> None:
+            if opened_ids[0].valid:
+                h5py.File(opened_ids[0]).close()  # with all its data sets
+
+        return calls.copy_until_closed(args[0], path, opening_mode, made, close)
 
     return [
         PatchedCall(h5py.File, "__init__", opened, 1, "name"),
         *closing(h5py.File),
     ]
+
+
+@contextlib.contextmanager
+def _closing_copy(owner: Any) -> Iterator[None]:
+    """Close the copy of `owner` after the block; one that raises commits nothing."""
+    try:
+        yield
+    except BaseException:
+        calls.close_copy(owner, failed=True)
+        raise
+    calls.close_copy(owner)
 
 
 class MethodPatch(PatchedCall):
@@ -240,8 +272,8 @@ def closing(kind: Any) -> list[PatchedCall]:
 
     def close(original: Any) -> Any:
         def closed(self: Any) -> None:
-            original(self)
-            calls.close_copy(self)
+            with _closing_copy(self):
+                original(self)
 
         return closed
 
@@ -278,7 +310,14 @@ def _soundfile(module: ModuleType) -> list[PatchedCall]:
         mode = args[2] if len(args) > 2 else kwargs.get("mode", "r")
         if mode in (None, "r"):
             return call(calls.open_file(path))
-        return call(calls.copy_until_closed(args[0], path, {"r+": "r+", "x": "x", "x+": "x"}.get(mode, "w")))
+        file = weakref.ref(args[0])
+
+        def close() -> None:
+            if (there := file()) is not None:  # at the end of the interpreter; one that is dropped closes itself
+                there.close()
+
+        opening_mode = {"r+": "r+", "x": "x", "x+": "x"}.get(mode, "w")
+        return calls.copy_until_closed(args[0], path, opening_mode, call, close)
 
     return [
         PatchedCall(module.SoundFile, "__init__", opened, 1, "file"),
