@@ -577,6 +577,10 @@ def test_libraries_that_are_patched_take_the_paths(tmp_path: Path, configure: Co
     with fsabs.patch("pandas", "PIL", "cv2", "torch", "h5py", "imageio", "tifffile"):
         pd.DataFrame({"a": [1]}).to_csv(f"{base}/a.csv", index=False)
         assert pd.read_csv(f"{base}/a.csv").a.tolist() == [1]
+        pd.DataFrame({"a": [1]}).to_csv(f"{base}/a.csv.gz", index=False)
+        assert pd.read_csv(f"{base}/a.csv.gz").a.tolist() == [1]
+        pd.DataFrame({"a": [1]}).to_parquet(f"{base}/a.parquet")
+        assert pd.read_parquet(f"{base}/a.parquet").a.tolist() == [1]
         Image.fromarray(picture).save(f"{base}/a.png")
         assert Image.open(f"{base}/a.png").size == (4, 3)
         assert cv2.imwrite(f"{base}/b.png", picture)
@@ -589,7 +593,7 @@ def test_libraries_that_are_patched_take_the_paths(tmp_path: Path, configure: Co
         assert imageio.v3.imread(f"{base}/c.png").shape == (3, 4, 3)
         tifffile.imwrite(f"{base}/a.tif", picture)
         assert tifffile.imread(f"{base}/a.tif").shape == (3, 4, 3)
-    assert len(os.listdir(tmp_path / "home/wuyi")) == 7
+    assert len(os.listdir(tmp_path / "home/wuyi")) == 9
 
 
 def test_the_operating_system_gets_no_path_of_a_datacenter(local: Path) -> None:

@@ -557,3 +557,19 @@ def test_a_data_set_does_not_keep_its_file_open(tree: str) -> None:
             kept[0] = 3
         with h5py.File(f"{tree}/x.dat") as file:
             assert file["x"][:].tolist() == [1, 2]
+
+
+def test_pandas_reads_what_it_has_written_by_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("b.csv").write_text("another\n1\n")
+    with fsabs.Memory("pandas-names") as fs, fsabs.patch("pandas"):
+        for place in (tmp_path.as_uri(), fsabs.Path(tmp_path.as_uri()), fsabs.Path("", fs=fs)):
+            for name in ("a.csv", "a.csv.gz", "a.csv.zip", "A.CSV.BZ2", "a.pkl.xz", "a::b.csv", "a::b.pkl.gz"):
+                path: Any = f"{place}/{name}" if isinstance(place, str) else place / name
+                if "pkl" in name:
+                    TABLE.to_pickle(path)
+                    assert pandas.read_pickle(path).equals(TABLE), path
+                else:
+                    TABLE.to_csv(path, index=False)
+                    assert pandas.read_csv(path).equals(TABLE), path
+        assert [len(rows) for rows in pandas.read_csv(fsabs.Path("a.csv.gz", fs=fs), chunksize=3)] == [3, 2]

@@ -336,6 +336,7 @@ def _torchaudio(module: ModuleType) -> list[PatchedCall]:
 # ---- pandas: what it reads goes through fsspec's interface, what it writes through a local file
 
 _PANDAS_OWN = ("http://", "https://", "ftp://", "memory://")
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zip", ".zst", ".tar")
 
 _READS = ("csv", "table", "fwf", "parquet", "feather", "orc", "json", "excel", "pickle", "stata", "sas", "xml")
 _WRITES = ("csv", "parquet", "feather", "orc", "json", "excel", "pickle", "stata", "xml", "html", "latex", "markdown")
@@ -366,7 +367,12 @@ def _is_pandas_own(path: Any, kwargs: dict[str, Any]) -> bool:
 def _read(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if _is_pandas_own(path, kwargs):
         return call(path)
-    return call(_fsspec_url(str(path)) if "://" in str(path) else calls.open_file(path))
+    text = str(path)
+    if "::" not in text and ("://" in text or isinstance(path, str)):  # fsspec takes :: for a chain of URLs
+        return call(_fsspec_url(text))
+    if text.lower().endswith(_COMPRESSED):  # by the name that pandas is given
+        return calls.by_local(call, path, args, kwargs)
+    return call(calls.open_file(path))
 
 
 def _write(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
