@@ -573,3 +573,27 @@ def test_pandas_reads_what_it_has_written_by_any_name(tmp_path: Path, monkeypatc
                     TABLE.to_csv(path, index=False)
                     assert pandas.read_csv(path).equals(TABLE), path
         assert [len(rows) for rows in pandas.read_csv(fsabs.Path("a.csv.gz", fs=fs), chunksize=3)] == [3, 2]
+
+
+@pytest.mark.quick
+def test_videos_are_opened_later(tree: str, tmp_path: Path) -> None:
+    with fsabs.patch("cv2"):
+        for place in (tree, str(tmp_path)):
+            writer = cv2.VideoWriter()
+            assert writer.open(f"{place}/a.avi", cv2.VideoWriter.fourcc(*"MJPG"), 10, (32, 24))
+            writer.write(PICTURE)
+            writer.release()
+        capture = cv2.VideoCapture()
+        assert not capture.isOpened()
+        assert isinstance(capture, cv2.VideoCapture)
+        for name in (f"{tree}/a.avi", str(tmp_path / "a.avi"), fsabs.Path(tree) / "a.avi"):
+            assert capture.open(name)
+            assert capture.read()[0]
+            assert capture.open(filename=name, apiPreference=cv2.CAP_ANY)
+            assert capture.read()[0]
+        assert cv2.VideoCapture(filename=f"{tree}/a.avi").read()[0]
+        storage = cv2.FileStorage()  # cv2's own, which is given to its functions
+        assert storage.open(str(tmp_path / "x.yml"), cv2.FILE_STORAGE_WRITE)
+        cv2.ORB.create().write(storage, "orb")
+        storage.release()
+    assert type(cv2.VideoCapture()) is cv2.VideoCapture

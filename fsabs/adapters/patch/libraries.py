@@ -77,13 +77,16 @@ class _Substitute(type):
     _patched: PatchedCall
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        path = args[0] if args else kwargs.get("filename", kwargs.get("source"))
-        live = cls.__name__ == "VideoCapture" and isinstance(path, str) and path.startswith(("http:", "https:"))
-        if cls._patched.active and is_ours(path) and not live:  # a camera's stream has no end to be copied
-            kwargs.pop("filename", None)
-            kwargs.pop("source", None)
-            return super().__call__(path, *args[1:], **kwargs)
+        # Functions of cv2 take a FileStorage, and none that takes its place.
+        is_opened_later = not args and not kwargs and cls.__name__ != "FileStorage"
+        if cls._patched.active and (is_opened_later or cls._is_copied(_path_of(args, kwargs))):
+            return super().__call__(*args, **kwargs)
         return cls._original(*args, **kwargs)
+
+    def _is_copied(cls, path: Any) -> bool:
+        """Return whether a path is ours, and no camera's stream, which has no end."""
+        live = cls.__name__ == "VideoCapture" and isinstance(path, str) and path.startswith(("http:", "https:"))
+        return is_ours(path) and not live
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, cls._original) or super().__instancecheck__(instance)
@@ -92,22 +95,30 @@ class _Substitute(type):
         return getattr(cls._original, name)
 
 
+def _path_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return args[0] if args else kwargs.get("filename", kwargs.get("source"))
+
+
 class _OfUrl:
     """An object of cv2 on a local copy, which `release` removes, and commits if it was written."""
 
-    def __init__(self, path: Any, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._object: Any = type(self)._original()  # type: ignore[attr-defined]
-        self.open(path, *args, **kwargs)
+        if args or kwargs:
+            self.open(*args, **kwargs)
 
-    def open(self, path: Any, *args: Any, **kwargs: Any) -> Any:
+    def open(self, *args: Any, **kwargs: Any) -> Any:
         """Open another file, after what was open is released."""
         self.release()
+        path = _path_of(args, kwargs)
+        if not type(self)._is_copied(path):  # type: ignore[attr-defined]
+            return self._object.open(*args, **kwargs)
+        args = args[1:]
+        kwargs = {name: value for name, value in kwargs.items() if name not in ("filename", "source")}
 
         def call(local: Any) -> Any:
             return self._object.open(local, *args, **kwargs)
 
-        if not is_ours(path):
-            return call(path)
         kind = type(self).__name__
         flags = args[0] if args else kwargs.get("flags", 0)
         reads = kind == "VideoCapture" or (kind == "FileStorage" and flags & 3 == 0)
