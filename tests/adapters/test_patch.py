@@ -502,6 +502,8 @@ def test_a_download_that_fails_leaves_the_local_file(tmp_path: Path, monkeypatch
             shutil.copyfile("memory://downloads/new", "none/x")
         with pytest.raises(IsADirectoryError, match="d"):
             shutil.copyfile("memory://downloads/new", "d")
+        shutil.copyfile("memory://downloads/new", b"bytes")
+        assert Path("bytes").read_bytes() == b"new"
         shutil.copyfile("memory://downloads/new", os.devnull)
         assert not os.path.isfile(os.devnull)
 

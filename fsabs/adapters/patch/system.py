@@ -234,7 +234,7 @@ def _copy(source: Any, target: Any, into: bool) -> Any:
 def _refuse_same(source: Any, target: Any) -> None:
     """Raise `SameFileError` for two names of one file: a URL of a local file is ours, and its path is not."""
     from_there, to_there = (
-        calls.as_path(path if calls.is_ours(path) else os.path.abspath(path)) for path in (source, target)
+        calls.as_path(path if calls.is_ours(path) else os.path.abspath(os.fsdecode(path))) for path in (source, target)
     )
     if from_there.as_uri().startswith("file:") != to_there.as_uri().startswith("file:"):
         return
@@ -253,7 +253,8 @@ def _opened(path: Any, mode: str) -> Any:
         return calls.open_file(path, mode)
     if mode == "rb":
         return open(path, mode)
-    return calls.open_file(os.path.abspath(path), mode)  # written aside: a download that fails leaves what is there
+    # Written aside: a download that fails leaves what is there.
+    return calls.open_file(os.path.abspath(os.fsdecode(path)), mode)
 
 
 def _shutil(module: ModuleType) -> list[PatchedCall]:
