@@ -8,6 +8,7 @@ third more. What becomes of the records is not decided here: the owner counts th
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
@@ -218,15 +219,18 @@ class LeasedTasks:
         """Renew the leases, and report what is finished while the leasing thread stands still: its task is not read."""
         due = monotonic() + self.interval
         while not self._stopped.wait(max(0.0, min(STANDSTILL, due - monotonic()))):
-            self._report_finished()
-            if not self._is_active():
-                self._give_back()
-            if monotonic() >= due:
-                with self.lock:
-                    held = [one for one in self.held if not one.lost]
-                for one in held:
-                    self._account(one)
-                due = monotonic() + self.interval
+            try:
+                self._report_finished()
+                if not self._is_active():
+                    self._give_back()
+                if monotonic() >= due:
+                    due = monotonic() + self.interval
+                    with self.lock:
+                        held = [one for one in self.held if not one.lost]
+                    for one in held:
+                        self._account(one)
+            except Exception:  # a warning that is an error, say: it is shown, and the other leases are renewed
+                threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
 
     def _give_back(self) -> None:
         """Free the tasks that are held."""

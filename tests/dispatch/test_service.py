@@ -308,6 +308,32 @@ def test_a_lost_lease_is_said_and_its_records_go_to_another(sqlite: str) -> None
         assert dispatcher.status().tasks.records == 0
 
 
+def test_a_lost_lease_ends_no_renewals_where_warnings_are_errors(sqlite: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    renew = TaskDispatcher.renew
+    renewed: list[int] = []
+    shown: list[Any] = []
+
+    def first_is_lost(self: TaskDispatcher, task: Task, lease: int, records: int = 0) -> bool:
+        renewed.append(task.start)
+        return task.start != 0 and renew(self, task, lease, records)
+
+    monkeypatch.setattr(TaskDispatcher, "renew", first_is_lost)
+    monkeypatch.setattr(threading, "excepthook", shown.append)
+    reader = Numbers({"a": (0, 400)})
+    settings = {"records_per_task": 200, "lease_seconds": 0.6}
+    with create(sqlite, reader, **settings) as dispatcher, TaskDataService(dispatcher, reader, "w") as service:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            records = service.get_dataset()
+            next(records)
+            deadline = time.monotonic() + 30
+            while renewed.count(200) < 3 and time.monotonic() < deadline:
+                time.sleep(0.02)
+        assert "they are dispatched again" in str(shown[0].exc_value)
+        assert renewed.count(200) >= 3
+        records.close()  # type: ignore[attr-defined]
+
+
 def test_training_ends_with_one_callback(sqlite: str) -> None:
     reader = Numbers({"a": (0, 40)})
     ended: list[Task] = []
