@@ -63,7 +63,7 @@ def list_files(
 
     With a manifest of the data set at a URL, the files are those of the manifest, and the store is not listed.
 
-    A pattern's matches are taken in their order; each is a file, a directory or an archive, whose members are meant.
+    A pattern's matches are sorted by name; each is a file, a directory or an archive, whose members are meant.
     `check` is called with each tree before it is listed; what it raises is raised.
     Raises `FileNotFoundError` where there is no file.
     """
@@ -110,7 +110,7 @@ def _urls(source: str, manifest: str | None) -> Iterator[str]:
             if any(above in matches and not is_file(above) for above in keys.ancestors(name)):
                 continue  # what lies in a directory that matches is taken with it
             matches.add(name)
-            yield fs.url(name)
+        yield from map(fs.url, sorted(matches))  # below a `**`, they come in the order of the disk
 
 
 class InputRoots:

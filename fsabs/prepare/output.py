@@ -154,9 +154,9 @@ class OutputDirectory:
 
     def finished(self, fingerprint: str) -> dict[str, Any] | None:
         """Complete a commit that was interrupted; return its report if it is that of this job."""
-        same = self._staged_job() == fingerprint
+        commit = self._read_json("commit.json")
         report = self.complete_commit()
-        return report if same else None
+        return report if commit is not None and commit.get("job") == fingerprint else None
 
     def begin(self, fingerprint: str) -> list[UnitResult]:
         """Take over the staging directory; return the results of the units that an earlier run of the job has done.
@@ -166,7 +166,8 @@ class OutputDirectory:
         """
         self.complete_commit()
         self._work = self.work(fingerprint)
-        if self._staged_job() != fingerprint:
+        job = self._read_json("job.json")
+        if job is None or job["fingerprint"] != fingerprint:
             self._remove_staging()
         self._make_staging()
         for part in ("parts", "done", "failed"):
@@ -176,11 +177,6 @@ class OutputDirectory:
         value = json.dumps({"fingerprint": fingerprint, "owner": self._token}).encode()
         self.fs.write_bytes(self._staged("job.json"), value)
         return self.done()
-
-    def _staged_job(self) -> str | None:
-        """Return the fingerprint of the job that the staging directory is of."""
-        job = self._read_json("job.json")
-        return None if job is None else str(job["fingerprint"])
 
     def _make_staging(self) -> None:
         if not self.fs.capabilities.implied_directories:
@@ -219,12 +215,18 @@ class OutputDirectory:
 
     def commit(self, commit: Commit) -> None:
         """Make the staged files the output, in place of what was there."""
+        job = self.check_owned()
+        self._check_ours()
+        value = {"job": job["fingerprint"], **commit._asdict()}
+        self.fs.write_bytes(self._staged("commit.json"), json.dumps(value).encode())
+        self.complete_commit()
+
+    def check_owned(self) -> dict[str, Any]:
+        """Return what says whose the staging directory is; raise `OSError` (EBUSY) if another run has taken it."""
         job = self._read_json("job.json")
         if job is None or job["owner"] != self._token:
             raise errors.error(errno.EBUSY, "prepare", self.url, "another run has begun to prepare the same output")
-        self._check_ours()
-        self.fs.write_bytes(self._staged("commit.json"), json.dumps(commit._asdict()).encode())
-        self.complete_commit()
+        return job
 
     def complete_commit(self) -> dict[str, Any] | None:
         """Complete a commit that has begun, if there is one; return its report."""
@@ -301,12 +303,23 @@ class OutputDirectory:
         return value
 
     def _remove_staging(self) -> None:
-        """Remove the staging directory; what says that there is a commit goes first."""
-        for name in ("job.json", "commit.json"):
+        """Remove the staging directory.
+
+        What says whose it is goes first: nothing of it is to be resumed. What says that there is a commit goes after
+        what takes long: a run after a crash meanwhile repeats its end, and not the job.
+        """
+        folders = [name for name in self._entries() if name.endswith("/") and name.startswith("job-")]
+        for name in ("job.json", *folders, "commit.json"):
             if self.fs.exists(self._staged(name)):
-                self.fs.remove(self._staged(name))
+                self.fs.remove(self._staged(name), recursive=True)
         if self.fs.exists(self.staging):
             self.fs.remove(self.staging, recursive=True)
+
+    def _entries(self) -> list[str]:
+        try:
+            return list(self.fs.list(self.staging))
+        except FileNotFoundError:
+            return []
 
     def close(self) -> None:
         """Close the FS."""

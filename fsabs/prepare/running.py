@@ -181,12 +181,17 @@ def _work(
     done = {result.number for result in earlier}
     left = [unit for unit in units if unit.number not in done]
     progress(state)
-    with contextlib.closing(runner.run(job, left)) as results:
-        for new in results if left else ():
-            if new is not None and new.error:
-                raise PrepareError(str(new.failures[0]))
-            state = (state if new is None else _added(state, new))._replace(seconds=time.monotonic() - started)
-            progress(state)
+    try:
+        with contextlib.closing(runner.run(job, left)) as results:
+            for new in results if left else ():
+                if new is not None and new.error:
+                    raise PrepareError(str(new.failures[0]))
+                state = (state if new is None else _added(state, new))._replace(seconds=time.monotonic() - started)
+                progress(state)
+    except OSError:
+        output.check_owned()  # the files of a run whose output another one has taken are gone
+        raise
+    output.check_owned()
     return state.resumed_files
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -271,8 +272,9 @@ def test_a_commit_that_is_cut_off_after_any_step(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("beside", [True, False], ids=["renamed", "moved"])
+@pytest.mark.parametrize("step", ["rename", "remove"])
 def test_a_run_after_one_that_was_cut_off_in_its_commit_does_nothing_again(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, beside: bool
+    folder: Path, monkeypatch: pytest.MonkeyPatch, beside: bool, step: str
 ) -> None:
     monkeypatch.setattr("fsabs.prepare.output.RENAMING_SCHEMES", frozenset({"file"}) if beside else frozenset())
     log = folder / "log"
@@ -280,14 +282,15 @@ def test_a_run_after_one_that_was_cut_off_in_its_commit_does_nothing_again(
         LOGGING.format(log=str(log)) + MODEL.replace("    return", "    note(filename)\n    return")
     )
     arguments = folder / "model.py", folder / "raw", folder / "out"
-    rename = FS.rename
+    change = getattr(FS, step)
 
-    def cut(fs: FS, source: Any, target: Any) -> None:
-        rename(fs, source, target)
-        raise Cut
+    def cut(fs: FS, path: Any, *args: Any, **options: Any) -> None:
+        change(fs, path, *args, **options)
+        if "/job-" in path:
+            raise Cut
 
     with monkeypatch.context() as patch, pytest.raises(Cut):
-        patch.setattr(FS, "rename", cut)
+        patch.setattr(FS, step, cut)
         prepare.run(*arguments, num_workers=1, records_per_file=8)
     assert len(log.read_text().split()) == 40
     report = prepare.run(*arguments, num_workers=1, records_per_file=8)
@@ -306,6 +309,16 @@ def test_of_two_runs_at_once_the_later_one_commits(tmp_path: Path) -> None:
         first.commit(commit)
     second.commit(later)
     assert state(tmp_path / "out") == "new"
+
+
+def test_a_run_whose_output_another_one_has_taken_says_so(folder: Path) -> None:
+    def taken(_: object) -> None:
+        with contextlib.closing(OutputDirectory(folder / "out")) as output:
+            output.begin("other")
+
+    with pytest.raises(OSError, match="another run has begun") as caught:
+        prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=1, progress=taken)
+    assert caught.value.errno == errno.EBUSY
 
 
 def test_what_lingers_of_another_job_does_not_count(tmp_path: Path) -> None:
