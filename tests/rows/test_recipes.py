@@ -200,7 +200,9 @@ def _repeated(row: dict[str, int]) -> list[int]:
 
 
 @pytest.mark.parametrize("packs", [False, True])
-def test_hugging_faces_trainer_continues_at_the_batch(packs: bool, folder: Path, tmp_path: Path) -> None:
+def test_hugging_faces_trainer_continues_at_the_batch(
+    packs: bool, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for package in ("transformers", "accelerate"):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"{package} is not installed")
@@ -230,7 +232,13 @@ def test_hugging_faces_trainer_continues_at_the_batch(packs: bool, folder: Path,
 
     whole, first, second = Model(), Model(), Model()
     trainer(whole, 20).train()
-    trainer(first, 9).train()
+
+    def killed(*_: Any, **options: Any) -> None:
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="killed"):
+        patch.setattr("transformers.trainer.rotate_checkpoints", killed)  # the older ones are not to be removed before
+        trainer(first, 9).train()
     trainer(second, 20).train(resume_from_checkpoint=str(tmp_path / "out" / "checkpoint-9"))
     assert len(first.seen) == 9
     assert first.seen + second.seen == whole.seen

@@ -9,10 +9,11 @@ import warnings
 from typing import Any
 
 from ...core import errors
+from ...disk.files import Replacement
 from .loader import LENGTH_CHANGED, Loader
 
 try:
-    from transformers import Trainer, TrainerCallback
+    from transformers import Trainer
 except ImportError:
     raise errors.missing("transformers", "", "fsabs.adapters.torch.transformers") from None
 if not hasattr(Trainer, "_init_training_state"):
@@ -41,7 +42,6 @@ class LoaderTrainer(Trainer):
         if self.args.world_size > 1 and not train_loader.gather:
             raise ValueError("several ranks need a Loader with gather=True: a checkpoint is of all of them")
         self._loader = train_loader
-        self.add_callback(_SavesLoader(train_loader))
 
     def get_train_dataloader(self) -> Loader:
         """Return the loader."""
@@ -66,6 +66,16 @@ class LoaderTrainer(Trainer):
             self.state.max_steps = self.state.global_step + max(0, left + more)
         return loader.epoch, 0
 
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """Save the state of the loader, of all ranks; before the rest, at whose end older checkpoints are removed."""
+        saved = self._loader.state_dict()
+        if self.args.should_save:
+            folder = os.path.join(self._get_output_dir(trial=trial), f"checkpoint-{self.state.global_step}")
+            os.makedirs(folder, exist_ok=True)
+            with Replacement(os.path.join(folder, _STATE)) as file:
+                file.write(json.dumps(saved).encode())
+        super()._save_checkpoint(model, trial)
+
 
 def _loaded(checkpoint: str) -> Any:
     path = os.path.join(checkpoint, _STATE)
@@ -75,18 +85,3 @@ def _loaded(checkpoint: str) -> Any:
     except FileNotFoundError:
         reason = "there is no state of the loader: the run ended before it was saved, or had no LoaderTrainer"
         raise errors.error(2, "load", path, reason) from None
-
-
-class _SavesLoader(TrainerCallback):
-    """Saves the state of a loader with each checkpoint."""
-
-    def __init__(self, loader: Loader) -> None:
-        self._loader = loader
-
-    def on_save(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """Save the state: of all ranks, by the first one."""
-        saved = self._loader.state_dict()
-        if state.is_world_process_zero:
-            path = os.path.join(args.output_dir, f"checkpoint-{state.global_step}", _STATE)
-            with open(path, "w") as file:
-                json.dump(saved, file)
