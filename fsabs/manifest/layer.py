@@ -13,6 +13,7 @@ from ..core.blobs import Blob, BlobLayer
 from ..core.fs import FS, Capabilities, FileStat, ListPage
 from ..core.layers import LayerFS
 from ..core.lazy import cached_property
+from ..core.readahead import pieces
 from .entries import ManifestEntry
 from .formats import Manifest
 
@@ -21,8 +22,8 @@ class ManifestFS(LayerFS):
     """A data set as its manifest has it: read-only, listed and asked for stats without a request of its store.
 
     A file that is not as the manifest has it raises `StaleFileError` when it is opened or read: its size and version
-    are compared, and the digest of files that are read whole where there is no version to compare. A file that is not
-    in the manifest is not there.
+    are compared, and where there is no version to compare, the digest of what is read from front to back. A file that
+    is not in the manifest is not there.
 
     Args:
         inner: the data set; its root is the directory that the names in the manifest start from.
@@ -188,7 +189,10 @@ class ManifestFS(LayerFS):
     def _local_path(self, key: str) -> str | None:
         path = self.inner._local_path(key)
         if path is not None:
-            self._opened(key, self.inner._open_blob).close()
+            with self._opened(key, self.inner._open_blob) as blob:
+                if self._digest_to_compare(self._entry(key), blob.version) is not None:
+                    for _ in pieces(blob):  # which compares it: what is read by the path passes no blob
+                        pass
         return path
 
     def _entry(self, key: str) -> ManifestEntry:
@@ -246,49 +250,67 @@ class ManifestFS(LayerFS):
 
 
 class ManifestBlob(BlobLayer):
-    """A file of a data set that is as the manifest has it; a read of the whole is compared with its digest."""
+    """A file of a data set that is as the manifest has it; what is read from front to back is compared with its digest.
 
-    __slots__ = ("_entry",)
+    The digest goes on with each read that adjoins or overlaps those before it. It is compared before the last bytes are
+    given.
+    """
+
+    __slots__ = ("_digested", "_entry", "_running")
     _origin: ManifestFS
 
     def __init__(self, origin: ManifestFS, key: str, inner: Blob, entry: ManifestEntry) -> None:
         super().__init__(origin, key, inner, inner.size, inner.version)
         self._entry = entry
+        self._digested = 0  # the bytes from the start that are in the digest
+        self._running: dict[int, Any] = {}  # that digest, by their number; one thread alone can pop it
 
     def _pread(self, size: int, offset: int) -> bytes:
         data = self._inner.pread(size, offset)
-        if size == self.size:
-            self._origin._compare_content(self._key, self._entry, self._inner.version, data)
+        self._compare(data, offset)
         return data
 
     def _pread_into(self, view: memoryview, offset: int) -> int:
         size = self._inner.pread_into(view, offset)
-        if size == self.size:
-            self._origin._compare_content(self._key, self._entry, self._inner.version, bytes(view))
+        self._compare(view[:size], offset)
         return size
 
     def _pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         found = self._inner.pread_many(ranges)
-        for (size, _), data in zip(ranges, found, strict=True):
-            if size == self.size:
-                self._origin._compare_content(self._key, self._entry, self._inner.version, data)
+        for (_, offset), data in zip(ranges, found, strict=True):
+            self._compare(data, offset)
         return found
 
     def _stream(self, start: int) -> Iterator[memoryview] | None:
         stream = self._inner._stream(start)
-        return stream if stream is None or start else self._checked(stream)
+        return stream if stream is None else self._checked(stream, start)
 
-    def _checked(self, stream: Iterator[memoryview]) -> Iterator[memoryview]:
-        """Yield the pieces of the whole file, the last one after the digest is compared."""
-        compared = self._origin._digest_to_compare(self._entry, self._inner.version)
-        size = 0
+    def _checked(self, stream: Iterator[memoryview], at: int) -> Iterator[memoryview]:
+        """Yield the pieces of a stream, the last one after the digest is compared."""
+        running = self._digest_before(at)
         for piece in stream:
-            size += len(piece)
-            if compared is not None:
-                compared.update(piece)
-                if size == self.size:
-                    self._origin._compare_digest(self._key, self._entry, compared.hexdigest())
+            at += len(piece)
+            if running is not None:
+                self._extend(running, piece, at)
             yield piece
+
+    def _compare(self, data: bytes | memoryview, offset: int) -> None:
+        """Go on with the digest, if it has all before `offset`; a read from the start begins it anew."""
+        at, end = self._digested if offset else 0, offset + len(data)
+        if offset <= at < end and (running := self._digest_before(at)) is not None:
+            self._extend(running, memoryview(data)[at - offset :], end)
+            self._running, self._digested = {end: running}, end
+
+    def _digest_before(self, offset: int) -> Any:
+        """Return the digest of all before `offset`; None if it isn't known, or none is compared."""
+        if offset:
+            return self._running.pop(offset, None)
+        return self._origin._digest_to_compare(self._entry, self._inner.version)
+
+    def _extend(self, running: Any, data: bytes | memoryview, end: int) -> None:
+        running.update(data)
+        if end == self.size:
+            self._origin._compare_digest(self._key, self._entry, running.hexdigest())
 
 
 def _above(fs: FS, below: str) -> str:
