@@ -538,7 +538,7 @@ class CachedFiles:
         if file.entry is None:
             return open_inner(key) if opened is None else opened
         if file.small is None:
-            return self.block_blob(key, file, opened)
+            return self.inner._compared(key, self.block_blob(key, file, opened))
         return WholeBlob(self._fs, key, *self.whole(key, file, open_inner, opened))
 
     def read(self, key: str, known: CachedFile | None) -> bytes:
@@ -553,11 +553,11 @@ class CachedFiles:
                 return self.whole(key, file, self.inner._open_from_start, opened)[0]
             with (
                 contextlib.suppress(errors.StaleFileError),  # it changed between its stat and its reading
-                self.block_blob(key, file, opened) if file.entry is not None or opened is None else opened as blob,
+                self.inner._compared(key, self.block_blob(key, file, opened))
+                if file.entry is not None or opened is None
+                else opened as blob,
             ):
-                data = blob.read_all()
-                self.inner._check_content(key, blob.version, data)
-                return data
+                return blob.read_all()
             self.stats.invalidate(self.inner._url(key))
             known = None
         return self.inner._read_bytes(key)

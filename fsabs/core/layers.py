@@ -44,7 +44,7 @@ _DERIVED_FROM = {
 
 _DELEGATED = """
 _divided_path _check_key _open_listed _resolved_store _place _places _principal _is_strong _describe_store _create
-_append _open_update _mkdir _makedirs _rename _remove _walk _list_page _check_content _list_names _list_names_from
+_append _open_update _mkdir _makedirs _rename _remove _walk _list_page _compared _list_names _list_names_from
 _walk_names _usage _leads_back _directory_identity _read_many _read_many_versioned _storage_order _read_bytes
 _open_from_start _open_to_read _unnamed _local_path _write_bytes _write_blob _write_many _write_like _lstat _read_link
 _make_link _remove_tree _empty _copy _can_copy_from _copy_from _resume _set_modified _set_mode _together _stored_in

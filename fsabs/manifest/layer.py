@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..core import errors, keys
-from ..core.blobs import Blob, BlobLayer
+from ..core.blobs import Blob, BlobLayer, Origin
 from ..core.fs import FS, Capabilities, FileStat, ListPage
 from ..core.layers import LayerFS
 from ..core.lazy import cached_property
@@ -226,8 +226,11 @@ class ManifestFS(LayerFS):
         if found != entry.digest:
             raise self._drift(key, f"{found}, {entry.digest} in the manifest")
 
-    def _check_content(self, key: str, version: str | None, content: bytes) -> None:
-        self._compare_content(key, self._entry(key), version, content)
+    def _compared(self, key: str, blob: Blob) -> Blob:
+        entry = self._entry(key)
+        if self._digest_to_compare(entry, blob.version) is None:
+            return blob
+        return ManifestBlob(self, key, blob, entry, blob._origin)
 
     def _drift(self, key: str, reason: str) -> errors.StaleFileError:
         return errors.stale(self._url(key), f"the file has changed: {reason} {self._manifest.url}", "open")
@@ -256,11 +259,13 @@ class ManifestBlob(BlobLayer):
     given.
     """
 
-    __slots__ = ("_digested", "_entry", "_running")
-    _origin: ManifestFS
+    __slots__ = ("_digested", "_entry", "_pinned", "_running")
 
-    def __init__(self, origin: ManifestFS, key: str, inner: Blob, entry: ManifestEntry) -> None:
-        super().__init__(origin, key, inner, inner.size, inner.version)
+    def __init__(
+        self, pinned: ManifestFS, key: str, inner: Blob, entry: ManifestEntry, origin: Origin | None = None
+    ) -> None:
+        super().__init__(origin or pinned, key, inner, inner.size, inner.version)
+        self._pinned = pinned
         self._entry = entry
         self._digested = 0  # the bytes from the start that are in the digest
         self._running: dict[int, Any] = {}  # that digest, by their number; one thread alone can pop it
@@ -305,12 +310,12 @@ class ManifestBlob(BlobLayer):
         """Return the digest of all before `offset`; None if it isn't known, or none is compared."""
         if offset:
             return self._running.pop(offset, None)
-        return self._origin._digest_to_compare(self._entry, self._inner.version)
+        return self._pinned._digest_to_compare(self._entry, self._inner.version)
 
     def _extend(self, running: Any, data: bytes | memoryview, end: int) -> None:
         running.update(data)
         if end == self.size:
-            self._origin._compare_digest(self._key, self._entry, running.hexdigest())
+            self._pinned._compare_digest(self._key, self._entry, running.hexdigest())
 
 
 def _above(fs: FS, below: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -151,17 +151,17 @@ class StreamingBlob(BlobLayer):
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("store", [lambda fs: fs, Streaming], ids=["local", "streams"])
-def test_a_file_that_is_read_from_front_to_back_is_compared(
-    data: Local, tmp_path: Path, store: Callable[[FS], FS]
-) -> None:
+@pytest.mark.parametrize("store", ["local", "streams", "cached"])
+def test_a_file_that_is_read_from_front_to_back_is_compared(data: Local, tmp_path: Path, store: str) -> None:
     """Files above 8 MiB are copied in pieces, of which none is the whole."""
     content = bytes(range(256)) * (36 * 1024)  # 9 MiB
     data.write_bytes("large", content)
     manifest.create(data, tmp_path / "m.jsonl", versions=False)
     (tmp_path / "copies").mkdir()
     copies = Local(tmp_path / "copies")
-    fs = ManifestFS(store(data), tmp_path / "m.jsonl")
+    fs: FS = ManifestFS(Streaming(data) if store == "streams" else data, tmp_path / "m.jsonl")
+    if store == "cached":
+        fs = CachedFS(fs, dir=tmp_path / "cache")
 
     def read_in_parts(size: int) -> bytes:
         with fs.open("large", "rb") as file:

@@ -181,7 +181,7 @@ def test_a_faulty_layer_takes_every_fast_path_apart() -> None:
         "_set_modified",
         "_has_content",
         "_same_content",
-        "_check_content",
+        "_compared",
         "_set_mode",
         "_together",
         "_place",
