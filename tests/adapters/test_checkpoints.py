@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -447,6 +447,36 @@ def test_a_state_is_copied_with_its_types() -> None:
             and name not in ("LBFGS", "SparseAdam")
         ):
             assert _trained(None, optimizer) == _trained(None, optimizer, copies=True), name
+
+
+class _OnAccess(Mapping[int, torch.Tensor]):
+    """Tensors that are made whenever they are asked for."""
+
+    def __getitem__(self, number: int) -> torch.Tensor:
+        return torch.full((2,), number)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self)))
+
+    def __len__(self) -> int:
+        return 100
+
+
+class _Rebuilt:
+    """An object that is copied by a tensor that is made for the copy."""
+
+    def __init__(self, content: torch.Tensor) -> None:
+        self.content = content
+
+    def __reduce__(self) -> Any:
+        return _Rebuilt, (self.content.clone(),)
+
+
+def test_tensors_that_are_made_on_access_are_taken_for_no_others() -> None:
+    rebuilt = [_Rebuilt(torch.full((2,), number)) for number in range(100, 140)]
+    copied = checkpoints.on_host({"rebuilt": rebuilt, "lazy": _OnAccess()})
+    assert [one.content[0].item() for one in copied["rebuilt"]] == list(range(100, 140))
+    assert copied["lazy"][7].tolist() == [7, 7]
 
 
 def _schedulers() -> dict[str, Any]:

@@ -287,8 +287,8 @@ def on_host(state: Any) -> Any:
 
     Everything else is copied by its own rules: a `Counter`, a `defaultdict`, a dict with attributes stay what they are.
     """
-    tensors = {id(tensor): tensor.detach().to("cpu", copy=True) for tensor in _tensors(state, set())}
-    return copy.deepcopy(state, dict(tensors))
+    tensors = list(_tensors(state, set()))  # kept: a mapping may make them on access, and others would get their ids
+    return copy.deepcopy(state, {id(tensor): tensor.detach().to("cpu", copy=True) for tensor in tensors})
 
 
 def _tensors(value: Any, seen: set[int]) -> Iterator[torch.Tensor]:
