@@ -50,7 +50,6 @@ def _name_of(fs: Any, operation: str) -> str:
 
 
 def _end(fs: Any, operation: str, begin: int, size: int, where: Any, error: str, offset: int = -1) -> None:
-    _inside.call = False
     if (instrument := hooks.active) is not None:
         instrument.record_span("fs", _name_of(fs, operation), begin, size, where, error, offset)
 
@@ -65,14 +64,20 @@ def _recorded(
     *args: Any,
     **kwargs: Any,
 ) -> T:
-    """Call a method and record a span, of as many bytes as `size` says of the result."""
-    _inside.call, begin = True, monotonic_ns()
+    """Call a method and record a span, of as many bytes as `size` says of the result.
+
+    What a signal raises in here leaves the thread outside of the call: further ones are recorded.
+    """
+    begin = monotonic_ns()
     try:
+        _inside.call = True
         found = method(*args, **kwargs)
     except BaseException as exc:
+        _inside.call = False
         is_answer = operation == "stat" and isinstance(exc, _NOT_THERE)
         _end(fs, operation, begin, 0, where, "" if is_answer else type(exc).__name__, offset)
         raise
+    _inside.call = False
     _end(fs, operation, begin, size(found) if size is not None else 0, where, "", offset)
     return found
 

@@ -1,8 +1,8 @@
 """The recorder: the instrument that keeps each event of one process, and appends them to its trace file.
 
-An event is a tuple in a list. A thread takes what is there every `PERIOD` seconds, counts it, and writes it as one
-chunk; so does a thread that records faster than that, every `CROWD` events, and whoever forks or ends the process. A
-process that is killed loses what it did in the last `PERIOD`.
+An event is a tuple in a list. A thread takes what is there every `PERIOD` seconds, sooner at first, counts it, and
+writes it as one chunk; so does a thread that records faster than that, every `CROWD` events, and whoever forks or ends
+the process. A process that is killed loses what it did in the last `PERIOD`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from .schema import trimmed
 
 PERIOD = 0.25
 """Seconds between two flushes."""
+FIRST_PERIOD = 0.02
+"""Seconds until the first one: a pool's workers may live no longer, and are killed at its end."""
 CROWD = 1 << 15
 """Events that are written together at most: a thread that finds so many waiting writes them."""
 MOST = 8 * CROWD
@@ -206,7 +208,9 @@ class Recorder(hooks.Instrument):
         return True
 
     def _run(self) -> None:
-        while not self._stopping.wait(PERIOD):
+        period = FIRST_PERIOD
+        while not self._stopping.wait(period):
+            period = min(PERIOD, 2 * period)
             with self._flushing:
                 if self._stopping.is_set():
                     return

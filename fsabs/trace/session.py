@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import operator
 import os
 import socket
 import sys
@@ -55,16 +56,16 @@ def start(folder: str | os.PathLike[str], *, detail: Detail = "events", max_byte
     each run.
 
     Args:
-        folder: on a disk of this machine, best; several machines may share it.
+        folder: its path, on a disk of this machine, best; several machines may share it.
         detail: `events` keeps every event; `histograms` only counts, and its files stay small.
         max_bytes: what the file of one process may grow to (compressed); what comes after is dropped, and counted.
             Other programs that this one starts have the default.
 
-    Raises `OSError` where the files can't be made, and `ValueError` for a detail that there isn't.
+    Raises `OSError` where the files can't be made, and `ValueError` for a detail that there isn't, or a URL.
     """
     if detail not in ("events", "histograms"):
         raise ValueError(f"detail is 'events' or 'histograms', not {detail!r}")
-    settings = TraceSettings(os.path.abspath(os.fspath(folder)), detail, max_bytes)
+    settings = TraceSettings(_local(os.fspath(folder)), detail, operator.index(max_bytes))
     with _lock:
         if _settings == settings:
             return
@@ -87,7 +88,10 @@ def stop() -> None:
 
 @contextlib.contextmanager
 def record(folder: str | os.PathLike[str], *, detail: Detail = "events", max_bytes: int = MAX_BYTES) -> Iterator[None]:
-    """`start()` now and `stop()` at the end, as a context manager; within another into the same folder, neither."""
+    """`start()` now and `stop()` at the end, as a context manager; within another into the same folder, neither.
+
+    What the process was tracing before goes on after the block.
+    """
     before = _settings
     start(folder, detail=detail, max_bytes=max_bytes)
     mine = _settings
@@ -96,6 +100,7 @@ def record(folder: str | os.PathLike[str], *, detail: Detail = "events", max_byt
     finally:
         if mine is not before:
             stop()
+            _resume(before)
 
 
 def current() -> TraceSettings | None:
@@ -117,7 +122,16 @@ def start_from_environment() -> None:
     """Trace from the first event on, as `$FSABS_TRACE` asks."""
     folder = os.environ.get(FOLDER_VARIABLE)
     detail: Detail = "histograms" if os.environ.get(DETAIL_VARIABLE) == "histograms" else "events"
-    _resume(TraceSettings(os.path.abspath(folder), detail, MAX_BYTES) if folder else None)
+    try:
+        _resume(TraceSettings(_local(folder), detail, MAX_BYTES) if folder else None)
+    except ValueError as exc:
+        _warn(exc)
+
+
+def _local(folder: str) -> str:
+    if "://" in folder:
+        raise ValueError(f"a trace is written to a folder, as it happens, and can be copied then; not to {folder!r}")
+    return os.path.abspath(folder)
 
 
 # ---- one process
@@ -157,7 +171,7 @@ def _finish() -> None:
         recorder.finish()
 
 
-def _warn(exc: OSError) -> None:
+def _warn(exc: OSError | ValueError) -> None:
     warnings.warn(f"not traced: {exc}", RuntimeWarning, stacklevel=2)
 
 
@@ -278,7 +292,8 @@ class _Mark(threading.local):
 
     begin = 0
     number = 0
-    generation = -1
+    instrument: hooks.Instrument | None = None
+    """That records it: each trace has steps of its own, and each process."""
 
 
 _mark = _Mark()
@@ -287,24 +302,25 @@ _mark = _Mark()
 def step() -> None:
     """Mark the boundary of two training steps: from one call to the next, in one thread, is a step.
 
-    What its thread waits for files in between is its wait, the rest its compute; see `steps`, too.
+    What its thread waits for files in between is its wait, the rest its compute: also the time in which it waits for
+    workers or threads, of which only `steps` knows.
     """
     instrument = hooks.active
     if instrument is None:
-        _mark.begin = 0
+        _mark.instrument = None
         return
-    if _mark.begin and _mark.generation == process.generation():
+    if _mark.instrument is instrument:
         instrument.record_span("step", "train.step", _mark.begin, _mark.number)
         _mark.number += 1
     else:
         _mark.number = 0
-    _mark.begin, _mark.generation = time.monotonic_ns(), process.generation()
+    _mark.begin, _mark.instrument = time.monotonic_ns(), instrument
 
 
 def begin_steps() -> None:
     """Mark the beginning of the first step of an epoch, for a loader that calls `step` before each further batch."""
     record_fetches()
-    _mark.begin = 0
+    _mark.instrument = None
     step()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import pickle
@@ -17,7 +18,7 @@ import pytest
 import fsabs
 from fsabs import trace
 from fsabs.backends.local import Local
-from fsabs.core import hooks
+from fsabs.core import calls, hooks
 from fsabs.core.blobs import Blob
 from fsabs.core.fs import FS
 from fsabs.core.layers import LayerFS, lazify
@@ -249,6 +250,35 @@ def test_starting_twice_and_elsewhere(tmp_path: Path, fs: Local) -> None:
     assert 0 < row.least <= row.p50 <= row.most < 1
     with pytest.raises(ValueError, match="detail"):
         trace.start(tmp_path / "three", detail="all")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="str"):
+        trace.start(tmp_path / "three", max_bytes="50MB")  # type: ignore[arg-type]
+
+
+def test_what_interrupts_a_call_does_not_end_the_recording(
+    fs: Local, notes: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for name, error in (("a.bin", ""), ("none", "FileNotFoundError")):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(calls, "_end", interrupted)
+            fs.read_bytes(name)
+        notes.told.clear()
+        with contextlib.suppress(FileNotFoundError):
+            fs.read_bytes(name)
+        assert [told[3] for told in notes.told] == [error]
+
+
+def test_each_trace_has_steps_from_zero(tmp_path: Path) -> None:
+    for folder in ("one", "two"):
+        with trace.record(tmp_path / folder):
+            for _ in range(3):
+                trace.step()
+        assert [event.size for event in trace.events(tmp_path / folder) if event.kind == "step"] == [0, 1]
+        stall = trace.analyze(tmp_path / folder).stall
+        assert stall is not None
+        assert stall.steps == 2
 
 
 def test_a_trace_lasts_until_it_ends(tmp_path: Path, fs: Local) -> None:

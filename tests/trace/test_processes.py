@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import signal
 import struct
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -21,7 +22,7 @@ import pytest
 import fsabs
 from fsabs import trace
 from fsabs.core import hooks
-from fsabs.trace import chunks, session
+from fsabs.trace import chunks, recorder, session
 from tests import preloaded
 
 WORKERS = 4
@@ -219,8 +220,6 @@ def test_each_fetch_of_a_worker_is_recorded_the_first_one_too(tmp_path: Path, me
 
 @pytest.mark.quick
 def test_the_environment_starts_a_trace(tmp_path: Path, data: Path) -> None:
-    import subprocess
-
     code = (
         "import sys, fsabs; assert 'numpy' not in sys.modules;"
         f"fs = fsabs.from_url({str(data)!r}); fs.read_bytes('1.bin'); print(fs)"
@@ -254,8 +253,6 @@ for epoch in range(2):
 
 
 def test_a_folder_that_cannot_be_written_to_is_told_and_breaks_nothing(tmp_path: Path, data: Path) -> None:
-    import subprocess
-
     (tmp_path / "file").touch()
     code = f"import fsabs; print(len(fsabs.from_url({str(data)!r}).read_bytes('1.bin')))"
     environment = {**os.environ, "FSABS_TRACE": str(tmp_path / "file" / "trace")}
@@ -277,6 +274,43 @@ def test_a_trace_within_one_into_the_same_folder_ends_with_the_outer_one(tmp_pat
         1000,
         1001,
     ]
+
+
+def test_a_trace_into_another_folder_goes_on_after_one_within_it(tmp_path: Path, data: Path) -> None:
+    fs = fsabs.from_url(str(data))
+    with trace.record(tmp_path / "outer", detail="events"):
+        fs.read_bytes("0.bin")
+        with trace.record(tmp_path / "inner"):
+            fs.read_bytes("1.bin")
+        assert os.environ["FSABS_TRACE"] == str(tmp_path / "outer")
+        fs.read_bytes("2.bin")
+    assert "FSABS_TRACE" not in os.environ
+    assert hooks.active is None
+    for folder, sizes in (("outer", [1000, 1002]), ("inner", [1001])):
+        found = trace.events(tmp_path / folder)
+        assert [event.size for event in found if event.name == "local.read_bytes"] == sizes
+
+
+def test_a_folder_is_no_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for url in ("s3://bucket/run", "file:///tmp/run"):
+        with pytest.raises(ValueError, match="is written to a folder"):
+            trace.start(url)
+    environment = {**os.environ, "FSABS_TRACE": "s3://bucket/run"}
+    done = subprocess.run([sys.executable, "-c", "import fsabs"], env=environment, capture_output=True, text=True)
+    assert (done.returncode, "not traced" in done.stderr) == (0, True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_first_events_are_written_soon(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is killed after a fraction of a second, such as a pool's worker, is in the trace."""
+    monkeypatch.setattr(recorder, "PERIOD", 60.0)
+    with trace.record(tmp_path / "trace"):
+        fsabs.from_url(str(data)).read_bytes("0.bin")
+        deadline = time.monotonic() + 30
+        while not any(event.name == "local.read_bytes" for event in trace.events(tmp_path / "trace")):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
 
 def test_stopping_leaves_the_instrument_of_another(tmp_path: Path) -> None:
