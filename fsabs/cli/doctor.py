@@ -362,6 +362,8 @@ def permissions(fs: FS, store: FS) -> Iterator[CheckFinding]:
         within(fs.write_bytes, scratch, b"fsabs doctor")
     except OSError as exc:
         advice = _advice(exc, store, "write") + "; jobs that only read need no such permission"
+        if isinstance(exc, TimeoutError):  # it may be written yet
+            advice += f"; remove {scratch} if it comes"
         yield warning("write", _reason(exc), advice)
         return
     try:

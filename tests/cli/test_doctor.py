@@ -292,3 +292,24 @@ def test_a_directory_that_can_not_be_written(tmp_path: Path) -> None:
     assert findings["list"] == CheckFinding("list", "ok", "there are no files")
     assert findings["write"].status == "warning"
     assert "jobs that only read need no such permission" in findings["write"].advice
+
+
+@pytest.mark.quick
+def test_a_scratch_file_that_may_be_written_later_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = threading.Event()
+
+    class Slow(Local):
+        def _write_bytes(self, key: str, data: bytes) -> None:
+            answered.wait(30)
+            super()._write_bytes(key, data)
+
+    monkeypatch.setattr(doctor, "CHECK_SECONDS", 0.2)
+    fs = Slow(tmp_path)
+    findings = {one.check: one for one in doctor.permissions(fs, fs)}
+    assert findings["write"].status == "warning"
+    named = findings["write"].advice.rpartition("remove ")[2].partition(" ")[0]
+    answered.set()
+    deadline = time.monotonic() + 30
+    while not (tmp_path / named).is_file():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
