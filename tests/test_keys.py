@@ -6,7 +6,7 @@ import os
 import posixpath
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fsabs.core import keys
@@ -54,9 +54,18 @@ def test_nul_and_bytes_are_refused() -> None:
         keys.normalize(b"a")  # type: ignore[arg-type]
 
 
+def test_a_url_is_refused() -> None:
+    for url in ("s3://bucket/x.bin", "file:///tmp/x", "memory://"):
+        with pytest.raises(ValueError, match="not a URL"):
+            keys.normalize(url, "base")
+    assert keys.normalize("a/s3://b") == "a/s3:/b"
+    assert keys.normalize("c:/x") == "c:/x"
+
+
 @given(st.lists(st.one_of(segments, st.sampled_from(["..", ".", ""])), max_size=6))
 def test_normalize_agrees_with_posixpath(parts: list[str]) -> None:
     path = "/".join(parts)
+    assume("://" not in path)  # which is refused
     expected = posixpath.normpath("/base/of/some/depth/more/than/enough/" + path.lstrip("/"))
     base = "base/of/some/depth/more/than/enough"
     assert keys.normalize(path.lstrip("/"), base) == expected[1:]

@@ -15,12 +15,13 @@ import re
 from urllib.parse import quote, unquote
 
 _URL_SAFE = "/!$&'()*+,;=:@[]|^-._~"
+_is_url = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://").match
 
 
 def normalize(path: str | os.PathLike[str], base: str = "") -> str:
     """Return the key of `path`, relative to the key `base`; an absolute path starts at the root.
 
-    `ValueError` for a NUL, `PermissionError` for what climbs above the root.
+    `ValueError` for a NUL or a URL, `PermissionError` for what climbs above the root.
     """
     text = os.fspath(path)
     if not isinstance(text, str):
@@ -29,6 +30,8 @@ def normalize(path: str | os.PathLike[str], base: str = "") -> str:
         raise ValueError(f"a path can't hold a NUL character: {text!r}")
     if text and "/." not in text and "//" not in text and text[0] != "." and text[-1] != "/":  # as most are
         return text[1:] if text[0] == "/" else f"{base}/{text}" if base else text
+    if _is_url(text):  # whose file would be one in a directory `s3:`
+        raise ValueError(f"a path in this FS, and not a URL: {text!r}; fsabs.open_url and fsabs.from_url take URLs")
     parts = base.split("/") if base and not text.startswith("/") else []
     for part in text.split("/"):
         if part == "..":

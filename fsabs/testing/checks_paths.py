@@ -69,9 +69,9 @@ def nothing_else_is_a_path(subject: Subject) -> None:
 
 
 @check("path-nul")
-def no_path_has_a_nul(subject: Subject) -> None:
+def no_path_has_a_nul_or_is_a_url(subject: Subject) -> None:
     with subject.make(TREE) as fs:
-        _assert_refused(fs, ("a\0b", "\0", "foo/in\0side.txt"), ValueError)
+        _assert_refused(fs, ("a\0b", "\0", "foo/in\0side.txt", "s3://bucket/a.txt", "file:///a.txt"), ValueError)
 
 
 @check("path-directory")

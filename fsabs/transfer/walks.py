@@ -207,6 +207,9 @@ def existing(fs: FS, key: str, failed: Failed | None = None) -> Iterator[FileSta
         first = next(walk, None)
     except FileNotFoundError:
         return
+    except OSError as exc:
+        fs._named(exc, "list", key)
+        raise
     if first is not None:
         yield first
         yield from walk

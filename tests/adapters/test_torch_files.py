@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -263,4 +264,17 @@ def test_what_newcomers_give_is_refused_by_what_to_give(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="glob"):
         FileDataset(tmp_path, "*/*.png")
     with pytest.raises(TypeError, match="seed= shuffles"):
-        Loader(FileDataset(tmp_path), shuffle=True)
+        Loader(FileDataset(tmp_path, ["a"]), shuffle=True)
+    with pytest.warns(UserWarning, match=f"a data set of no files of file://{tmp_path}"):
+        FileDataset(tmp_path)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_file_of_a_transform_that_fails_is_named(fs: Counting, workers: int) -> None:
+    def transform(data: bytes) -> Any:
+        raise KeyError("label")
+
+    loader = Loader(FileDataset(fs, ["d/01"], transform), 1, num_workers=workers)
+    with pytest.raises(KeyError) as caught:
+        list(loader)
+    assert f"while transforming {fs.url('d/01')}" in "".join(traceback.format_exception(caught.value))

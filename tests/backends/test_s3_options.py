@@ -457,6 +457,8 @@ def test_queries_that_no_url_has(url: str, message: str) -> None:
         ({"session": "default"}, "boto3.Session"),
         ({"session": boto3.Session(), "profile": "x"}, "goes without profile"),
         ({"versions": {"a": ""}}, "not empty"),
+        ({"aws_access_key_id": "k"}, "go together: only aws_access_key_id="),
+        ({"aws_secret_access_key": "s"}, "go together: only aws_secret_access_key="),
     ],
 )
 def test_options_that_can_not_be(options: dict[str, Any], message: str) -> None:

@@ -68,6 +68,8 @@ def test_copies_to_a_store(store: Store, tmp_path: Path) -> None:
     done = fsabs("sync", "-v", "--delete", str(source), url, env=env)
     assert done.out == f"removed {url}sub/b.bin\n"
     assert fsabs("diff", str(source), url, env=env) == ("", "", 0)
+    done = fsabs("sync", str(source), f"{url}a.txt", env=env, code=1)
+    assert f"{url}a.txt" in done.err.splitlines()[-1]
 
 
 def test_moves_and_removals(store: Store, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import json
 import lzma
 import random
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,16 @@ def test_lines_of_all_compressions_are_jsons(folder: Path) -> None:
     assert len({number // 100 for number in plain[:50]}) > 2
     assert ids(ShardedDataset(f"{folder}/*-[13]*", seed=None)) == [*range(600, 1200), *range(1800, 2400)]
     assert ids(ShardedDataset(folder / "part-0.jsonl")) == list(range(600))
+
+
+def test_files_of_another_format_are_not_left_out_in_silence(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"id": 1}\n')
+    (tmp_path / "b.tar").touch()
+    with pytest.warns(UserWarning, match=r"several formats: only \.jsonl.* are read, and not \.tar"):
+        assert list(ShardedDataset(tmp_path)) == [{"id": 1}]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert list(ShardedDataset(f"{tmp_path}/*.jsonl")) == [{"id": 1}]
 
 
 def test_a_pass_resumes_with_other_workers(folder: Path) -> None:

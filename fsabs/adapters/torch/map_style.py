@@ -8,6 +8,7 @@ import inspect
 import io
 import operator
 import os
+import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -143,6 +144,8 @@ class FileDataset(ReadAheadDataset):
             names = sorted(self.fs.list("", recursive=True))
             paths = (path for path in names if not path.endswith("/") and visible(path))
         self.paths: list[str] = [os.fspath(path) for path in paths]
+        if not self.paths:
+            warnings.warn(f"a data set of no files of {self.fs.url()}", stacklevel=2)
         self.transform = transform
 
     @property
@@ -159,7 +162,11 @@ class FileDataset(ReadAheadDataset):
         """Return the sample of file number `index`, of its bytes."""
         if self._transform is None:
             return data
-        return self._transform(data, path=self.paths[index]) if self._takes_path else self._transform(data)
+        try:
+            return self._transform(data, path=self.paths[index]) if self._takes_path else self._transform(data)
+        except Exception as exc:
+            exc.add_note(f"while transforming {self.fs.url(self.paths[index])}")
+            raise
 
     def __getitem__(self, index: int) -> Any:
         return self.sample(index, self.fs.read_bytes(self.paths[index]))

@@ -271,6 +271,9 @@ def parse(options: S3Options) -> tuple[Options, ObjectHeaders, dict[str, str]]:
 
 
 def _check_session(given: dict[str, Any]) -> None:
+    given_keys = [name for name in ("aws_access_key_id", "aws_secret_access_key") if given.get(name) is not None]
+    if len(given_keys) == 1:
+        raise ValueError(f"aws_access_key_id= and aws_secret_access_key= go together: only {given_keys[0]}= is given")
     if given.get("session") is None:
         return
     core_session(given["session"])

@@ -11,6 +11,7 @@ import ast
 import os
 import sys
 import types
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -212,11 +213,16 @@ def _reader_of(
         files.close()
     if INDEX in names and any(".mds" in name for name in names):
         return MDSDataReader(source)
-    if any(name.endswith(PARQUET) for name in names):
+    found = [ends for ends in (PARQUET, JSON_LINES, _ARCHIVES) if any(name.endswith(ends) for name in names)]
+    if len(found) > 1:
+        ends, others = found[0], " and ".join("/".join(ends) for ends in found[1:])
+        reason = f"only {'/'.join(ends)} are read, and not {others}: name one kind by a pattern"
+        warnings.warn(f"there are files of several formats: {reason}", stacklevel=4)
+    if PARQUET in found:
         return ParquetDataReader(source, columns=columns, filters=filters, on_error=on_error)
-    if any(name.endswith(JSON_LINES) for name in names):
+    if JSON_LINES in found:
         return JsonLinesDataReader(source, on_error=on_error)
-    if any(name.endswith(_ARCHIVES) for name in names):
+    if _ARCHIVES in found:
         return ArchiveDataReader(source)
     return RecordIODataReader(source, on_error=on_error)
 
