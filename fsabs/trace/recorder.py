@@ -135,23 +135,15 @@ class Recorder(hooks.Instrument):
         self.flush()
         return self._tally()
 
-    def flush(self) -> None:
-        """Count what has been recorded, and write it."""
-        with self._flushing:
-            if self._writes:  # a finalizer recorded something in the middle of it
-                return
-            self._writes = True
-            try:
-                while rows := self._rows[:CROWD]:
-                    del self._rows[: len(rows)]
-                    self._write(rows)
-                    self._hangs = False
-            finally:
-                self._writes = False
-            elapsed = time.monotonic() - self._begun
-            if (self.detail != "events" or self.failure) and elapsed - self._counted > COUNTS_EVERY * elapsed:
-                self._counted = elapsed
-                self._put(chunks.framed(chunks.content({}, tally=self._tally())))
+    def flush(self, timeout: float = -1) -> bool:
+        """Count what has been recorded, and write it; return False if a disk that hangs leaves no time for it."""
+        if not self._flushing.acquire(timeout=timeout):
+            return False
+        try:
+            self._flush()
+        finally:
+            self._flushing.release()
+        return True
 
     def finish(self) -> None:
         """Write what is left and the counts, and close the file; after `finish` nothing is recorded."""
@@ -195,12 +187,7 @@ class Recorder(hooks.Instrument):
                         _thread.start_new_thread(self._run, ())
             return True
         full = len(self._rows) >= MOST
-        if self._flushing.acquire(timeout=HANG if full and not self._hangs else 0):
-            try:
-                self.flush()
-            finally:
-                self._flushing.release()
-        elif full:
+        if not self.flush(HANG if full and not self._hangs else 0) and full:
             self._hangs = True
             with self._dropping:
                 self._dropped += 1
@@ -217,6 +204,22 @@ class Recorder(hooks.Instrument):
                 self.flush()
 
     # ---- under the lock `_flushing`
+
+    def _flush(self) -> None:
+        if self._writes:  # a finalizer recorded something in the middle of it
+            return
+        self._writes = True
+        try:
+            while rows := self._rows[:CROWD]:
+                del self._rows[: len(rows)]
+                self._write(rows)
+                self._hangs = False
+        finally:
+            self._writes = False
+        elapsed = time.monotonic() - self._begun
+        if (self.detail != "events" or self.failure) and elapsed - self._counted > COUNTS_EVERY * elapsed:
+            self._counted = elapsed
+            self._put(chunks.framed(chunks.content({}, tally=self._tally())))
 
     def _write(self, rows: list[chunks.Row]) -> None:
         self._recorded += len(rows)

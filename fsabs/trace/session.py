@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from ..core import hooks, process
 from ..disk.files import boot_id
-from .recorder import MAX_BYTES, Recorder
+from .recorder import HANG, MAX_BYTES, Recorder
 from .schema import SCHEMA
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ util.register_after_fork(sys.modules[__name__], _finish_child)  # in each child,
 
 def _before_fork() -> None:
     if _recorder is not None:
-        _recorder.flush()
+        _recorder.flush(HANG)
 
 
 def _in_child() -> None:
