@@ -9,18 +9,16 @@ from . import rules
 from .attribution import Attribution
 from .facts import LISTINGS, Batches, Facts
 from .figures import Grid
-from .intervals import Array, Collector
+from .intervals import MOST, Array, Collector
 from .reading import Columns, TraceSource, sources
 from .results import WAITS, Amplification, Analysis, Breakdown, CacheUse, HeatMap, Row, Stall, Timeline
-from .schema import READS, ProcessInfo, operation
+from .schema import READS, UPWARD, ProcessInfo, operation
 from .tables import FileTable, Misses, OperationTable, RequestTable, Slowest
 
 FILES = 1000
 SLOWEST = 100
 FEW_BATCHES, FEW_CALLS = 5, 50
 """Of a process that has made fewer, nothing is concluded."""
-UPWARD = frozenset({"put", "post", "upload", "upload_part", "write", "append", "commit", "complete", "create"})
-"""Operations of requests whose bytes go to the store."""
 
 
 class _Pass:
@@ -61,7 +59,8 @@ class _Pass:
         self.table.end_process(source.tallies)
         self.for_data.end_process()
         if last:
-            last = max(last, source.end)
+            if not source.dropped:  # else what was dropped is not known to be outside of steps
+                last = max(last, source.end)
             self.attribution.end_process(source.header, source.number, (first, last))
             self.begin, self.end = min(self.begin or first, first), max(self.end, last)
         self.busy.append(busy)
@@ -124,6 +123,8 @@ def analyze(folder: str | os.PathLike[str]) -> Analysis:
     timeline, heat = taken.timeline()
     table = taken.table
     breakdown, steps = taken.attribution.results()
+    if not taken.attribution.is_exact:
+        notes.append(f"where the time went is an estimate: a thread did more than {MOST:,} things of one sort")
     keys = list(table.all)
     read = [key for key in keys if key[0] == "fs" and operation(key[1]) in READS]
     requests = [key for key in keys if key[0] == "request"]

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from .intervals import Array, Collector, Intervals, covered, difference, empty, intersection, joined
 from .reading import Columns, Key
 from .results import CAUSES, Breakdown, Step
-from .schema import METADATA, READS, operation
+from .schema import METADATA, READS, UPWARD, operation
 
 MADE = ("connect", "first_byte", "transfer", "throttle", "backoff", "list", "disk", "decompress", "decode")
 """The causes of a maker's time."""
@@ -47,6 +47,8 @@ def _sort(key: Key) -> str:
         if what in _PARTS_OF_REQUESTS:
             return what
         return "next" if name == "steps.next" else "wait"
+    if kind == "request" and what in UPWARD:
+        return ""  # no read waits for what is sent meanwhile, as by a thread that saves
     return kind if kind in ("request", "connect", "cache", "decompress", "fetch", "step") else ""
 
 
@@ -144,6 +146,11 @@ class _Activity:
     def _threads(self, *sorts: str) -> list[int]:
         return sorted({thread for sort, thread in self._by_thread if sort in sorts})
 
+    @property
+    def is_exact(self) -> bool:
+        """False if there was more than is kept apart."""
+        return all(one.is_exact for one in (*self._by_thread.values(), *self._shared.values()))
+
     def makers(self, place: Place) -> list[_Maker]:
         """Return the threads that may make batches: those that fetch for a DataLoader, else those that read."""
         fetching = [thread for thread in self._threads("fetch") if thread not in self._steps]
@@ -188,6 +195,8 @@ class Attribution:
         self._activity = _Activity()
         self._loops: list[_Loop] = []
         self._makers: list[_Maker] = []
+        self.is_exact: bool = True
+        """False if a process did more than is kept apart, and what was between counts as such work, too."""
 
     def add(self, some: Columns) -> None:
         """Add events of the process."""
@@ -199,6 +208,7 @@ class Attribution:
         self._loops += self._activity.loops(place, process, span, header["main"])
         makers = self._activity.makers(place)
         self._makers += [maker for maker in makers if any(len(some[0]) for some in maker.causes.values())]
+        self.is_exact = self.is_exact and self._activity.is_exact
         self._activity = _Activity()
 
     def results(self) -> tuple[list[Breakdown], list[Step]]:
@@ -209,7 +219,7 @@ class Attribution:
         loops = marked or self._first_ones()
         if not loops:
             return [], []
-        epochs = max((int((loop.number == 0).sum()) for loop in marked), default=0)
+        epochs = max((int(_begins_epoch(loop).sum()) for loop in marked), default=0)
         whole, rows = np.zeros(len(CAUSES)), np.zeros((epochs, len(CAUSES)))
         count, steps, workers, threads = np.zeros(epochs, np.int64), list[Step](), set(), 0
         for loop in loops:
@@ -218,7 +228,7 @@ class Attribution:
             threads = max(threads, loop.threads)
             inside, outside = _divided(loop, makers)
             whole += inside.sum(axis=0) + outside
-            epoch = np.maximum(np.cumsum(loop.number == 0) - 1, 0)
+            epoch = np.cumsum(_begins_epoch(loop)) - 1
             np.add.at(rows, epoch, inside)
             np.add.at(count, epoch, 1)
             steps += _steps(loop, inside, STEPS_KEPT - len(steps))
@@ -244,6 +254,13 @@ class Attribution:
             if machine == loop.place.machine and (mine or served):
                 found.append(maker)
         return found
+
+
+def _begins_epoch(loop: _Loop) -> Array:
+    """Return of each step whether an epoch begins with it; with the first one that was traced, too."""
+    begins = loop.number == 0
+    begins[:1] = True
+    return begins
 
 
 def _worker(place: Place) -> tuple[str, int]:
@@ -331,8 +348,7 @@ def _idle(loop: _Loop, waits: Intervals, makers: list[_Maker]) -> dict[str, Call
         return {"outside": lambda times: np.ones(len(times))}
     if not makers:  # a generator, or a data set in the process itself: what it does between its reads is own code
         return {"decode": lambda times: np.ones(len(times))}
-    first = loop.begin[loop.number == 0]
-    first = first if len(first) else loop.begin[:1]
+    first = loop.begin[_begins_epoch(loop)]
     started = waits[1][np.minimum(np.searchsorted(waits[0], first, side="left"), len(waits[0]) - 1)].copy()
     begun = np.array([min(some[0][0] for some in maker.causes.values() if len(some[0])) for maker in makers])
     epoch = np.searchsorted(first, begun, side="right") - 1

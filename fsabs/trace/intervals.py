@@ -11,8 +11,8 @@ Array = Any
 Intervals = tuple[Array, Array]
 """The begins and the ends, of one length."""
 
-MOST = 1 << 19
-"""Intervals that a `Collector` keeps as they are; of more, those that are close to one another become one."""
+MOST = 1 << 22
+"""Intervals that a `Collector` keeps as they are, days of steps; of more, those that are close together become one."""
 
 
 def empty() -> Intervals:
@@ -110,6 +110,11 @@ class Collector:
     def total(self) -> int:
         """Return the sum of the durations, without what is between those that became one."""
         return length(self.get()) - self._between
+
+    @property
+    def is_exact(self) -> bool:
+        """False once intervals with time between them have become one."""
+        return not self._gap
 
     def get(self) -> Intervals:
         """Return all of them, disjoint."""

@@ -46,6 +46,9 @@ READS = frozenset({"read", "read_bytes", "read_many"})
 METADATA = frozenset({"stat", "list", "glob", "usage", "open", "open_container"})
 """The operations of the kind `fs` that find files."""
 
+UPWARD = frozenset({"put", "post", "upload", "upload_part", "write", "append", "commit", "complete", "create"})
+"""The operations of the kind `request` whose bytes go to the store."""
+
 
 def layer(name: str) -> str:
     """Return the first part of an event's name, `LAYER.OPERATION`."""

@@ -174,6 +174,47 @@ def test_wait_and_compute_of_steps(tmp_path: Path) -> None:
     assert analysis.steps[7].causes == pytest.approx({"disk": 0.02, "decode": 0.005, "step": 0.075}, abs=1e-6)
 
 
+def _loop(numbers: Sequence[int]) -> list[Event]:
+    """Steps of 100 ms, of each of which 5 ms are a read of the local disk."""
+    return [
+        one
+        for at, number in enumerate(numbers)
+        for one in (
+            event(at * 100 * MS, 5 * MS, "wait", "steps.next"),
+            event(at * 100 * MS, 5 * MS, "fs", "local.read_bytes", 4096),
+            event(at * 100 * MS, 100 * MS, "step", "train.step", number),
+        )
+    ]
+
+
+@pytest.mark.quick
+def test_a_trace_that_begins_within_an_epoch(tmp_path: Path) -> None:
+    analysis = _analysed(tmp_path / "one", _loop([5, 6, 7]))
+    assert [(row.epoch, row.steps) for row in analysis.breakdown] == [(0, 3), (1, 3)]
+    assert analysis.stall is not None
+    assert analysis.stall.percentage == pytest.approx(5)
+    analysis = _analysed(tmp_path / "two", _loop([5, 6, 7, 0, 1]))
+    assert [(row.epoch, row.steps) for row in analysis.breakdown] == [(0, 5), (1, 3), (2, 2)]
+
+
+@pytest.mark.quick
+def test_no_read_waits_for_what_another_thread_uploads(tmp_path: Path) -> None:
+    uploads = [event(at * 100 * MS, 99 * MS, "request", "s3.put", 10**6, thread=2) for at in range(10)]
+    analysis = _analysed(tmp_path, [*_loop(range(10)), *uploads])
+    assert analysis.breakdown[1].causes["disk"] == pytest.approx(0.05)
+    assert analysis.breakdown[1].causes["first_byte"] == 0
+
+
+@pytest.mark.quick
+def test_more_steps_than_are_kept_apart_are_said_to_be_an_estimate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not _analysed(tmp_path / "exact", _loop(range(500))).notes
+    monkeypatch.setattr("fsabs.trace.intervals.MOST", 100)
+    (note,) = _analysed(tmp_path / "estimate", _loop(range(500))).notes
+    assert "is an estimate" in note
+
+
 @pytest.mark.quick
 def test_workers_of_containers_of_one_machine_are_told_apart(tmp_path: Path) -> None:
     """Each container has a process 1, whose worker is process 20; one decodes, the other one reads."""
