@@ -47,7 +47,7 @@ check: lint test ## everything that must hold before a change goes in
 lint: $(VENV)/.test ## ruff and mypy
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
-	$(RUN) -m mypy
+	$(RUN) -m mypy --num-workers 2
 
 servers: $(VENV)/.test ## what the tests' servers need: Hadoop's jars, Debian's Ceph packages
 	$(RUN) -m tests.servers install
