@@ -304,9 +304,14 @@ class Misses:
     """
 
     def __init__(self) -> None:
-        self.again = 0
+        self._again = self._known = self._all = 0  # known: misses of names that are kept
         self._counts: dict[str, int] = {}
         self._last = ""
+
+    @property
+    def again(self) -> int:
+        """How many misses were not a name's first; where there are more names than are kept, as of those that are."""
+        return round(self._again * self._all / self._known) if self._known else 0
 
     def add(self, some: Columns) -> None:
         """Events of a process."""
@@ -315,7 +320,9 @@ class Misses:
             url = some.urls[where]
             if url != self._last and url:
                 count = self._counts.get(url, 0)
-                self.again += count > 0
+                self._all += 1
+                self._again += count > 0
                 if count or len(self._counts) < FILES_KEPT:
+                    self._known += 1
                     self._counts[url] = count + 1
             self._last = url

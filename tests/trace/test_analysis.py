@@ -317,6 +317,23 @@ def test_a_finding_is_found_with_its_evidence(tmp_path: Path, code: str) -> None
 
 
 @pytest.mark.quick
+def test_a_cache_that_is_too_small_is_found_with_more_names_than_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fsabs.trace.tables.FILES_KEPT", 100)
+    events = []
+    for number in range(2000):
+        url = f"s3://b/{number % 1000}"
+        events += [
+            event(number * 10 * MS, 9 * MS, "fs", "s3.read_bytes", 10, where=url),
+            event(number * 10 * MS, 9 * MS, "request", "s3.get", 10, where=url),
+            event(number * 10 * MS, 0, "miss", "cache", 1, where=url),
+        ]
+    found = {finding.code: finding for finding in _analysed(tmp_path, events).findings}
+    assert found["F004"].evidence["missed again"] == 1000
+
+
+@pytest.mark.quick
 def test_what_costs_little_is_a_note(tmp_path: Path) -> None:
     """Below a second, or below 5 % of the time, however grave it is by its part of the other."""
     short = _analysed(tmp_path / "short", FINDINGS["F015"])
