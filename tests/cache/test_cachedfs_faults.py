@@ -518,7 +518,8 @@ def test_space_is_exact_after_a_sweep(store: Local, tmp_path: Path) -> None:
 def test_no_credentials_are_in_the_folder(store: Local, tmp_path: Path) -> None:
     from fsabs.backends.s3 import S3
 
-    s3 = S3("bucket", endpoint="http://user:PASSWORD@store.example", aws_secret_access_key="SECRET")
+    endpoint = "http://user:PASSWORD@store.example"
+    s3 = S3("bucket", endpoint=endpoint, aws_access_key_id="key", aws_secret_access_key="SECRET")
     fs = CachedFS(s3, tmp_path / "cache", min_free=0, check_interval=60)
     entry = fs._files.of_response("a", 1, "v", 0.0).entry
     assert entry is not None
