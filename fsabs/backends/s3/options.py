@@ -259,7 +259,7 @@ def parse(options: S3Options) -> tuple[Options, ObjectHeaders, dict[str, str]]:
         if name not in known():
             raise TypeError(errors.unknown_option(name, known(), "S3"))
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    _check_session(given)
+    _check_credentials(given)
     if "proxies" in given:
         given["proxies"] = tuple(sorted(given["proxies"].items()))
     if isinstance(given.get("client_certificate"), list):
@@ -270,10 +270,10 @@ def parse(options: S3Options) -> tuple[Options, ObjectHeaders, dict[str, str]]:
     return Options(**client), ObjectHeaders.of(given), versions
 
 
-def _check_session(given: dict[str, Any]) -> None:
-    given_keys = [name for name in ("aws_access_key_id", "aws_secret_access_key") if given.get(name) is not None]
-    if len(given_keys) == 1:
-        raise ValueError(f"aws_access_key_id= and aws_secret_access_key= go together: only {given_keys[0]}= is given")
+def _check_credentials(given: dict[str, Any]) -> None:
+    pair = [name for name in ("aws_access_key_id", "aws_secret_access_key") if given.get(name) is not None]
+    if len(pair) == 1:
+        raise ValueError(f"aws_access_key_id= and aws_secret_access_key= go together: only {pair[0]}= is given")
     if given.get("session") is None:
         return
     core_session(given["session"])
