@@ -66,7 +66,7 @@ def _recorded(
 ) -> T:
     """Call a method and record a span, of as many bytes as `size` says of the result.
 
-    What a signal raises in here leaves the thread outside of the call: further ones are recorded.
+    An exception that a signal handler raises in here does not end the recording of the thread's further calls.
     """
     begin = monotonic_ns()
     try:

@@ -255,8 +255,8 @@ class ManifestFS(LayerFS):
 class ManifestBlob(BlobLayer):
     """A file of a data set that is as the manifest has it; what is read from front to back is compared with its digest.
 
-    The digest goes on with each read that adjoins or overlaps those before it. It is compared before the last bytes are
-    given.
+    Each read that adjoins or overlaps the earlier ones updates a running digest, which is compared before the last bytes
+    are returned.
     """
 
     __slots__ = ("_digested", "_entry", "_pinned", "_running")
@@ -300,7 +300,7 @@ class ManifestBlob(BlobLayer):
             yield piece
 
     def _compare(self, data: bytes | memoryview, offset: int) -> None:
-        """Go on with the digest, if it has all before `offset`; a read from the start begins it anew."""
+        """Update the digest, if it covers all bytes before `offset`; a read from the start begins a new one."""
         at, end = self._digested if offset else 0, offset + len(data)
         if offset <= at < end and (running := self._digest_before(at)) is not None:
             self._extend(running, memoryview(data)[at - offset :], end)

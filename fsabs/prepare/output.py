@@ -305,8 +305,8 @@ class OutputDirectory:
     def _remove_staging(self) -> None:
         """Remove the staging directory.
 
-        What says whose it is goes first: nothing of it is to be resumed. What says that there is a commit goes after
-        what takes long: a run after a crash meanwhile repeats its end, and not the job.
+        `job.json` is removed first, so that no run resumes a part of it. `commit.json` is removed after the folders of
+        jobs, which take long: a run after a crash in between completes the removal, and does not repeat the job.
         """
         folders = [name for name in self._entries() if name.endswith("/") and name.startswith("job-")]
         for name in ("job.json", *folders, "commit.json"):

@@ -1,8 +1,8 @@
 """The recorder: the instrument that keeps each event of one process, and appends them to its trace file.
 
-An event is a tuple in a list. A thread takes what is there every `PERIOD` seconds, sooner at first, counts it, and
-writes it as one chunk; so does a thread that records faster than that, every `CROWD` events, and whoever forks or ends
-the process. A process that is killed loses what it did in the last `PERIOD`.
+An event is a tuple in a list. A thread counts the waiting events every `PERIOD` seconds, sooner at first, and writes
+them as one chunk. A thread that records `CROWD` events within that time writes them itself; a fork and the end of the
+process write them, too. A process that is killed loses the events of the last `PERIOD`.
 """
 
 from __future__ import annotations

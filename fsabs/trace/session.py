@@ -90,7 +90,7 @@ def stop() -> None:
 def record(folder: str | os.PathLike[str], *, detail: Detail = "events", max_bytes: int = MAX_BYTES) -> Iterator[None]:
     """`start()` now and `stop()` at the end, as a context manager; within another into the same folder, neither.
 
-    What the process was tracing before goes on after the block.
+    The trace that the process had before is resumed after the block.
     """
     before = _settings
     start(folder, detail=detail, max_bytes=max_bytes)
