@@ -255,8 +255,8 @@ class ManifestFS(LayerFS):
 class ManifestBlob(BlobLayer):
     """A file of a data set that is as the manifest has it; what is read from front to back is compared with its digest.
 
-    Each read that adjoins or overlaps the earlier ones updates a running digest, which is compared before the last bytes
-    are returned.
+    Each read that adjoins or overlaps the earlier ones updates a running digest, which is compared before the last
+    bytes are returned.
     """
 
     __slots__ = ("_digested", "_entry", "_pinned", "_running")
