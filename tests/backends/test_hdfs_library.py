@@ -313,7 +313,7 @@ def test_a_file_that_did_not_arrive_is_not_published(monkeypatch: pytest.MonkeyP
     library = Writer()
     monkeypatch.setattr(client, "library", lambda: library)
     with Blackhole(connects=True) as server:
-        fs = Hdfs("/", f"127.0.0.1:{server.port}", timeout=TIMEOUT)
+        fs = Hdfs("/", f"127.0.0.1:{server.port}", timeout=60)
         with pytest.raises(OSError, match="HDFS has 7 of 5 bytes"):
             fs.write_bytes("x", b"short")
 
