@@ -219,7 +219,12 @@ def _count(value: Any) -> int:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError("no text")
-    return value
+    return escaped(value)
+
+
+def escaped(value: str) -> str:
+    """Return a text that can be encoded: JSON may have half of a surrogate pair."""
+    return value.encode("utf-8", "backslashreplace").decode()
 
 
 _USER = re.compile(r"(//|^)[^/]*@")

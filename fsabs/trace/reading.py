@@ -109,7 +109,8 @@ class TraceSource:
     @property
     def tallies(self) -> list[dict[str, Any]]:
         """What the process counted of each operation."""
-        return [one for one in self.tally.get("histograms", ()) if _fits(one, Tally)]
+        fitting = [one for one in self.tally.get("histograms", ()) if _fits(one, Tally)]
+        return [one | {key: chunks.escaped(one[key]) for key in ("kind", "name")} for one in fitting]
 
     def open(self) -> bool:
         """Read the header; False, and a note, where there is none."""

@@ -216,6 +216,14 @@ def test_more_steps_than_are_kept_apart_are_said_to_be_an_estimate(
 
 
 @pytest.mark.quick
+def test_a_name_that_is_no_unicode_is_escaped(tmp_path: Path) -> None:
+    with trace.record(tmp_path), trace.span("\udcff"):
+        pass
+    names = [row.operation for row in trace.analyze(tmp_path).operations if row.kind == "span"]
+    assert names == [r"\udcff"]
+
+
+@pytest.mark.quick
 def test_workers_of_containers_of_one_machine_are_told_apart(tmp_path: Path) -> None:
     """Each container has a process 1, whose worker is process 20; one decodes, the other one reads."""
     for rank, name in enumerate(("pod-a", "pod-b")):
