@@ -188,8 +188,8 @@ class PrepareReport(NamedTuple):
         resumed = f", {self.resumed_files} of them by an earlier run" if self.resumed_files else ""
         rate = self.files / self.seconds if self.seconds else 0.0
         lines.append(
-            f"{self.output}: {self.records} records ({self.output_bytes} bytes) in {len(self.shards)} shards, of "
-            f"{self.files} files ({self.input_bytes} bytes){resumed}; {len(self.failures)} skipped; "
+            f"{self.output}: {self.records} records ({self.output_bytes} bytes) in {len(self.shards)} files, of "
+            f"{self.files} raw files ({self.input_bytes} bytes){resumed}; {len(self.failures)} skipped; "
             f"{self.seconds:.1f} s, {rate:.0f} files/s"
         )
         return "\n".join(lines)
