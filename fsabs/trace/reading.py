@@ -246,9 +246,13 @@ def sources(folder: str | os.PathLike[str]) -> tuple[list[TraceSource], list[str
 
 
 def _aligned(found: list[TraceSource]) -> list[str]:
-    """Move the machines whose clocks can't be right beside the first one: the ranks of a job run at the same time."""
+    """Move the machines whose clocks can't be right beside the first one: the ranks of a job run at the same time.
+
+    Where a rank ran on two machines, the job was continued elsewhere, later, and nothing is moved.
+    """
     times: dict[str, tuple[int, int]] = {}
-    if len({source.header["boot"] for source in found if source.header["rank"] is not None}) > 1:
+    ranks = {(source.header["boot"], source.header["rank"]) for source in found if source.header["rank"] is not None}
+    if len({boot for boot, _ in ranks}) > 1 and len({rank for _, rank in ranks}) == len(ranks):
         for source in found:
             for some in source.columns():
                 begin, end = times.get(source.header["boot"], (1 << 63, 0))

@@ -245,6 +245,9 @@ def test_machines_whose_clocks_differ_are_put_beside_each_other(tmp_path: Path) 
     write_process(tmp_path / "later", [event(0, 10**6, "fs", "zip.read", 1)], host="a")
     write_process(tmp_path / "later", [event(0, 10**6, "fs", "zip.read", 1)], host="b", skew=30 * 10**9)
     assert trace.analyze(tmp_path / "later").seconds > 30, "no ranks: it may have run later"
+    write_process(tmp_path / "continued", [event(0, 10**6, "fs", "zip.read", 1)], host="a", rank=0)
+    write_process(tmp_path / "continued", [event(0, 10**6, "fs", "zip.read", 1)], host="b", rank=0, skew=30 * 10**9)
+    assert trace.analyze(tmp_path / "continued").seconds > 30, "the same rank: it has run later"
 
 
 @pytest.mark.quick
