@@ -387,6 +387,13 @@ def test_arguments_that_do_not_fit(store: fsabs.FS) -> None:
         Mixture(sources, length=5)
     with pytest.raises(ValueError, match="needs a source"):
         Mixture({})
+    listed: Any = [[1, 2], [3]]
+    with pytest.raises(TypeError, match="by name"):
+        Mixture(listed)
+    unnamed: Any
+    for unnamed in ([0.7, 0.3], 0.5, [(0, 0.7), (9, 0.3)]):
+        with pytest.raises(TypeError, match=r"numbers by name, or a list of \(step, weights\)"):
+            Mixture({"a": [1, 2], "b": [3]}, unnamed)
     for packs in (TokenDataset(store.subfs("a"), 8, tokenize=list), packed(store, FIRST)):
         with pytest.raises(TypeError, match=r"'a' packs .* pack the mixture \(packing=Packing\(.*files of tokens"):
             Mixture({"a": packs, "b": ["x"]})

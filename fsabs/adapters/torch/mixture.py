@@ -88,6 +88,8 @@ class Mixture(EpochDataset):
         max_bytes: int = MAX_BYTES,
         max_skipped: int | None = None,
     ) -> None:
+        if not isinstance(sources, Mapping):
+            raise TypeError(f"sources are data sets by name, as in {{'web': texts}}, not {type(sources).__name__}")
         if not sources:
             raise ValueError("a mixture needs a source")
         if ending not in ("stop", "repeat", "leave"):

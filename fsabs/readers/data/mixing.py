@@ -34,9 +34,13 @@ _AT_ONCE = 1 << 16  # steps that are computed together
 def schedule_of(weights: Weights, names: Sequence[str]) -> Schedule:
     """Return the cumulative weights of sources in the order of `names`, from each step on at which they change.
 
-    `ValueError` for weights that are negative, all 0, or below 1/65,536 of their sum without being 0.
+    `ValueError` for weights that are negative, all 0, or below 1/65,536 of their sum without being 0, `TypeError` for
+    what are no weights by name.
     """
-    pairs = [(0, weights)] if isinstance(weights, Mapping) else list(weights)
+    try:
+        pairs = [(0, weights)] if isinstance(weights, Mapping) else [(step, dict(one)) for step, one in weights]
+    except (TypeError, ValueError):
+        raise TypeError(f"weights are numbers by name, or a list of (step, weights), not {weights!r}") from None
     if not pairs or pairs[0][0] != 0 or any(one[0] >= two[0] for one, two in itertools.pairwise(pairs)):
         raise ValueError("a schedule of weights is a list of (step, weights) from step 0 on, with ascending steps")
     return [(int(step), _cumulative(one, names)) for step, one in pairs]
