@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ class Library:
 
     def __init__(self, silent: int = 0) -> None:
         self.silent = silent
+        self.released = threading.Event()  # ends the silence
         self.slow = 0.0
         self.data = b"content"
         self.replication, self.block_size, self.consumed = 1, 1 << 20, 0
@@ -52,7 +54,10 @@ class Library:
 
     def transfer(self) -> None:
         self.silent -= 1
-        time.sleep(3 * TIMEOUT if self.silent >= 0 else self.slow)
+        if self.silent >= 0:
+            self.released.wait(60)
+        else:
+            time.sleep(self.slow)
 
 
 class Reader:
@@ -72,6 +77,7 @@ class Reader:
 
 
 TIMEOUT = 1.5
+"""Seconds of an operation that no response comes to; where one comes, a busy machine has more."""
 
 
 def opened(fs: fsabs.FS) -> bytes:
@@ -95,47 +101,52 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
     monkeypatch.setattr(client, "_silence", {})
     yield found
     found.silent = 0
+    found.released.set()
 
 
 @pytest.fixture
-def fs(library: Library) -> Iterator[Hdfs]:
+def address(library: Library) -> Iterator[str]:
     with Blackhole(connects=True) as server:  # what is connected to before the first call
-        yield Hdfs("/", f"127.0.0.1:{server.port}", timeout=TIMEOUT)
+        yield f"127.0.0.1:{server.port}"
+
+
+@pytest.fixture
+def fs(address: str) -> Hdfs:
+    return Hdfs("/", address, timeout=60)
 
 
 @pytest.mark.parametrize("read", READS)
 def test_a_read_without_an_answer_has_a_second_attempt(
-    fs: Hdfs, library: Library, read: Callable[[fsabs.FS], Any]
+    address: str, library: Library, read: Callable[[fsabs.FS], Any]
 ) -> None:
     library.silent = 1
-    begun = time.monotonic()
-    assert read(fs) == b"content"
-    assert time.monotonic() - begun < TIMEOUT
+    assert read(Hdfs("/", address, timeout=4 * TIMEOUT)) == b"content"
 
 
 @pytest.mark.parametrize("read", READS)
 def test_a_read_that_nothing_answers_ends_at_its_deadline(
-    fs: Hdfs, library: Library, read: Callable[[fsabs.FS], Any]
+    address: str, library: Library, read: Callable[[fsabs.FS], Any]
 ) -> None:
     library.silent = 1000
     begun = time.monotonic()
     with pytest.raises(TimeoutError):
-        read(fs)
-    assert time.monotonic() - begun < TIMEOUT + 1
+        read(Hdfs("/", address, timeout=TIMEOUT))
+    assert time.monotonic() - begun < 20, "a minute, if it waited for the library"
 
 
-def test_the_others_of_a_batch_do_not_wait_for_what_is_silent(fs: Hdfs, library: Library) -> None:
+def test_the_others_of_a_batch_do_not_wait_for_what_is_silent(address: str, library: Library) -> None:
     library.silent = 2
     begun = time.monotonic()
+    fs = Hdfs("/", address, timeout=4 * TIMEOUT)
     assert list(fs.read_many(["x"] * 50, concurrency=2)) == [b"content"] * 50
-    assert time.monotonic() - begun < TIMEOUT
+    assert time.monotonic() - begun < 30, "50 s, if each waited"
 
 
-def test_a_large_file_may_take_longer_than_one_request(fs: Hdfs, library: Library) -> None:
-    library.data, library.block_size, library.slow = bytes(160 << 20), 1 << 28, 0.2
+def test_a_large_file_may_take_longer_than_one_request(address: str, library: Library) -> None:
+    library.data, library.block_size, library.slow = bytes(160 << 20), 1 << 28, 0.6
     begun = time.monotonic()
-    assert len(fs.read_bytes("x")) == 160 << 20
-    assert time.monotonic() - begun > TIMEOUT
+    assert len(Hdfs("/", address, timeout=3 * TIMEOUT).read_bytes("x")) == 160 << 20
+    assert time.monotonic() - begun > 3 * TIMEOUT
 
 
 @pytest.mark.parametrize(
@@ -193,7 +204,7 @@ def test_an_open_file_that_is_appended_to_is_refused_at_once_when_it_is_opened_a
         begun = time.monotonic()
         with pytest.raises(OSError, match="another process is writing"):
             blob.pread(7, 0)
-        assert time.monotonic() - begun < 0.5
+        assert time.monotonic() - begun < 20
 
 
 # ---- silence
@@ -293,11 +304,14 @@ def test_a_client_that_is_never_answered_is_replaced(monkeypatch: pytest.MonkeyP
 class Writer(Library):
     """A library that says that it has written a file of which the NameNode has nothing."""
 
+    answers_until = math.inf
+
     def create(self, path: str, options: Any) -> Any:
         return self
 
     def write(self, data: bytes) -> None:
-        pass
+        if time.monotonic() > self.answers_until:
+            self.released.wait(60)
 
     def close(self) -> None:
         pass
@@ -309,13 +323,16 @@ class Writer(Library):
         return True
 
 
-def test_a_file_that_did_not_arrive_is_not_published(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("answers", [math.inf, 2.4], ids=["each attempt ends", "the last one gets no response"])
+def test_a_file_that_did_not_arrive_is_not_published(
+    address: str, monkeypatch: pytest.MonkeyPatch, answers: float
+) -> None:
     library = Writer()
+    library.answers_until = time.monotonic() + answers
     monkeypatch.setattr(client, "library", lambda: library)
-    with Blackhole(connects=True) as server:
-        fs = Hdfs("/", f"127.0.0.1:{server.port}", timeout=60)
-        with pytest.raises(OSError, match="HDFS has 7 of 5 bytes"):
-            fs.write_bytes("x", b"short")
+    with pytest.raises(OSError, match="HDFS has 7 of 5 bytes"):
+        Hdfs("/", address, timeout=3.2).write_bytes("x", b"short")  # the last attempt begins after 3 s
+    library.released.set()
 
 
 def test_a_small_file_that_is_opened_knows_its_version_when_it_is_asked_for_one(fs: Hdfs, library: Library) -> None:

@@ -95,12 +95,15 @@ class HdfsWriter(Writer):
         """Complete the file, check that all of it arrived, and move it to its name."""
         self._opened()
         deadline = self._deadline()
+        failure: OSError | None = None
         while True:
             try:
                 made = self._complete(deadline)
                 break
             except OSError as exc:
-                self._recover(exc, deadline)
+                if failure is None or deadline.has(0):
+                    failure = exc
+                self._recover(failure, deadline)
         self._set_attributes(made, deadline)
         self._partial.rename(self._place, not self._exclusive, deadline)
         self._output = None
@@ -139,7 +142,7 @@ class HdfsWriter(Writer):
     # ---- failures
 
     def _recover(self, failure: OSError, deadline: Deadline) -> None:
-        """Bring the file to where it was to be, or raise `failure`."""
+        """Bring the file to where it was to be, or raise the last failure that was none for want of time."""
         delay = 0.2
         while failure.errno not in _FINAL and deadline.has(delay):
             time.sleep(delay)
@@ -153,7 +156,8 @@ class HdfsWriter(Writer):
                     position = self._append_again(deadline)
                 self._send_from(position, deadline)
             except OSError as exc:
-                failure = exc
+                if deadline.has(0):
+                    failure = exc
                 continue
             return
         raise failure
