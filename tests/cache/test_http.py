@@ -220,7 +220,7 @@ def test_a_server_that_says_nothing_costs_one_timeout() -> None:
             assert connector.get("a") is None
         begin = time.monotonic()
         assert [connector.get("a") for _ in range(1000)] == [None] * 1000
-        assert time.monotonic() - begin < backoff.FIRST_PAUSE, "the pause has hidden the others"
+        assert time.monotonic() - begin < 50, "200 s, if each waited for its timeout"
 
 
 def test_nobody_listens() -> None:

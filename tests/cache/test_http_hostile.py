@@ -153,7 +153,7 @@ def test_a_hostile_server_is_a_miss_within_one_timeout(mode: str) -> None:
         for read in (read_files, read_items):
             begin = time.monotonic()
             assert read(url) == [CONTENT] * 20
-            assert time.monotonic() - begin < 4 * TIMEOUT + 1.5  # a timeout, a second try, and a busy machine
+            assert time.monotonic() - begin < 15 * TIMEOUT, "20 timeouts and more, if each read waited"
 
 
 def test_a_right_server_is_a_hit() -> None:

@@ -38,13 +38,13 @@ def test_a_child_that_hangs_is_killed_and_shows_where(capfd: pytest.CaptureFixtu
     def hang_here() -> None:
         threading.Event().wait()
 
-    child = Child("a child", hang_here, 0.5)
+    child = Child("a child", hang_here, 2)
     pid = child.pid
     start = time.monotonic()
     with pytest.raises(AssertionError, match="a child hangs, and was killed"):
         child.result()
     assert "in hang_here" in capfd.readouterr().err
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 20
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 
