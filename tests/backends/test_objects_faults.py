@@ -154,42 +154,57 @@ def pem(tmp_path_factory: pytest.TempPathFactory) -> str:
     return certificate(tmp_path_factory.mktemp("tls"))
 
 
-def _opened_s3(store: HostileStore, pem: str) -> ObjectStore:
+def _opened_s3(store: HostileStore, pem: str, read_timeout: float) -> ObjectStore:
     keys: dict[str, Any] = {"aws_access_key_id": "me", "aws_secret_access_key": "secret", "region": "us-east-1"}
-    limits: dict[str, Any] = {"connect_timeout": 2, "read_timeout": 0.6, "max_attempts": 3, "mpu_chunksize": 5 << 20}
+    limits: dict[str, Any] = {
+        "connect_timeout": 2,
+        "read_timeout": read_timeout,
+        "max_attempts": 3,
+        "mpu_chunksize": 5 << 20,
+    }
     fs = fsabs.from_url("s3://bucket", endpoint=store.endpoint, verify=f"{pem}.crt", **keys, **limits)
     assert isinstance(fs, ObjectStore)
     return fs
 
 
-def _opened_gcs(store: HostileStore, pem: str) -> ObjectStore:
-    limits: dict[str, Any] = {"connect_timeout": 2, "read_timeout": 0.6, "max_attempts": 3, "mpu_chunksize": 5 << 20}
+def _opened_gcs(store: HostileStore, pem: str, read_timeout: float) -> ObjectStore:
+    limits: dict[str, Any] = {
+        "connect_timeout": 2,
+        "read_timeout": read_timeout,
+        "max_attempts": 3,
+        "mpu_chunksize": 5 << 20,
+    }
     fs = fsabs.from_url("gs://bucket", endpoint=store.endpoint, verify=f"{pem}.crt", access_token="token", **limits)
     assert isinstance(fs, ObjectStore)
     return fs
 
 
-def _opened_azure(store: HostileStore, pem: str) -> ObjectStore:
-    limits: dict[str, Any] = {"connect_timeout": 2, "read_timeout": 0.6, "max_attempts": 3, "mpu_chunksize": 5 << 20}
+def _opened_azure(store: HostileStore, pem: str, read_timeout: float) -> ObjectStore:
+    limits: dict[str, Any] = {
+        "connect_timeout": 2,
+        "read_timeout": read_timeout,
+        "max_attempts": 3,
+        "mpu_chunksize": 5 << 20,
+    }
     account: dict[str, Any] = {"account_name": ACCOUNT, "account_key": KEY}
     fs = fsabs.from_url("az://bucket", endpoint=store.endpoint, verify=f"{pem}.crt", **account, **limits)
     assert isinstance(fs, ObjectStore)
     return fs
 
 
-def _opened_tiny(store: HostileStore, pem: str) -> ObjectStore:
+def _opened_tiny(store: HostileStore, pem: str, read_timeout: float) -> ObjectStore:
     return TinyFS(store.endpoint, f"{pem}.crt")
 
 
-def _opened_hub(store: HostileStore, pem: str) -> ObjectStore:
-    limits: dict[str, Any] = {"connect_timeout": 2.0, "read_timeout": 0.6, "max_attempts": 3}
+def _opened_hub(store: HostileStore, pem: str, read_timeout: float) -> ObjectStore:
+    limits: dict[str, Any] = {"connect_timeout": 2.0, "read_timeout": read_timeout, "max_attempts": 3}
     fs = fsabs.from_url("hf://datasets/o/n", endpoint=store.endpoint, verify=f"{pem}.crt", token=False, **limits)
     assert isinstance(fs, ObjectStore)
     return fs
 
 
-def _opened_web(store: HostileStore, pem: str) -> ObjectStore:
-    limits: dict[str, Any] = {"connect_timeout": 2.0, "read_timeout": 0.6, "max_attempts": 3}
+def _opened_web(store: HostileStore, pem: str, read_timeout: float) -> ObjectStore:
+    limits: dict[str, Any] = {"connect_timeout": 2.0, "read_timeout": read_timeout, "max_attempts": 3}
     fs = fsabs.from_url(f"{store.endpoint}/bucket", verify=f"{pem}.crt", **limits)
     assert isinstance(fs, ObjectStore)
     return fs
@@ -199,7 +214,7 @@ class Kind(NamedTuple):
     """A store, how its FS is made, and what is done with it."""
 
     store: type[HostileStore]
-    opened: Callable[[HostileStore, str], ObjectStore]
+    opened: Callable[[HostileStore, str, float], ObjectStore]
     operations: tuple[str, ...] = OPERATIONS
     unprovable: frozenset[str] = frozenset()
     """Faults that nothing contradicts, for want of a checksum, or of what says which redirects are the store's."""
@@ -224,16 +239,22 @@ class Opened(NamedTuple):
     faults: list[str]
 
 
-@pytest.fixture(params=[f"{kind} {how}" for kind in KINDS for how in ("plain", "tls")])
+HASTY, PATIENT = 0.6, 30.0
+"""Seconds that a store may be silent: one that is expected to be, and one that a busy machine may stop."""
+OPENED = [f"{kind} {how}" for kind in KINDS for how in ("plain", "tls")]
+
+
+@pytest.fixture(params=OPENED)
 def opened(request: pytest.FixtureRequest, pem: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     # Listings of the hub are asked for each time: what is known of a commit is asked for once.
     monkeypatch.setenv("FSABS_CACHE_DIR", "")
     monkeypatch.setattr(Hub, "_tree", property(lambda fs: fs.dialect.new_tree()))
-    name, how = request.param.split()
+    name, how, *patient = request.param.split()
     kind = KINDS[name]
     with kind.store(pem if how == "tls" else None, seed=soak.seed(1)) as store:
-        yield Opened(store, kind.opened(store, pem), kind.operations, sorted(FAULTS.keys() - kind.unprovable))
+        fs = kind.opened(store, pem, PATIENT if patient else HASTY)
+        yield Opened(store, fs, kind.operations, sorted(FAULTS.keys() - kind.unprovable))
 
 
 def run(opened: Opened, seed: str, threads: int, operations: Callable[[random.Random], list[str]]) -> list[Job]:
@@ -254,6 +275,7 @@ def run(opened: Opened, seed: str, threads: int, operations: Callable[[random.Ra
     return jobs
 
 
+@pytest.mark.parametrize("opened", [f"{one} patient" for one in OPENED], indirect=True)
 def test_without_faults_every_operation_succeeds(opened: Opened) -> None:
     (job,) = run(opened, "none", 1, lambda _: list(opened.operations))
     assert (job.wrong, job.raised) == ([], 0)

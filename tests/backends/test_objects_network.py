@@ -18,7 +18,7 @@ import pytest
 from fsabs.backends.hub import Hub
 from fsabs.backends.objects import ObjectStore
 from tests import namespaces, soak
-from tests.backends.test_objects_faults import KINDS, Job, Opened, opened, pem  # noqa: F401
+from tests.backends.test_objects_faults import HASTY, KINDS, Job, Opened, opened, pem  # noqa: F401
 from tests.servers.fixtures import require
 from tests.servers.hostile_store import HostileStore
 
@@ -48,7 +48,7 @@ def write_over_small_packets(kind: str, how: str, pem: str) -> None:  # noqa: F8
     tested = KINDS[kind]
     with tested.store(pem if how == "tls" else None, seed=1) as store:
         store.reads_slowly = True
-        fs = tested.opened(store, pem)
+        fs = tested.opened(store, pem, HASTY)
         if "write" in tested.operations:
             chance = random.Random(1)
             data = {f"new/{size}-{n}": chance.randbytes(size) for size in (1000, 90_000, 200_000) for n in range(3)}
@@ -76,7 +76,7 @@ def test_forks_at_any_moment_of_tls(pem: str) -> None:  # noqa: F811
     """The store is another process: what its own threads do in OpenSSL at a fork would be inherited, too."""
     with store_of_tls(pem) as store:
         reads = [name for name in KINDS["s3"].operations if name not in ("stream", "multipart", "write", "write_many")]
-        fork_at_any_moment(store, KINDS["s3"].opened(store, pem), reads, True)
+        fork_at_any_moment(store, KINDS["s3"].opened(store, pem, HASTY), reads, True)
 
 
 def fork_at_any_moment(store: HostileStore, fs: ObjectStore, operations: list[str], writable: bool) -> None:
