@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import pickle
 import shutil
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 import fsabs
 from fsabs import StaleFileError
@@ -146,3 +151,20 @@ def test_shards_that_change_under_the_reader(tmp_path: Path) -> None:
     shards_in(tmp_path, [10, 10])
     with pytest.raises(StaleFileError, match=r"\.rec"):
         list(pickle.loads(pickle.dumps(dataset)))
+
+
+def test_numbers_of_numpy_are_plain_ones_in_a_state(tmp_path: Path) -> None:
+    everything = shards_in(tmp_path, [20])
+    number: Any = np.int64  # of a configuration, or of an array of epochs
+    dataset = ShardedDataset(str(tmp_path), rank=number(0), ranks=number(1))
+    loader = Loader(dataset, batch_size=number(3), collate_fn=list)
+    loader.set_epoch(number(2))
+    next(iter(loader))
+    state = loader.state_dict()
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    assert torch.load(file, weights_only=True) == state == json.loads(json.dumps(state))
+    resumed = Loader(ShardedDataset(str(tmp_path)), batch_size=3, collate_fn=list)
+    resumed.load_state_dict(state)
+    assert [record for batch in resumed for record in batch] == everything[3:]

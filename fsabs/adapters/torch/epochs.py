@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import operator
 import os
 import warnings
 from bisect import bisect_left
@@ -305,7 +306,8 @@ class RankOf:
             raise ValueError("rank and ranks are given together, or neither")
         if rank is not None and ranks is not None and not 0 <= rank < ranks:
             raise ValueError(f"there is no rank {rank} of {ranks}")
-        self._given = None if rank is None or ranks is None else (rank, ranks)
+        # A state has plain numbers: numpy's are not JSON, and torch.load refuses them.
+        self._given = None if rank is None or ranks is None else (operator.index(rank), operator.index(ranks))
         self._inherited = (0, 1)
 
     def get(self) -> tuple[int, int]:
@@ -498,6 +500,7 @@ class Epochs:
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next pass one of `epoch`; what a loaded state left of that epoch stays in force."""
+        epoch = operator.index(epoch)
         if epoch < 0:
             raise ValueError(f"epoch must not be negative: {epoch}")
         if epoch == self.plan.epoch:

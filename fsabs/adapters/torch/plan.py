@@ -7,6 +7,7 @@ sequence of epochs, and the states that it resumes from, are in `epochs`.
 from __future__ import annotations
 
 import copy
+import operator
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import chain
@@ -148,8 +149,8 @@ class Pass:
         self._lately: deque[Tag] = deque(maxlen=_MOST_HELD)  # of the batches that were consumed last
         self._turn = 0
         self._last = place.workers - 1
-        self.batch_size = batch_size
-        self.least = batch_size if drop_last else 1
+        self.batch_size = operator.index(batch_size)  # numpy's numbers don't get into states
+        self.least = self.batch_size if drop_last else 1
         self._skip = skip
         self._step = plan.batches  # of the batch that is drawn next
 
