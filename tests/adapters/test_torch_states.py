@@ -17,7 +17,15 @@ import torch
 
 import fsabs
 from fsabs import StaleFileError
-from fsabs.adapters.torch import FileDataset, Loader, RecordIODataset, ShardedDataset
+from fsabs.adapters.torch import (
+    EpochSampler,
+    FileDataset,
+    Loader,
+    Mixture,
+    Packing,
+    RecordIODataset,
+    ShardedDataset,
+)
 from fsabs.readers.data import shards_of
 from fsabs.readers.data.order import EpochOrder
 from fsabs.readers.recordio import RecordWriter
@@ -168,3 +176,21 @@ def test_numbers_of_numpy_are_plain_ones_in_a_state(tmp_path: Path) -> None:
     resumed = Loader(ShardedDataset(str(tmp_path)), batch_size=3, collate_fn=list)
     resumed.load_state_dict(state)
     assert [record for batch in resumed for record in batch] == everything[3:]
+
+
+def test_settings_of_numpy_are_those_of_plain_numbers(tmp_path: Path) -> None:
+    """A seed of numpy's generator was a TypeError, or the state another one than that of the same number."""
+    shards_in(tmp_path, [20])
+    number: Any = np.int64
+
+    def made(number: Any) -> list[Any]:
+        path = str(tmp_path)
+        datasets = [
+            ShardedDataset(path, seed=number(7), buffer_size=number(5), block_size=number(2)),
+            ShardedDataset(path, seed=number(7), packing=Packing(list, number(8))),
+            Mixture({"a": range(9), "b": range(5)}, seed=number(7), ending="repeat", length=number(20)),
+        ]
+        return [EpochSampler(range(9), seed=number(7)), *(Loader(one, batch_size=2) for one in datasets)]
+
+    for plain, other in zip(made(int), made(number), strict=True):
+        assert json.dumps(plain.state_dict()) == json.dumps(other.state_dict())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import operator
 import struct
 from bisect import bisect_right
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -96,6 +97,7 @@ class Mixture(EpochDataset):
             raise ValueError(f"ending is 'stop', 'repeat' or 'leave', not {ending!r}")
         if length is not None and (ending != "repeat" or length < 1):
             raise ValueError("length is that of an epoch whose sources repeat (ending='repeat'), and at least 1")
+        seed, length = operator.index(seed), None if length is None else operator.index(length)
         self._names = list(sources)
         self._sources = [_source(name, source, seed) for name, source in sources.items()]
         self._seed, self._ending, self._length = seed, ending, length

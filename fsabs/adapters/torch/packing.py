@@ -8,6 +8,7 @@ holds documents, and what remains of a pass is read from there, also by other ra
 
 from __future__ import annotations
 
+import operator
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -46,7 +47,7 @@ class Packing(NamedTuple):
     @property
     def settings(self) -> list[Any]:
         """What the windows follow from, besides documents and tokenizer."""
-        return ["packed", self.sequence_length, self.overlap]
+        return ["packed", operator.index(self.sequence_length), self.overlap]
 
     def padded(self, batch: Any) -> dict[str, Any]:
         """Return a batch (of tensors or arrays) of which all is padding."""

@@ -48,7 +48,7 @@ class EpochSampler(Sampler[int]):
         total = len(data_source)
         self._order = EpochOrder([Shard("", 0, total)], seed, buffer_size=total)
         contents = getattr(data_source, "contents", lambda: [(0, total, ShardContent(""))])()
-        content = Content(contents, [seed], self._order.fingerprint())
+        content = Content(contents, self._order.settings[:1], self._order.fingerprint())
         if uneven == "pad":
             raise ValueError("uneven='pad' is for data sets that are read by positions, and not for map-style ones")
         self.epochs = Epochs(

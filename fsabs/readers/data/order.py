@@ -12,6 +12,7 @@ import functools
 import hashlib
 import itertools
 import json
+import operator
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -48,7 +49,7 @@ class EpochOrder:
         self.shards = list(shards)
         self.seed = seed
         self.buffer_size = buffer_size if seed is not None else 0
-        self.settings: tuple[Any, ...] = (seed, block_size, self.buffer_size)
+        self.settings = _plain(seed, block_size, self.buffer_size)
         blocks = [
             (number, start, min(block_size or shard.count, shard.end - start))
             for number, shard in enumerate(self.shards)
@@ -175,6 +176,11 @@ class JoinedEpoch(Epoch):
 
 _MASK = 2**64 - 1
 _SALT = 0x6A09E667F3BCC908  # the fraction of sqrt(2): so that blocks and buffers are shuffled apart
+
+
+def _plain(*settings: int | str | None) -> tuple[int | str | None, ...]:
+    """Return settings as they are in states and digests: integers of NumPy as plain ones."""
+    return tuple(one if one is None or isinstance(one, str) else operator.index(one) for one in settings)
 
 
 def key_of(seed: int, epoch: int) -> int:
@@ -344,9 +350,9 @@ class WindowOrder(EpochOrder):
         self.groups = chunks[:, 3]
         self.total = int(self.blocks[:, 2].sum())
         self.window = window if seed is not None else 0
-        self.settings = (seed, "window", self.window)
+        self.settings = _plain(seed, "window", self.window)
         if seed is not None and chunk_bytes is not None:
-            self.settings += (chunk_bytes,)
+            self.settings += _plain(chunk_bytes)
 
     def fingerprint(self) -> str:
         """Return the fingerprint of an order, in 32 hexadecimal digits."""
@@ -390,7 +396,7 @@ class RandomOrder(EpochOrder):
 
     def __init__(self, shards: Sequence[Shard], seed: int | None) -> None:
         super().__init__(shards, seed, None, 0)
-        self.settings = (seed, "random", 0)
+        self.settings = _plain(seed, "random", 0)
 
     def epoch(self, number: int) -> Epoch:
         """The order of an epoch."""
