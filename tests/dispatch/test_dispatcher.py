@@ -19,6 +19,8 @@ from fsabs.dispatch.database import Database
 from tests.servers.postgresql import PostgreSQL
 
 SHARDS = [("a", 0, 10), ("b", 5, 7)]
+LEASE = 2.0
+"""Seconds of a lease that is to run out: what comes before that has them, on a busy machine, too."""
 
 
 def create(url: str, **settings: Any) -> TaskDispatcher:
@@ -104,13 +106,13 @@ def test_waiting_for_the_end_of_an_epoch_takes_no_lock(url: str, monkeypatch: py
     def run(self: Database, operation: str, transaction: Any) -> Any:
         raise AssertionError(f"{operation} is a transaction")
 
-    with create(url, num_epochs=2, records_per_task=10, lease_seconds=0.5) as dispatcher:
+    with create(url, num_epochs=2, records_per_task=10, lease_seconds=LEASE) as dispatcher:
         one, two = dispatcher.get("1"), dispatcher.get("2")
         assert dispatcher.report(*one)
         with monkeypatch.context() as patched:
             patched.setattr(Database, "run", run)
             assert dispatcher.get("1").task.type == TaskType.WAIT
-        time.sleep(0.6)
+        time.sleep(LEASE + 0.1)
         late, lease = dispatcher.get("1")  # the lease of the other one is over
         assert late.task_id == two.task.task_id
         assert dispatcher.report(late, lease)
@@ -129,10 +131,10 @@ def test_without_a_barrier_the_next_epoch_begins(url: str) -> None:
 
 
 def test_a_late_worker_changes_nothing(url: str) -> None:
-    with create(url, lease_seconds=0.3, training=[("a", 0, 4)]) as dispatcher:
+    with create(url, lease_seconds=LEASE, training=[("a", 0, 4)]) as dispatcher:
         task, lease = dispatcher.get("late")
         assert dispatcher.get("w").task.type == TaskType.WAIT
-        time.sleep(0.4)
+        time.sleep(LEASE + 0.1)
         assert not dispatcher.renew(task, lease, 2)
         assert not dispatcher.report(task, lease)  # over, though no other has it yet
         again, second = dispatcher.get("w")
@@ -145,13 +147,13 @@ def test_a_late_worker_changes_nothing(url: str) -> None:
 
 
 def test_a_renewed_lease_lasts_and_its_progress_counts(url: str) -> None:
-    with create(url, lease_seconds=0.5, training=[("a", 0, 10)], records_per_task=10) as dispatcher:
+    with create(url, lease_seconds=LEASE, training=[("a", 0, 10)], records_per_task=10) as dispatcher:
         task, lease = dispatcher.get("w")
         for done in range(1, 5):
-            time.sleep(0.2)
+            time.sleep(LEASE / 3)
             assert dispatcher.renew(task, lease, done)
         assert dispatcher.status().tasks.records == 4
-        time.sleep(0.7)
+        time.sleep(LEASE + 0.1)
         rest, second = dispatcher.get("w2")  # the first one has died: its four records are accounted for
         assert (rest.start, rest.end) == (4, 10)
         assert dispatcher.report(rest, second, records=5)
@@ -256,14 +258,14 @@ def test_evaluation_that_is_left_keeps_the_job_open(url: str) -> None:
 
 
 def test_one_callback_ends_training(url: str) -> None:
-    with create(url, train_end_callback=True, lease_seconds=0.3) as dispatcher:
+    with create(url, train_end_callback=True, lease_seconds=LEASE) as dispatcher:
         types = []
         while (dispatch := dispatcher.get("w")).task.type == TaskType.TRAINING:
             types.append(dispatch.task.type)
             dispatcher.report(*dispatch)
         assert dispatch.task.type == TaskType.TRAIN_END_CALLBACK
         assert dispatcher.get("w2").task.type == TaskType.WAIT
-        time.sleep(0.4)  # its worker has died
+        time.sleep(LEASE + 0.1)  # its worker has died
         again = dispatcher.get("w2")
         assert again.task.type == TaskType.TRAIN_END_CALLBACK
         assert dispatcher.report(*again)
