@@ -142,7 +142,7 @@ class HdfsWriter(Writer):
     # ---- failures
 
     def _recover(self, failure: OSError, deadline: Deadline) -> None:
-        """Bring the file to where it was to be, or raise the last failure that was none for want of time."""
+        """Bring the file to where it was to be, or raise `failure`, or a later one that is not for want of time."""
         delay = 0.2
         while failure.errno not in _FINAL and deadline.has(delay):
             time.sleep(delay)

@@ -35,7 +35,7 @@ def schedule_of(weights: Weights, names: Sequence[str]) -> Schedule:
     """Return the cumulative weights of sources in the order of `names`, from each step on at which they change.
 
     `ValueError` for weights that are negative, all 0, or below 1/65,536 of their sum without being 0, `TypeError` for
-    what are no weights by name.
+    anything but numbers by name.
     """
     try:
         pairs = [(0, weights)] if isinstance(weights, Mapping) else [(step, dict(one)) for step, one in weights]
