@@ -29,6 +29,7 @@ SECONDS = 20.0
 """What an operation may take."""
 SIZES = (0, 1, 700, 5_000, 60_000)
 UPLOAD = 6 * 1024 * 1024
+PART = 5 * 1024 * 1024
 
 
 class Job:
@@ -154,42 +155,26 @@ def pem(tmp_path_factory: pytest.TempPathFactory) -> str:
     return certificate(tmp_path_factory.mktemp("tls"))
 
 
-def _opened_s3(store: HostileStore, pem: str, read_timeout: float) -> ObjectStore:
-    keys: dict[str, Any] = {"aws_access_key_id": "me", "aws_secret_access_key": "secret", "region": "us-east-1"}
-    limits: dict[str, Any] = {
-        "connect_timeout": 2,
-        "read_timeout": read_timeout,
-        "max_attempts": 3,
-        "mpu_chunksize": 5 << 20,
-    }
-    fs = fsabs.from_url("s3://bucket", endpoint=store.endpoint, verify=f"{pem}.crt", **keys, **limits)
+def _opened_at(url: str, pem: str, read_timeout: float, **options: Any) -> ObjectStore:
+    limits: dict[str, Any] = {"connect_timeout": 2.0, "read_timeout": read_timeout, "max_attempts": 3}
+    fs = fsabs.from_url(url, verify=f"{pem}.crt", **limits, **options)
     assert isinstance(fs, ObjectStore)
     return fs
+
+
+def _opened_s3(store: HostileStore, pem: str, read_timeout: float) -> ObjectStore:
+    keys = {"aws_access_key_id": "me", "aws_secret_access_key": "secret", "region": "us-east-1"}
+    return _opened_at("s3://bucket", pem, read_timeout, endpoint=store.endpoint, mpu_chunksize=PART, **keys)
 
 
 def _opened_gcs(store: HostileStore, pem: str, read_timeout: float) -> ObjectStore:
-    limits: dict[str, Any] = {
-        "connect_timeout": 2,
-        "read_timeout": read_timeout,
-        "max_attempts": 3,
-        "mpu_chunksize": 5 << 20,
-    }
-    fs = fsabs.from_url("gs://bucket", endpoint=store.endpoint, verify=f"{pem}.crt", access_token="token", **limits)
-    assert isinstance(fs, ObjectStore)
-    return fs
+    options = {"access_token": "token", "mpu_chunksize": PART}
+    return _opened_at("gs://bucket", pem, read_timeout, endpoint=store.endpoint, **options)
 
 
 def _opened_azure(store: HostileStore, pem: str, read_timeout: float) -> ObjectStore:
-    limits: dict[str, Any] = {
-        "connect_timeout": 2,
-        "read_timeout": read_timeout,
-        "max_attempts": 3,
-        "mpu_chunksize": 5 << 20,
-    }
-    account: dict[str, Any] = {"account_name": ACCOUNT, "account_key": KEY}
-    fs = fsabs.from_url("az://bucket", endpoint=store.endpoint, verify=f"{pem}.crt", **account, **limits)
-    assert isinstance(fs, ObjectStore)
-    return fs
+    options = {"account_name": ACCOUNT, "account_key": KEY, "mpu_chunksize": PART}
+    return _opened_at("az://bucket", pem, read_timeout, endpoint=store.endpoint, **options)
 
 
 def _opened_tiny(store: HostileStore, pem: str, read_timeout: float) -> ObjectStore:
@@ -197,17 +182,11 @@ def _opened_tiny(store: HostileStore, pem: str, read_timeout: float) -> ObjectSt
 
 
 def _opened_hub(store: HostileStore, pem: str, read_timeout: float) -> ObjectStore:
-    limits: dict[str, Any] = {"connect_timeout": 2.0, "read_timeout": read_timeout, "max_attempts": 3}
-    fs = fsabs.from_url("hf://datasets/o/n", endpoint=store.endpoint, verify=f"{pem}.crt", token=False, **limits)
-    assert isinstance(fs, ObjectStore)
-    return fs
+    return _opened_at("hf://datasets/o/n", pem, read_timeout, endpoint=store.endpoint, token=False)
 
 
 def _opened_web(store: HostileStore, pem: str, read_timeout: float) -> ObjectStore:
-    limits: dict[str, Any] = {"connect_timeout": 2.0, "read_timeout": read_timeout, "max_attempts": 3}
-    fs = fsabs.from_url(f"{store.endpoint}/bucket", verify=f"{pem}.crt", **limits)
-    assert isinstance(fs, ObjectStore)
-    return fs
+    return _opened_at(f"{store.endpoint}/bucket", pem, read_timeout)
 
 
 class Kind(NamedTuple):
