@@ -80,15 +80,14 @@ def test_a_run_after_a_kill_goes_on_where_it_was(folder: Path, earlier: bool) ->
     (folder / "model.py").write_text(text)
     program = "import sys; from fsabs import prepare; prepare.run(*sys.argv[1:], num_workers=2, records_per_file=4)"
     command = [sys.executable, "-c", program, *(str(folder / name) for name in ("model.py", "raw", "out"))]
-    running = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    running = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
     staging = folder / ".out.fsabs-prepare"
     end = time.monotonic() + 30
     while len(list(staging.glob("job-*/done/0*"))) < 3:
         assert time.monotonic() < end
         time.sleep(0.005)
     running.send_signal(signal.SIGKILL)
-    running.wait()
-    time.sleep(0.5)  # its workers end with the units that they have
+    running.communicate()  # until its workers have ended, too, with the units that they have
     units = len(list(staging.glob("job-*/done/0*")))
     assert 3 <= units < 10
     assert (folder / "out").exists() == earlier
