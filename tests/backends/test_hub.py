@@ -260,7 +260,7 @@ def test_no_address_of_plain_http_is_kept_of_a_hub_with_tls() -> None:
 
 
 def test_addresses_that_end_are_asked_for_again(data: HubServer) -> None:
-    data.lifetime = 32  # two seconds more than they are used for, or three: signatures and dates have whole ones
+    data.lifetime = 32  # they are used for two seconds, or three: signatures and dates have whole ones
     fs = opened()
     assert list(fs.read_many(IMAGES)) == [FILES[name] for name in IMAGES]
     time.sleep(3.1)

@@ -71,6 +71,7 @@ def test_documents_are_those_of_a_plain_loop(folder: Path) -> None:
         tokens="uint16",
     )
     check(folder, report.records, [shard.name for shard in report.shards])
+    assert f" in 10 files, of {report.files} raw files (" in str(report), "a shard is two files"
 
 
 def check(folder: Path, records: int, shards: list[str]) -> None:
