@@ -61,7 +61,6 @@ def opened(url: str = f"hf://datasets/{NAME}", **options: Any) -> Hub:
         ("spaces/o/n@refs/pr/7", ("spaces", "o/n", "refs/pr/7", "/spaces/o/n", "space")),
         ("datasets/o/n@refs/convert/parquet", ("datasets", "o/n", "refs/convert/parquet", "/datasets/o/n", "dataset")),
         ("datasets/o/n@a%2Fb", ("datasets", "o/n", "a/b", "/datasets/o/n", "dataset")),
-        ("buckets/o/n", ("buckets", "o/n", "", "/buckets/o/n", "bucket")),
     ],
 )
 def test_names(authority: str, expected: tuple[str, ...]) -> None:
@@ -69,7 +68,7 @@ def test_names(authority: str, expected: tuple[str, ...]) -> None:
     assert (found.kind, found.name, found.revision, found.page, found.type) == expected
 
 
-@pytest.mark.parametrize("url", ["hf://", "hf://gpt2", "hf://datasets/o", "hf://buckets/o/n@x", "hf://datasets/o/n n"])
+@pytest.mark.parametrize("url", ["hf://", "hf://gpt2", "hf://datasets/o", "hf://buckets/o/n", "hf://datasets/o/n n"])
 def test_what_is_no_repository_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="hf://"):
         fsabs.from_url(url)

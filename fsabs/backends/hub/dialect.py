@@ -7,7 +7,6 @@ it is refused (huggingface.co/docs/hub/api).
 A repository at a revision is named by the first segments of a URL:
 
     hf://datasets/ORG/NAME[@REVISION]/path      and spaces/, kernels/, models/ or, for models, nothing
-    hf://buckets/ORG/NAME/path                  which have no revisions
 
 A revision is a branch, a tag or a commit; one with slashes is written with `%2F`, but for `refs/pr/N` and
 `refs/convert/NAME`.
@@ -45,9 +44,10 @@ from ..objects.messages import WHOLE, Found, ObjectPage, PageQuery, Reading, Req
 from .access import HubAccess, HubOptions, addresses_of, environment, principal_of, token_of
 from .tree import HubFile, Tree, shared
 
-BUCKETS = "buckets"
 DEFAULT_REVISION = "main"
-_KINDS = ("datasets", "spaces", "kernels", "models", BUCKETS)
+_KINDS = ("datasets", "spaces", "kernels", "models")
+_NO_OWNERS = (*_KINDS, "buckets")
+"""First segments of the hub's URLs that are no account's name."""
 _NAME = r"[A-Za-z0-9_.-]{1,96}"
 _STORE = re.compile(rf"(?:({'|'.join(_KINDS)})/)?({_NAME}/{_NAME})(?:@(refs/convert/[^/@]+|refs/pr/\d+|[^/@]+))?")
 is_commit = re.compile("[0-9a-f]{40}").fullmatch
@@ -64,10 +64,10 @@ _is_digest = re.compile("[0-9a-f]{40}|[0-9a-f]{64}").fullmatch
 
 
 class Repository(NamedTuple):
-    """A repository, or a bucket, at a revision."""
+    """A repository at a revision."""
 
     kind: str
-    """`datasets`, `spaces`, `kernels`, `models` or `buckets`."""
+    """`datasets`, `spaces`, `kernels` or `models`."""
     name: str
     """`ORG/NAME`."""
     revision: str
@@ -94,15 +94,12 @@ class Repository(NamedTuple):
 def parse(authority: str) -> Repository:
     """Return what the authority of a URL names; `ValueError` for what is no repository."""
     match = _STORE.fullmatch(authority)
-    if match is None or (not match[1] and match[2].partition("/")[0] in _KINDS):
+    if match is None or (not match[1] and match[2].partition("/")[0] in _NO_OWNERS):
         raise ValueError(
-            f"hf://{authority} names no repository: hf://datasets/ORG/NAME[@REVISION]/path, hf://ORG/MODEL/path, "
-            "hf://spaces/ORG/NAME/path or hf://buckets/ORG/NAME/path"
+            f"hf://{authority} names no repository: hf://datasets/ORG/NAME[@REVISION]/path, hf://ORG/MODEL/path or "
+            "hf://spaces/ORG/NAME/path"
         )
-    kind, revision = match[1] or "models", urllib.parse.unquote(match[3] or "")
-    if kind == BUCKETS and revision:
-        raise ValueError(f"a bucket has no revisions: hf://{authority}")
-    return Repository(kind, match[2], revision, authority)
+    return Repository(match[1] or "models", match[2], urllib.parse.unquote(match[3] or ""), authority)
 
 
 class Resolved(Exception):

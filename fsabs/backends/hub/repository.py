@@ -34,7 +34,7 @@ from ..objects.messages import Found, ObjectPage, PageQuery, Reading, Request, R
 from ..objects.reading import StoreBlob
 from .access import ENDPOINT, HubOptions, is_offline, principal_of, source_of_token, token_of
 from .commits import Branch, HubWriter
-from .dialect import BUCKETS, DEFAULT_REVISION, HubDialect, Repository, Resolved, is_commit, parse
+from .dialect import DEFAULT_REVISION, HubDialect, Repository, Resolved, is_commit, parse
 from .tree import HubFile, Listing, Tree
 
 REFERENCE_KIND = "hub-ref-1"
@@ -88,8 +88,6 @@ class Hub(ObjectStore):
         proxies: Mapping[str, str] | None = None,
     ) -> None:
         named = parse(repository)
-        if named.kind == BUCKETS:
-            raise ValueError(f"hf://{repository} is a bucket, and no repository: HubBucket")
         url = checked_url(endpoint or os.environ.get("HF_ENDPOINT") or ENDPOINT)
         connection = ConnectionOptions.of(connect_timeout, read_timeout, max_attempts, verify, proxies)
         options = HubOptions(url, token, connection)
@@ -102,11 +100,7 @@ class Hub(ObjectStore):
 
     @classmethod
     def class_for(cls, authority: str) -> type[FS]:
-        """Return the class of a repository, or of a bucket; of what the caches hold where nothing may be requested."""
-        if parse(authority).kind == BUCKETS:
-            from .buckets import HubBucket
-
-            return HubBucket
+        """Return the class of a repository; of what the caches hold where nothing may be requested."""
         if is_offline():
             return OfflineHub
         return cls
