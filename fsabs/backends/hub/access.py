@@ -73,6 +73,10 @@ class HubAccess(TokenAccess):
     """The access to the hub with `options`."""
 
     def __init__(self, options: HubOptions) -> None:
+        if is_offline():
+            raise ConnectionError(
+                errno.ENETUNREACH, "HF_HUB_OFFLINE is set: nothing is requested, and no cache has this"
+            )
         self._options = options
         token = token_of(options.token)
         endpoint = endpoint_at(options.url, "/", options.connection)
@@ -96,7 +100,7 @@ def is_offline() -> bool:
 
 def environment() -> access.Environment:
     """Return the variables that a client depends on."""
-    return access.environment("HF_", *TOKEN_VARIABLES)
+    return access.environment("HF_", *TOKEN_VARIABLES, "TRANSFORMERS_OFFLINE")
 
 
 def token_of(token: str | bool | None) -> str:

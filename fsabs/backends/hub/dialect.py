@@ -139,10 +139,6 @@ class HubDialect(Dialect):
             self._tree = shared(self._identity(self.commit))
         return self._tree
 
-    def new_tree(self) -> Tree:
-        """Return a tree of the commit that is not shared, of which nothing is known."""
-        return Tree(self._identity(self.commit))
-
     def _identity(self, commit: str) -> Identity:
         named, url = self.repository, self.options.url
         principal = principal_of(token_of(self.options.token))

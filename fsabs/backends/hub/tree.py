@@ -139,11 +139,8 @@ class Tree:
                 return found
         return None
 
-    def listing(self, key: str, recursive: bool, fetch: Fetch, *, partial: bool = False) -> Listing:
-        """Return the listing of a directory: of all below it, or of at least one level. Raises as `fetch`.
-
-        What a `partial` fetch gives may not be all that there is: it is not kept on disk.
-        """
+    def listing(self, key: str, recursive: bool, fetch: Fetch) -> Listing:
+        """Return the listing of a directory: of all below it, or of at least one level. Raises as `fetch`."""
         found = self._covering(key) or (None if recursive else self._levels.get(key))
         if found is not None:
             return found
@@ -154,8 +151,7 @@ class Tree:
             found = self._kept(key, True) or (None if recursive else self._kept(key, False))
             if found is None:
                 table = Listing.table(fetch(key, recursive))
-                if not partial:
-                    indexes.save(KIND, self._name(key, recursive), [table])
+                indexes.save(KIND, self._name(key, recursive), [table])
                 found = Listing(memoryview(table))
                 self._keep(key, recursive, found)
             return found
