@@ -19,13 +19,14 @@ import hashlib
 import re
 import time
 import urllib.parse
+import warnings
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ...core import errors
 from ...core.identity import Identity
 from ...core.limits import parse_json
-from ..objects.addresses import LONGEST, Addresses, signed_until
+from ..objects.addresses import LONGEST, Address, Addresses, signed_until
 from ..objects.client import absolute
 from ..objects.dialect import EPOCH, Dialect
 from ..objects.failures import (
@@ -60,6 +61,8 @@ _is_answer = re.compile("/resolve/|/resolve-cache/|/api/").search
 _next = re.compile(r'<([^>]*)>\s*;[^,]*rel="next"').search
 is_exhausted = re.compile(r'"\w+"\s*;\s*r\s*=\s*0\s*;\s*t\s*=\s*(\d+)').search
 """Finds in a RateLimit field a quota of which nothing is left, and the seconds until it is renewed."""
+WARNED_SECONDS = 5.0
+"""Users are warned of a quota that is renewed after more seconds than these."""
 _is_digest = re.compile("[0-9a-f]{40}|[0-9a-f]{64}").fullmatch
 
 
@@ -166,9 +169,22 @@ class HubDialect(Dialect):
             return Redirected(error, "", anew=True)
         if status == 429:
             exhausted = is_exhausted(head.header(b"ratelimit") or "")
-            return OutOfQuota(error, float(exhausted[1])) if exhausted else Throttled(error, retry_after(head))
+            if exhausted is None:
+                return Throttled(error, retry_after(head))
+            seconds = float(exhausted[1])
+            if seconds > WARNED_SECONDS:
+                self._warn_of_quota()
+            return OutOfQuota(error, seconds)
         found = refused(head, code, message, self._refusal(status, code, message))
         return Expired(found) if status == 401 and isinstance(found, OSError) else found
+
+    def _warn_of_quota(self) -> None:
+        warnings.warn(  # the same text each time, of which Python shows the first one
+            f"the quota of requests to {self.options.url} is used up, and waited for: a token has a larger one "
+            "(HF_TOKEN), cache= needs fewer requests, and files in archives fewer still",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
     def _refusal(self, status: int, code: str, message: str) -> OSError | None:
         """Return the error for a refusal that the user can do something about, or that is about the repository."""
@@ -216,11 +232,11 @@ class HubDialect(Dialect):
         if not request.key:
             return {}
         size, digest = head.header(b"x-linked-size") or "", self.version(head)
-        until = signed_until(there, head) or time.time() + LONGEST
+        address = Address(there, signed_until(there, head) or time.time() + LONGEST)
         if not is_number(size) or digest is None:
-            self._addresses.put(request.path, f"- - {there}", until)
+            self._addresses.put(request.path, address)
             return {}
-        self._addresses.put(request.path, f"{size} {digest} {there}", until)
+        self._addresses.put(request.path, address._replace(size=int(size), digest=digest))
         shared(self._identity(_commit_of(request))).remember(request.key, HubFile(int(size), digest))
         return {"size": int(size), **({"digest": digest} if request.range is None else {})}
 
@@ -269,15 +285,14 @@ class HubDialect(Dialect):
 
     def read(self, key: str, wanted: Reading = WHOLE) -> Request:
         """Return a GET, at the file's address if that is known; the commit is the version."""
-        path, size, digest, location = self._path(key), wanted.size, "", ""
-        if kept := self._addresses.get(path):
-            known_size, known_digest, location = kept.split(" ")
-            if is_number(known_size):
-                size, digest = int(known_size), known_digest
-        if (known := self.tree.find(key)[1]) is not None:
-            size, digest = known
+        path = self._path(key)
+        _, file = self.tree.find(key)
+        address = self._addresses.get(path)
+        size, digest = file or (address.size, address.digest)
+        if size is None:
+            size = wanted.size
         request = Request("GET", key, "", (), b"", *wanted._replace(version=None, size=size))
-        return request._replace(path=path, location=location, digest=digest if wanted.range is None else "")
+        return request._replace(path=path, location=address.url, digest=digest if wanted.range is None else "")
 
     def head(self, key: str) -> Request:
         """Return a HEAD."""
