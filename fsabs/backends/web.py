@@ -26,7 +26,7 @@ from ..core.fs import Capabilities, StoreNotes, StrPath
 from ..core.registry import COMPRESSIONS
 from .objects import ObjectStore, access
 from .objects.access import Access, ConnectionOptions, Endpoint, described, endpoint_at
-from .objects.addresses import LONGEST, Address, Addresses, signed_until
+from .objects.addresses import LONGEST, Addresses, signed_until
 from .objects.client import absolute
 from .objects.dialect import EPOCH, Dialect
 from .objects.failures import Expired, LargeObject, Redirected, is_location_refused, refusal, refused
@@ -167,9 +167,9 @@ class WebDialect(Dialect):
             return OSError(errno.EREMCHG, reason)
         until = time.time() + LONGEST if head.status in _PERMANENT else signed_until(there, head)
         # What an earlier redirect has led to for this time only is no address of the first URL.
-        is_kept = not request.location or request.location == self._addresses.get(_name(request)).url
+        is_kept = not request.location or request.location == self._addresses.get(_name(request))
         if until is not None and is_kept:
-            self._addresses.put(_name(request), Address(there, until))
+            self._addresses.put(_name(request), there, until)
         return Redirected(error, there)
 
     def version(self, head: ResponseHead) -> str | None:
@@ -186,7 +186,7 @@ class WebDialect(Dialect):
     def _request(self, method: str, key: str, headers: tuple[str, ...] = (), wanted: Reading = WHOLE) -> Request:
         path, _, query = urllib.parse.quote(key.partition("#")[0], safe=_SAFE).partition("?")
         request = Request(method, key, query, headers, b"", *wanted, path=f"/{path}")
-        return request._replace(location=self._addresses.get(_name(request)).url)
+        return request._replace(location=self._addresses.get(_name(request)))
 
     def read(self, key: str, wanted: Reading = WHOLE) -> Request:
         """Return a GET, on condition of a strong ETag."""

@@ -13,7 +13,6 @@ from typing import NamedTuple
 from ...core import errors, identity, redaction
 from ..objects import access
 from ..objects.access import Access, ConnectionOptions, Endpoint, Token, TokenAccess, endpoint_at
-from ..objects.addresses import Addresses
 
 ENDPOINT = "https://huggingface.co"
 TOKEN_VARIABLES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
@@ -123,13 +122,3 @@ def _found_token(token: bool | None) -> str:
 def principal_of(token: str) -> str:
     """Return digits that stand for the account of a token; empty without one."""
     return identity.digest_of_secret(token.encode()) if token else ""
-
-
-def addresses_of(options: HubOptions) -> Addresses:
-    """Return the addresses of files that the hub has given to this account."""
-    return _addresses(options.url, principal_of(token_of(options.token)))
-
-
-@functools.lru_cache(maxsize=64)
-def _addresses(url: str, principal: str) -> Addresses:
-    return Addresses()

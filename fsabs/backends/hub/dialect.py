@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from ...core import errors
 from ...core.identity import Identity
 from ...core.limits import parse_json
-from ..objects.addresses import LONGEST, Address, Addresses, signed_until
+from ..objects.addresses import LONGEST, signed_until
 from ..objects.client import absolute
 from ..objects.dialect import EPOCH, Dialect
 from ..objects.failures import (
@@ -42,7 +42,7 @@ from ..objects.failures import (
 )
 from ..objects.http1 import ResponseHead
 from ..objects.messages import WHOLE, Found, ObjectPage, PageQuery, Reading, Request, Response, is_number
-from .access import HubAccess, HubOptions, addresses_of, environment, principal_of, token_of
+from .access import HubAccess, HubOptions, environment, principal_of, token_of
 from .tree import HubFile, Tree, shared
 
 DEFAULT_REVISION = "main"
@@ -57,7 +57,7 @@ PAGE = 1000
 """Entries of a page of a listing."""
 _RESOLVE = "/resolve/"
 _is_answer = re.compile("/resolve/|/resolve-cache/|/api/").search
-"""Finds what a URL of the hub has that answers, and no page of its."""
+"""Matches URLs of files and of the API, and not those of web pages."""
 _next = re.compile(r'<([^>]*)>\s*;[^,]*rel="next"').search
 is_exhausted = re.compile(r'"\w+"\s*;\s*r\s*=\s*0\s*;\s*t\s*=\s*(\d+)').search
 """Finds in a RateLimit field a quota of which nothing is left, and the seconds until it is renewed."""
@@ -126,10 +126,9 @@ class HubDialect(Dialect):
         self.commit = commit
         self.options = options
         self._tree: Tree | None = None
-        self._kept: Addresses | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_tree": None, "_kept": None}
+        return {**self.__dict__, "_tree": None}
 
     def at(self, commit: str) -> HubDialect:
         """Return the dialect of another commit."""
@@ -139,13 +138,13 @@ class HubDialect(Dialect):
     def tree(self) -> Tree:
         """What this process knows of the commit."""
         if self._tree is None:
-            self._tree = shared(self._identity(self.commit))
+            self._tree = self._tree_at(self.commit)
         return self._tree
 
-    def _identity(self, commit: str) -> Identity:
+    def _tree_at(self, commit: str) -> Tree:
         named, url = self.repository, self.options.url
         principal = principal_of(token_of(self.options.token))
-        return Identity(f"hf {url}", f"hf://{named.kind}/{named.name}", commit, 0, principal)
+        return shared(Identity(f"hf {url}", f"hf://{named.kind}/{named.name}", commit, 0, principal))
 
     # ---- the store
 
@@ -165,7 +164,7 @@ class HubDialect(Dialect):
         code, message = head.header(b"x-error-code") or "", _message(head, body)
         error = refusal(status, code or head.reason, message)
         if is_location_refused(request, status):
-            self._addresses.forget(request.path)  # signed for a time that is over, or moved
+            self._tree_at(_commit_of(request)).addresses.forget(request.key)  # signed for a time that is over, or moved
             return Redirected(error, "", anew=True)
         if status == 429:
             exhausted = is_exhausted(head.header(b"ratelimit") or "")
@@ -232,19 +231,12 @@ class HubDialect(Dialect):
         if not request.key:
             return {}
         size, digest = head.header(b"x-linked-size") or "", self.version(head)
-        address = Address(there, signed_until(there, head) or time.time() + LONGEST)
         if not is_number(size) or digest is None:
-            self._addresses.put(request.path, address)
             return {}
-        self._addresses.put(request.path, address._replace(size=int(size), digest=digest))
-        shared(self._identity(_commit_of(request))).remember(request.key, HubFile(int(size), digest))
+        tree = self._tree_at(_commit_of(request))
+        tree.remember(request.key, HubFile(int(size), digest))
+        tree.addresses.put(request.key, there, signed_until(there, head) or time.time() + LONGEST)
         return {"size": int(size), **({"digest": digest} if request.range is None else {})}
-
-    @property
-    def _addresses(self) -> Addresses:
-        if self._kept is None:
-            self._kept = addresses_of(self.options)
-        return self._kept
 
     def version(self, head: ResponseHead) -> str | None:
         """Return the digest of the file that a response of the hub is about."""
@@ -285,14 +277,12 @@ class HubDialect(Dialect):
 
     def read(self, key: str, wanted: Reading = WHOLE) -> Request:
         """Return a GET, at the file's address if that is known; the commit is the version."""
-        path = self._path(key)
+        request = Request("GET", key, "", (), b"", *wanted._replace(version=None), path=self._path(key))
         _, file = self.tree.find(key)
-        address = self._addresses.get(path)
-        size, digest = file or (address.size, address.digest)
-        if size is None:
-            size = wanted.size
-        request = Request("GET", key, "", (), b"", *wanted._replace(version=None, size=size))
-        return request._replace(path=path, location=address.url, digest=digest if wanted.range is None else "")
+        if file is None:  # and what lies at an address would be compared with nothing
+            return request
+        digest = file.digest if wanted.range is None else ""
+        return request._replace(size=file.size, location=self.tree.addresses.get(key), digest=digest)
 
     def head(self, key: str) -> Request:
         """Return a HEAD."""

@@ -24,9 +24,8 @@ from ...core.writing import Writer
 from ...disk import indexes
 from ..objects import ObjectStore
 from ..objects.access import ConnectionOptions, checked_url, described, endpoint_at
-from ..objects.dialect import EPOCH
 from ..objects.failures import code_of
-from ..objects.messages import Found, ObjectPage, PageQuery, Reading, Request
+from ..objects.messages import ObjectPage, PageQuery, Reading, Request
 from ..objects.reading import StoreBlob
 from .access import ENDPOINT, HubOptions, is_offline, principal_of, source_of_token, token_of
 from .commits import Branch, HubWriter
@@ -205,12 +204,6 @@ class Hub(ObjectStore):
         file = HubFile(found.size, found.version)
         tree.remember(key, file)
         return file
-
-    def _found(self, key: str) -> Found:
-        file = self._file(key)
-        if file is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-        return Found(file.size, EPOCH, file.digest)
 
     def _head(self, key: str) -> FileStat | None:
         file = self._file(key)

@@ -2,7 +2,7 @@
 
 A commit never changes, so that nothing here has to be asked for twice. A directory is listed once, whole or one level
 of it, and the table is kept in the cache directory. Files that nothing was listed for are known one by one, from the
-responses about them.
+responses about them; so is where their contents lie, for a time.
 
 A table is its number of files, the ends of their names, their sizes and their digests, and the names, in their order:
 all in place, for a search that reads only what it compares.
@@ -19,6 +19,7 @@ from typing import NamedTuple
 from ...core import keys, process
 from ...core.identity import Identity
 from ...disk import indexes
+from ..objects.addresses import Addresses
 
 KIND = "hub-tree-1"
 MAX_SINGLE = 100_000
@@ -93,6 +94,8 @@ class Tree:
 
     def __init__(self, identity: Identity) -> None:
         self._identity = identity
+        self.addresses: Addresses = Addresses()
+        """Of the contents of files, by their keys."""
         self._lock = process.Lock()
         self._whole: dict[str, Listing] = {}
         self._levels: dict[str, Listing] = {}

@@ -15,7 +15,6 @@ import time
 import urllib.parse
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from typing import NamedTuple
 
 from .http1 import ResponseHead
 
@@ -70,37 +69,24 @@ def _end_of(fields: dict[str, str]) -> float | None:
     return None
 
 
-class Address(NamedTuple):
-    """Where an object lies, and what was said of it with that."""
-
-    url: str
-    until: float
-    """In seconds since 1970."""
-    size: int | None = None
-    digest: str = ""
-
-
-NOWHERE = Address("", 0.0)
-
-
 class Addresses:
-    """Addresses by the names of what they are of, for all threads of a process; a forked child knows those, too."""
+    """Addresses by the names of what they are of, for all threads of a process; a forked child has those, too."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Address] = {}
+        self._known: dict[str, tuple[str, float]] = {}
 
-    def get(self, name: str) -> Address:
-        """Return the address of what has this name; its URL is empty if none is known that is good."""
-        found = self._known.get(name, NOWHERE)
-        return found if found.until >= time.time() else NOWHERE
+    def get(self, name: str) -> str:
+        """Return the address of what has this name; empty if none is known that is good."""
+        url, until = self._known.get(name, ("", 0.0))
+        return url if time.time() <= until else ""
 
-    def put(self, name: str, address: Address) -> None:
-        """Keep an address, unless it is very long."""
-        if len(address.url) > MAX_LENGTH:
+    def put(self, name: str, url: str, until: float) -> None:
+        """Keep an address, which is good until then, unless it is very long."""
+        if len(url) > MAX_LENGTH:
             return
         if len(self._known) >= MAX_KNOWN:
             self._known = {}
-        self._known[name] = address
+        self._known[name] = url, until
 
     def forget(self, name: str) -> None:
         """Forget an address that is not good any more."""
