@@ -609,11 +609,6 @@ class FS(abc.ABC):
         return cast(Callable[..., FS], cls)(authority, path, **options)
 
     @classmethod
-    def class_for(cls, authority: str) -> type[FS]:
-        """Return the class of the FS at a URL's authority; a backend that has several overrides this."""
-        return cls
-
-    @classmethod
     def options_of_fsspec(cls, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return options of this class for those that scripts give fsspec's filesystem of the same scheme.
 
