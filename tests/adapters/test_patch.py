@@ -22,7 +22,6 @@ import numpy
 import pandas
 import pytest
 import soundfile
-import tifffile
 import torch
 from PIL import Image
 
@@ -31,7 +30,7 @@ from fsabs.adapters.patch import applied
 from fsabs.testing import Fault, FaultyFS, Raise
 from tests.adapters import stores
 
-ALL = ("PIL", "cv2", "h5py", "imageio", "numpy", "pandas", "soundfile", "tifffile", "torch")
+ALL = ("PIL", "cv2", "h5py", "imageio", "numpy", "pandas", "soundfile", "torch")
 PICTURE = numpy.random.default_rng(1).integers(0, 255, (24, 32, 3), dtype=numpy.uint8)
 TABLE = pandas.DataFrame({"a": range(5), "b": list("abcde")})
 
@@ -124,7 +123,6 @@ PAIRS: dict[str, Pair] = {
     "t.pt": (lambda p: torch.save({"x": torch.arange(4)}, p), lambda p: torch.load(p, mmap=True)["x"].tolist()),
     "u.wav": (lambda p: soundfile.write(p, numpy.zeros((9, 2)), 8000), lambda p: soundfile.read(p)[0].tolist()),
     "v.png": (lambda p: imageio.v3.imwrite(p, PICTURE), lambda p: imageio.v3.imread(p).tolist()),
-    "w.tif": (lambda p: tifffile.imwrite(p, PICTURE), lambda p: tifffile.imread(p).tolist()),
 }
 
 
@@ -325,13 +323,15 @@ def test_a_patch_of_others_above_ours_stays(tree: str) -> None:
 
 
 @pytest.mark.quick
-def test_what_is_refused() -> None:
+def test_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="cv2, glob"):
         fsabs.patch("cv3")
     with pytest.raises(TypeError, match="names of libraries"):
         fsabs.patch()
-    with pytest.raises(ImportError, match="pip install torchaudio"):
-        fsabs.patch("torchaudio")
+    monkeypatch.delitem(sys.modules, "PIL")
+    monkeypatch.setattr(sys, "path", [])  # as where it is not installed
+    with pytest.raises(fsabs.MissingDependencyError, match="pip install pillow"):
+        fsabs.patch("PIL")
     assert applied() == []
 
 

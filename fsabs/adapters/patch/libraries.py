@@ -1,4 +1,4 @@
-"""Patches of other libraries: of images (cv2, PIL, imageio, tifffile), arrays, tables and sound."""
+"""Patches of other libraries: of images (cv2, PIL, imageio), arrays, tables and sound."""
 
 from __future__ import annotations
 
@@ -149,16 +149,14 @@ def _pil(image: ModuleType) -> list[PatchedCall]:
         found.filename = calls.as_url(path)
         return found
 
+    def saved(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        write = calls.by_extended_local if kwargs.get("append") else calls.by_written_local
+        return write(call, path, args, kwargs)
+
     return [
         PatchedCall(image, "open", opened, 0, "fp"),
-        PatchedCall(image.Image, "save", _written, 1, "fp"),
+        PatchedCall(image.Image, "save", saved, 1, "fp"),
     ]
-
-
-def _written(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Give the function a local path: with what is there, where it is to add to that."""
-    write = calls.by_extended_local if kwargs.get("append") else calls.by_written_local
-    return write(call, path, args, kwargs)
 
 
 def _imageio(module: ModuleType) -> list[PatchedCall]:
@@ -170,18 +168,6 @@ def _imageio(module: ModuleType) -> list[PatchedCall]:
         *(PatchedCall(module, name, calls.by_local, 0, keyword) for name in reads),
         *(PatchedCall(module, name, calls.by_written_local, 0, keyword) for name in writes),
         *(PatchedCall(module, name, calls.by_lasting_local, 0, keyword) for name in lasting),
-    ]
-
-
-def _tifffile(module: ModuleType) -> list[PatchedCall]:
-    def read(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return (calls.by_lasting_file if kwargs.get("aszarr") else calls.by_file)(call, path, args, kwargs)
-
-    return [
-        PatchedCall(module, "imread", read, 0, "files"),
-        PatchedCall(module, "imwrite", _written, 0, "file"),
-        PatchedCall(module, "memmap", calls.refused, 0, "filename"),
-        PatchedCall(module.TiffFile, "__init__", calls.by_lasting_file, 1, "file"),
     ]
 
 
@@ -336,14 +322,6 @@ def _soundfile(module: ModuleType) -> list[PatchedCall]:
     ]
 
 
-def _torchaudio(module: ModuleType) -> list[PatchedCall]:
-    return [
-        PatchedCall(module, "load", calls.by_local, 0, "uri"),
-        PatchedCall(module, "info", calls.by_local, 0, "uri"),
-        PatchedCall(module, "save", calls.by_written_local, 0, "uri"),
-    ]
-
-
 # ---- pandas: what it reads goes through fsspec's interface, what it writes through a local file
 
 _PANDAS_OWN = ("http://", "https://", "ftp://", "memory://")
@@ -429,12 +407,10 @@ TARGETS = {
     "cv2": {"cv2": _cv2},
     "PIL": {"PIL.Image": _pil},
     "imageio": {"imageio": _imageio, "imageio.v2": _imageio, "imageio.v3": _imageio},
-    "tifffile": {"tifffile": _tifffile},
     "numpy": {"numpy": _numpy},
     "h5py": {"h5py": _h5py},
     "torch": {"torch": _torch},
     "safetensors": {"safetensors.numpy": _safetensors, "safetensors.torch": _safetensors},
     "soundfile": {"soundfile": _soundfile},
-    "torchaudio": {"torchaudio": _torchaudio},
     "pandas": {"pandas": _pandas},
 }
