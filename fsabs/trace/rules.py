@@ -50,8 +50,6 @@ ERROR_SHARE = 0.01
 """F010: this part of the user's calls fails."""
 TAIL_FACTOR = 20.0
 """F012: one request of a hundred takes so many times as long as the typical one."""
-CONNECT_SHARE = 0.2
-"""F013: so many new connections for each request."""
 CODE_SHARE = 0.1
 """F018: the program's own code takes this part of the steps' time."""
 ON_THE_WAY = 0.1
@@ -418,22 +416,6 @@ RULES: tuple[Rule, ...] = (
         "A batch waits for its slowest request: prefetch further ahead, and look at the slowest requests for what they "
         "have in common.",
         "Without the time in which only requests were under way that had taken twice as long as the typical one.",
-    ),
-    Rule(
-        "F013",
-        lambda f: (
-            min(f.count("request"), f.count("connect")) >= ENOUGH
-            and f.count("connect") >= CONNECT_SHARE * f.count("request")
-        ),
-        lambda f: f.saved_of_store(share(f.seconds("connect"), f.seconds("connect") + f.seconds("request"))),
-        "connections are not kept: {0[connections]:,} new ones for {0[requests]:,} requests",
-        lambda f: {
-            "requests": f.count("request"),
-            "connections": f.count("connect"),
-            "seconds of connecting": f.seconds("connect"),
-        },
-        "Make one FS and share it, in place of a from_url for each file; look whether a proxy closes connections.",
-        "The same requests over connections that are there.",
     ),
     Rule(
         "F014",
