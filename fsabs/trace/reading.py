@@ -104,7 +104,7 @@ class TraceSource:
     @property
     def dropped(self) -> int:
         """Events that there were, and that could not be read."""
-        return max(0, self.tally.get("recorded", 0) - self.read) if self.header.get("events") else 0
+        return max(0, self.tally.get("recorded", 0) - self.read)
 
     @property
     def tallies(self) -> list[dict[str, Any]]:

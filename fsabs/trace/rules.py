@@ -442,7 +442,7 @@ RULES: tuple[Rule, ...] = (
         None,
         "{0[dropped]:,} events were dropped; the table's counts have them, the other figures don't",
         lambda f: {"dropped": f.analysis.dropped, "read": f.analysis.events},
-        "Trace with detail='histograms', with a larger max_bytes, or onto a disk with more room.",
+        "Trace with a larger max_bytes, or onto a disk with more room.",
     ),
     Rule(
         "F017",

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.quick
 
 HEADER: dict[str, Any] = {
     "schema": 2, "host": "h", "boot": "b", "pid": 7, "parent": 1, "main": 7, "cores": 2, "rank": None, "worker": None,
-    "program": "p", "monotonic_ns": monotonic_ns(), "wall_ns": 10**18, "events": True,
+    "program": "p", "monotonic_ns": monotonic_ns(), "wall_ns": 10**18,
 }  # fmt: skip
 
 
@@ -35,9 +35,8 @@ def untraced() -> Iterator[None]:
     hooks.install(None)
 
 
-def _recorder(folder: Path, detail: str = "events", max_bytes: int = 10**8) -> Recorder:
-    describe = lambda: HEADER | {"events": detail == "events"}  # noqa: E731
-    return Recorder(str(folder), describe, detail=detail, max_bytes=max_bytes)
+def _recorder(folder: Path, max_bytes: int = 10**8) -> Recorder:
+    return Recorder(str(folder), HEADER.copy, max_bytes=max_bytes)
 
 
 def test_an_event_has_what_was_recorded(tmp_path: Path) -> None:
@@ -55,9 +54,8 @@ def test_an_event_has_what_was_recorded(tmp_path: Path) -> None:
     assert (two.kind, two.name, two.size, two.duration, two.where) == ("retry", "s3.get", 2, 0, "s3://b/k")
 
 
-@pytest.mark.parametrize("detail", ["events", "histograms"])
-def test_the_counters_are_what_happened(tmp_path: Path, detail: str) -> None:
-    made = _recorder(tmp_path, detail)
+def test_the_counters_are_what_happened(tmp_path: Path) -> None:
+    made = _recorder(tmp_path)
     now = monotonic_ns()
     for size, ago in ((0, 1_000_000), (1, 2_000_000), (4096, 80_000_000)):
         made.record_span("fs", "m.read", now - ago, size, error="OSError" if size == 1 else "")
@@ -95,9 +93,8 @@ class _Short(Blob):
         return bytes(size - 1)
 
 
-@pytest.mark.parametrize("detail", ["events", "histograms"])
-def test_a_read_that_fails_is_named_and_recorded(tmp_path: Path, detail: str) -> None:
-    made = _recorder(tmp_path, detail)
+def test_a_read_that_fails_is_named_and_recorded(tmp_path: Path) -> None:
+    made = _recorder(tmp_path)
     hooks.install(made)
     blob = _Broken(f"broken-{os.getpid()}").open_blob("a")
     with pytest.raises(CorruptFileError) as short:
@@ -112,9 +109,8 @@ def test_a_read_that_fails_is_named_and_recorded(tmp_path: Path, detail: str) ->
 
 
 @pytest.mark.parametrize("wrong", [("fs", "x", "begin"), ("fs", "x", 1, None), ("fs", "x", 1, 1 << 70), (1, 2, 3, "4")])
-@pytest.mark.parametrize("detail", ["events", "histograms"])
-def test_nonsense_is_counted_and_never_raises(tmp_path: Path, wrong: Any, detail: str) -> None:
-    made = _recorder(tmp_path, detail)
+def test_nonsense_is_counted_and_never_raises(tmp_path: Path, wrong: Any) -> None:
+    made = _recorder(tmp_path)
     made.record_span("fs", "y.z", monotonic_ns())
     made.record_span(*wrong)
     made.record_span("fs", "y.z", monotonic_ns())
