@@ -8,7 +8,6 @@ process write them, too. A process that is killed loses the events of the last `
 from __future__ import annotations
 
 import _thread
-import collections
 import contextlib
 import os
 import threading
@@ -21,7 +20,6 @@ from ..core import hooks
 from ..core.threads import Flag
 from ..disk.descriptors import write_all
 from . import chunks
-from .schema import trimmed
 
 PERIOD = 0.25
 """Seconds between two flushes."""
@@ -37,25 +35,20 @@ MAX_BYTES = 512 * 1024 * 1024
 """What a process's trace file may grow to."""
 NAMES_BOUND = 1024
 """Distinct kinds and names that are counted; those of a program beyond it are counted as `other`."""
-BUCKETS = 65
 
 
 class Counter:
-    """The counts of one kind and name, in log2 histograms."""
+    """The counts of one kind and name."""
 
-    __slots__ = ("bytes", "errors", "latency", "least", "most", "nanoseconds", "sizes")
+    __slots__ = ("bytes", "calls", "errors", "least", "most", "nanoseconds")
 
     def __init__(self) -> None:
-        self.latency = [0] * BUCKETS
-        self.sizes = [0] * BUCKETS
-        self.nanoseconds = self.bytes = self.errors = self.most = 0
+        self.calls = self.nanoseconds = self.bytes = self.errors = self.most = 0
         self.least = (1 << 63) - 1
 
     def add(self, durations: Sequence[int], sizes: Sequence[int], failed: bool) -> None:
         """Count some, at least one."""
-        for counts, values in ((self.latency, durations), (self.sizes, sizes)):
-            for bucket, count in collections.Counter(map(int.bit_length, values)).items():
-                counts[bucket] += count
+        self.calls += len(durations)
         self.nanoseconds += sum(durations)
         self.bytes += sum(sizes)
         self.errors += len(durations) if failed else 0
@@ -65,9 +58,8 @@ class Counter:
     def tally(self, kind: str, name: str) -> dict[str, Any]:
         """As `schema.Tally` has it."""
         return {
-            "kind": kind, "name": chunks.cleaned(name), "calls": sum(self.latency), "errors": self.errors,
-            "bytes": self.bytes, "nanoseconds": self.nanoseconds, "least": min(self.least, self.most),
-            "most": self.most, "latency": trimmed(self.latency), "sizes": trimmed(self.sizes),
+            "kind": kind, "name": chunks.cleaned(name), "calls": self.calls, "errors": self.errors,
+            "bytes": self.bytes, "nanoseconds": self.nanoseconds, "least": self.least, "most": self.most,
         }  # fmt: skip
 
 
@@ -242,7 +234,7 @@ class Recorder(hooks.Instrument):
             "recorded": self._recorded + self._dropped,
             "refused": self._refused,
             "failure": self.failure,
-            "histograms": [counter.tally(*key) for key, counter in self._counters.items()],
+            "operations": [counter.tally(*key) for key, counter in self._counters.items()],
         }
 
     def _make_file(self) -> bool:

@@ -43,7 +43,7 @@ class Row(NamedTuple):
     busy: float
     """Seconds, summed over processes, in which at least one was under way; NaN where all its events were dropped."""
     least: float
-    """Seconds, as those that follow; those between `least` and `most` are right to 1.6 %."""
+    """Seconds, as those that follow; those between `least` and `most` are right to 1.6 %, or NaN as `busy`."""
     p50: float
     p95: float
     p99: float

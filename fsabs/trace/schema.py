@@ -88,7 +88,7 @@ TALLY_FIELDS: dict[str, str] = {
     "recorded": "int: events of this process, also those that its bound, or a full disk, kept out of the file",
     "refused": "int: what could not be recorded, since its arguments made no sense",
     "failure": "str: why events are not in the file",
-    "histograms": "list of `Tally` as objects: complete even where events were dropped",
+    "operations": "list of `Tally` as objects: complete even where events were dropped",
 }
 """The `tally` of a chunk."""
 
@@ -178,7 +178,3 @@ class Tally(NamedTuple):
     """The shortest, in nanoseconds."""
     most: int
     """The longest."""
-    latency: list[int]
-    """How many took `n` nanoseconds with `n.bit_length() == index`, as `Histogram.counts`."""
-    sizes: list[int]
-    """How many were of `n` bytes with `n.bit_length() == index`."""
