@@ -104,7 +104,8 @@ class TraceSource:
     @property
     def dropped(self) -> int:
         """Events that there were, and that could not be read."""
-        return max(0, self.tally.get("recorded", 0) - self.read)
+        recorded: int = self.tally.get("recorded", 0)
+        return max(0, recorded - self.read)
 
     @property
     def tallies(self) -> list[dict[str, Any]]:
