@@ -87,7 +87,7 @@ def walks(server: Any) -> Iterator[list[Walk]]:
             Walk("`fs.read_bytes(path)` on S3", 13, lambda: store.read_bytes("images/0.bin")),
             Walk("`fs.list(path)` on S3", 19, lambda: list(store.list("images"))),
             Walk("`fs.write_bytes(path, data)` on S3", 15, lambda: store.write_bytes("small", b"x" * 1000)),
-            Walk("A file of several parts written to S3", 24, upload),
+            Walk("A file of several parts written to S3", 18, upload),
             Walk("`fs.read_many(paths)` of a zip on S3", 19, lambda: list(zipped.read_many(NAMES))),
             Walk("`open_url` of a file in a zip on S3, read", 38, open_url),
             Walk("A hit of a cache on disk, `fs.read_bytes(path)`", 10, lambda: cached.read_bytes("images/0.bin")),
