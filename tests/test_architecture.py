@@ -80,7 +80,7 @@ def walks(server: Any) -> Iterator[list[Walk]]:
             Walk("`fs.read_bytes(path)` on S3", 12, lambda: store.read_bytes("images/0.bin")),
             Walk("`fs.list(path)` on S3", 16, lambda: list(store.list("images"))),
             Walk("`fs.write_bytes(path, data)` on S3", 13, lambda: store.write_bytes("small", b"x" * 1000)),
-            Walk("A file of several parts written to S3", 21, upload),
+            Walk("A file of several parts written to S3", 16, upload),
             Walk("`fs.read_many(paths)` of a zip on S3", 18, lambda: list(zipped.read_many(NAMES))),
             Walk("`open_url` of a file in a zip on S3, read", 37, open_url),
             Walk("A hit of a cache on disk, `fs.read_bytes(path)`", 10, lambda: cached.read_bytes("images/0.bin")),

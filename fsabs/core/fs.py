@@ -935,12 +935,9 @@ class FS(abc.ABC):
         """Copy the file `src` of `source` to `dst`, replacing it (needs `_can_copy_from`)."""
         raise self._unsupported("copy from another FS", dst)
 
-    def _resume(self, key: str, source: Blob) -> tuple[Writer, int]:
-        """Return a writer of the file `key`, and how many of the first bytes of `source` it has already.
-
-        They were left by the `leave` of an earlier writer of the same content, or by a process that was killed.
-        """
-        return self._create(key, False), 0
+    def _reads_back(self, key: str) -> bool:
+        """Return whether only reading the file `key` again shows that it is what was written."""
+        return self.capabilities.read and not self.checks_writes
 
     def _set_modified(self, key: str, when: float) -> None:
         """Make `when` the time of modification of the file `key` (needs `settable_times`)."""

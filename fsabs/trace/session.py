@@ -19,7 +19,6 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..core import hooks, process
-from ..disk.files import boot_id
 from .recorder import HANG, MAX_BYTES, Recorder
 from .schema import SCHEMA
 
@@ -170,7 +169,7 @@ def _header(settings: TraceSettings, monotonic_ns: int, wall_ns: int) -> dict[st
     return {
         "schema": SCHEMA,
         "host": socket.gethostname(),
-        "boot": boot_id() or socket.gethostname(),  # not Linux: the processes of a machine share its clock there, too
+        "boot": _boot_id() or socket.gethostname(),  # not Linux: the processes of a machine share its clock there, too
         "pid": os.getpid(),
         "parent": _parent or os.getppid(),
         "main": threading.main_thread().native_id or 0,
@@ -181,6 +180,15 @@ def _header(settings: TraceSettings, monotonic_ns: int, wall_ns: int) -> dict[st
         "monotonic_ns": monotonic_ns,
         "wall_ns": wall_ns,
     }
+
+
+def _boot_id() -> str:
+    """Return what distinguishes this start of the machine from others; empty where that is not known."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
 
 
 def _rank() -> int | None:

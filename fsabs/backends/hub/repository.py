@@ -350,13 +350,6 @@ class Hub(ObjectStore):
             return True
         return False if len(version) == len(other) in (40, 64) else None
 
-    def _resume(self, key: str, source: Blob) -> tuple[Writer, int]:
-        return self._create(key, False), 0
-
-    def abort_uploads(self, older_than: float) -> int:
-        """Return 0: a commit that was not made leaves nothing that could be listed."""
-        return 0
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.repository.text!r}, {self._root!r})"
 

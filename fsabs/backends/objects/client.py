@@ -301,7 +301,7 @@ class Client:
         attempt.
         """
         attempts: Attempts | None = None
-        pool, count = (self.peer(request) if request.location else self._peer).pool, 1
+        pool = (self.peer(request) if request.location else self._peer).pool
         connection = pool.take()
         while True:
             begin = time.monotonic_ns() if hooks.active is not None else 0
@@ -321,7 +321,7 @@ class Client:
                 response = self._exchange(pool, connection, request)
                 if begin:
                     self.record(request, begin, len(response.body) or len(request.body))
-                return response if count == 1 else response._replace(attempts=count)
+                return response
             except Exception as exc:
                 if connection is not None:
                     self.record(request, begin, 0, exc)
@@ -335,9 +335,7 @@ class Client:
                 if wait:
                     self._sleep("backoff", wait)
                 pool = self.peer(request).pool  # the bucket may have moved
-                redirected = isinstance(exc, Redirected)
-                connection = None if used and not redirected else pool.take()
-                count += not redirected
+                connection = None if used and not isinstance(exc, Redirected) else pool.take()
 
     def _sleep(self, cause: str, seconds: float) -> None:
         """Wait before a request, for a cause that a trace shows."""
