@@ -410,8 +410,6 @@ class Connection:
         if not authority:
             scheme, authority, _ = conf.default_file_system()
         self._mounts = conf.mounts(authority) if scheme == "viewfs" else [Mount("", authority, "")]
-        self.replication = options.replication
-        """The replication of all files that are written; None for the configuration's, or that of a replaced file."""
         self._write_options = {
             "block_size": options.block_size or conf.size("dfs.blocksize") or conf.size("dfs.block.size"),
             "replication": options.replication or conf.optional_number("dfs.replication"),

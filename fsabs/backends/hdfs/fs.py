@@ -1,5 +1,5 @@
-"""The FS of an HDFS nameservice (`Hdfs`) or of a mount table (`ViewFs`), with what only HDFS has: owners, quotas,
-leases, snapshots. Keys are absolute paths without the `/` at their beginning.
+"""The FS of an HDFS nameservice (`Hdfs`) or of a mount table (`ViewFs`). Keys are absolute paths without the `/` at
+their beginning.
 
 A blob's version is the time of writing and the size, which is all that HDFS gives.
 """
@@ -13,7 +13,7 @@ import getpass
 import os
 import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...core import identity, keys, process
 from ...core.blobs import Blob
@@ -33,37 +33,6 @@ _ONE_READ = 16 * 1024 * 1024  # bytes of a file that is read in one call
 _MAX_SWEPT = 10_000  # directories that are remembered as cleared of what dead writers left
 
 
-class HdfsStatus(NamedTuple):
-    """Owner, permissions and replication of a file or directory."""
-
-    owner: str
-    group: str
-    mode: int
-    """Permission bits."""
-    replication: int
-    """Copies of each block; 0 for a directory."""
-    block_size: int
-    """Bytes of a block; 0 for a directory."""
-    last_accessed: float
-    """Seconds since 1970, to the precision that the NameNode keeps; 0 for a directory."""
-
-
-class ContentSummary(NamedTuple):
-    """The number and size of the files below a path, as the NameNode counts them."""
-
-    size: int
-    """Bytes of all files."""
-    files: int
-    directories: int
-    """A directory itself is counted."""
-    space_consumed: int
-    """Bytes of all replicas."""
-    quota: int | None
-    """How many files and directories may lie there, None if there is no limit."""
-    space_quota: int | None
-    """How many bytes of replicas may lie there, None if there is no limit."""
-
-
 class Hdfs(FS):
     """HDFS below the directory `cwd`: by default `/user/<name>`, below which a relative one is taken, too.
 
@@ -75,7 +44,7 @@ class Hdfs(FS):
 
     - `timeout`: seconds that an operation may take, with its repetitions, before it raises `TimeoutError`.
     - `replication`, `block_size`: of files that are written; if None, those of Hadoop's configuration, else the
-      cluster's. With `replication` of None, a file that is replaced keeps its own.
+      cluster's.
     - `configuration`: settings of Hadoop by name, above those of the files.
     - `principal`, `keytab`, `ticket_cache`: of Kerberos: a user, and the file with its key or tickets, if not the
       default.
@@ -350,6 +319,9 @@ class Hdfs(FS):
     def _set_modified(self, key: str, when: float) -> None:
         self._find(key).set_modified(when)
 
+    def _set_mode(self, key: str, mode: int) -> None:
+        self._find(key).call("set_permission", mode & 0o777)
+
     def _remove(self, key: str) -> None:
         place = self._find(key)
         place.status()  # `FileNotFoundError`
@@ -363,84 +335,6 @@ class Hdfs(FS):
 
     def _remove_tree(self, key: str) -> None:
         self._find(key).delete()
-
-    # ---- what only HDFS has
-
-    def remove(self, path: StrPath, recursive: bool = False, *, trash: bool = False) -> None:
-        """Remove a file, or with `recursive` a directory and all that is in it.
-
-        With `trash` it is moved into the trash of the user (`/user/NAME/.Trash/Current`), from where the NameNode
-        deletes it later; `OSError` (EOPNOTSUPP) if the NameNode keeps no trash. What is in the trash already is removed
-        for good.
-        """
-        if not trash:
-            super().remove(path, recursive)
-            return
-        key = self._nonempty_key(path, "remove")
-        with self._naming("remove", key):
-            if not recursive and self._stat(key).directory:
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            wanted = [key]
-            if key in ("", self._root):  # which is emptied, and stays
-                wanted = [keys.join(key, stat.filename) for stat in self._list(key)]
-            for each in wanted:
-                deadline = Deadline(self._options.timeout, attempts=1)
-                if self._find(each).call("trash", repeat=False, deadline=deadline) is None:
-                    self._remove_tree(each)
-
-    def status(self, path: StrPath) -> HdfsStatus:
-        """Return owner, group, permissions, replication and block size."""
-        with self._named_key("status", path) as key:
-            found = self._find(key).status()
-        mode, accessed = found.permission & 0o1777, found.access_time / 1000
-        return HdfsStatus(found.owner, found.group, mode, found.replication or 0, found.blocksize or 0, accessed)
-
-    def chmod(self, path: StrPath, mode: int) -> None:
-        """Set the permission bits of a file or directory."""
-        with self._named_key("chmod", path) as key:
-            self._find(key).call("set_permission", mode & 0o1777)
-
-    def _set_mode(self, key: str, mode: int) -> None:
-        self._find(key).call("set_permission", mode & 0o777)
-
-    def chown(self, path: StrPath, owner: str | None = None, group: str | None = None) -> None:
-        """Set the owner, the group or both, by name; the owner only as HDFS's superuser."""
-        with self._named_key("chown", path) as key:
-            self._find(key).call("set_owner", owner, group)
-
-    def set_replication(self, path: StrPath, replication: int) -> None:
-        """Set how many copies of each block of a file there are to be; the NameNode makes or removes them later."""
-        with self._named_key("set_replication", path) as key:
-            if not self._find(key).call("set_replication", replication):
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-
-    def content_summary(self, path: StrPath = "") -> ContentSummary:
-        """Return how much lies below `path`, in one request: bytes, files, directories, and the quotas."""
-        with self._named_key("content_summary", path) as key:
-            found = self._find(key).call("get_content_summary")
-        # No limit is -1, which arrives without its sign.
-        limits = [quota if quota < 1 << 63 else None for quota in (found.quota, found.space_quota)]
-        return ContentSummary(found.length, found.file_count, found.directory_count, found.space_consumed, *limits)
-
-    def recover_lease(self, path: StrPath) -> bool:
-        """Take a file away from the client that writes it, so that it can be read or appended to.
-
-        Returns True once the file is closed; False while the recovery is under way: ask again.
-        """
-        with self._named_key("recover_lease", path) as key:
-            return self._find(key).recover_lease()
-
-    def snapshots(self, path: StrPath = "") -> list[str]:
-        """Return the names of the snapshots of a directory; the files of one lie in `path/.snapshot/NAME`."""
-        with self._named_key("snapshots", path) as key:
-            return [stat.filename for stat in self._list(keys.join(key, ".snapshot"))]
-
-    @contextlib.contextmanager
-    def _named_key(self, operation: str, path: StrPath) -> Iterator[str]:
-        """Yield the key of a path; what is raised gets the URL and the operation."""
-        key = self._key(path, operation)
-        with self._naming(operation, key):
-            yield key
 
 
 class ViewFs(Hdfs):

@@ -359,7 +359,7 @@ class Verdict(enum.Enum):
     """The connection broke, or no response came: it may have been executed."""
 
 
-RECOVER_LEASE = "recover_lease(path) takes the file from a writer that is gone"
+RECOVER_LEASE = "if its writer is gone, recover_lease(path) of hdfs_native.Client closes the file"
 """What helps against a file that another client writes."""
 
 # What an error says, and its errno. The library's own types come first: they may be a path alone.
@@ -443,8 +443,6 @@ def _translation(exc: BaseException) -> OSError | None:
     name = type(exc).__name__  # Rust's panics are no Exception, and must not pass
     if isinstance(exc, socket.gaierror):
         return OSError(errno.EHOSTUNREACH, f"the host's name can't be resolved: {exc.strerror}")
-    if name == "TrashNotEnabledError":
-        return OSError(errno.EOPNOTSUPP, "the NameNode keeps no trash (fs.trash.interval is 0)")
     if name == "PanicException":
         return OSError(errno.EIO, one_line(f"hdfs-native failed: {exc}"))
     if isinstance(exc, OSError) and exc.errno is not None:

@@ -206,22 +206,18 @@ class HdfsWriter(Writer):
     # ---- what the file gets beside its content
 
     def _set_attributes(self, made: Any, deadline: Deadline) -> None:
-        """Give the hidden file the permissions and the replication of what it replaces, or those of a new file."""
-        call = functools.partial(self._partial.call, deadline=deadline)
+        """Give the hidden file the permissions of what it replaces, or those of a new file, and its time."""
         replaced, kept = self._replaced(deadline), self._kept
         if replaced is None:
             mode = kept.mode & 0o777 if kept is not None and kept.mode else 0o666 & ~self._umask
         else:
             mode = self._mode_of(replaced, made, deadline)
-            replication = self._connection.replication or replaced.replication
-            if replication != made.replication:
-                call("set_replication", replication)
         if kept is not None and kept.mode and self._moved:
             mode = kept.mode & 0o777
         if kept is not None and kept.last_modified is not None:
             self._partial.set_modified(kept.last_modified, deadline)
         if mode != made.permission:  # at last: it may forbid the others
-            call("set_permission", mode)
+            self._partial.call("set_permission", mode, deadline=deadline)
 
     def _replaced(self, deadline: Deadline) -> Any:
         """Return the status of the file that is going to be replaced; None if there is none."""
