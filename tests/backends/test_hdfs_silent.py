@@ -175,7 +175,7 @@ def test_a_silence_that_was_none_does_not_fail_reads(pair: HdfsPair, monkeypatch
     fs = fsabs.from_url("hdfs://pair/slow", timeout=30)
     assert isinstance(fs, Hdfs)
     monkeypatch.setattr(client, "SHORT_TIMEOUT", 0.001)
-    nameservice = fs._connection.get().find("/slow/x").nameservice
+    nameservice = fs._client.get().place("slow/x").nameservice
     client._silence[nameservice._key] = client.Silence(time.monotonic() + 60)
     for name in ("dn0", "dn1"):
         pair.freeze(name)

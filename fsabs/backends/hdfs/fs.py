@@ -21,7 +21,7 @@ from ...core.fs import FS, Capabilities, FileStat, StoreNotes, StrPath
 from ...core.threads import in_threads
 from ...core.writing import Writer, committing, is_partial
 from .. import WRITABLE
-from .client import Connection, Deadline, HdfsOptions, HdfsPlace, file_stat
+from .client import Deadline, HdfsClient, HdfsOptions, HdfsPlace, file_stat
 from .configuration import HadoopConfiguration
 from .library import begin, each, no_answer
 from .reading import CONCURRENCY, HdfsBlob, HdfsSmallBlob, open_file, small_file
@@ -83,8 +83,9 @@ class Hdfs(FS):
             raise ValueError(f"timeout= is a finite number of seconds above 0, and not {timeout}")
         self.nameservice = nameservice
         self._options = HdfsOptions(timeout, replication, block_size, configuration, principal, keytab, ticket_cache)
-        connect = functools.partial(Connection, self.scheme, nameservice, self._options)
-        self._connection: process.PerProcess[Connection] = process.PerProcess(connect)
+        self._client: process.PerProcess[HdfsClient] = process.PerProcess(
+            functools.partial(HdfsClient, self.scheme, nameservice, self._options)
+        )
         self._cwd = keys.normalize(cwd or "", f"user/{_user()}")
         self._root = "" if cwd is None else self._cwd
 
@@ -103,6 +104,9 @@ class Hdfs(FS):
 
     def _resolved_store(self) -> str:
         return self._configuration().canonical_store(self.scheme, self.nameservice)
+
+    def _place(self, key: str) -> identity.Place:
+        return identity.Place("Hdfs", *self._configuration().resolve(self.scheme, self.nameservice, key))
 
     def _principal(self) -> str:
         return os.environ.get("HADOOP_PROXY_USER") or self._options.principal or _user()
@@ -128,7 +132,7 @@ class Hdfs(FS):
     # ---- calls
 
     def _find(self, key: str) -> HdfsPlace:
-        return self._connection.get().find("/" + key)
+        return self._client.get().place(key)
 
     def _deadline(self) -> Deadline:
         return Deadline(self._options.timeout)
@@ -148,25 +152,25 @@ class Hdfs(FS):
             raise
 
     def _stat_once(self, key: str) -> FileStat:
-        if self._connection.get().is_table("/" + key):
-            return FileStat.of_directory(keys.name(key))
-        return file_stat(self._find(key).status(), keys.name(key))
+        try:
+            return file_stat(self._find(key).status(), keys.name(key))
+        except FileNotFoundError:
+            if self._client.get().mounts_below(key):
+                return FileStat.of_directory(keys.name(key))
+            raise
 
     def _list(self, key: str) -> Iterator[FileStat]:
-        connection, path = self._connection.get(), "/" + key
-        points = [FileStat.of_directory(name) for name in connection.points(path)]
-        place = connection.fallback() if points and not key else None
-        if not connection.is_table(path):
-            place = connection.find(path)
-        if place is None:
-            return iter(points)
+        place, mounts = self._find(key), self._client.get().mounts_below(key)
         try:
             found = self._visible(place, place.nameservice.list_directory(place.path))
         except FileNotFoundError:
-            self._stat(key)  # raises if the path leads through a file
-            raise
-        names = {point.filename for point in points}
-        return iter(_in_order(points + [member for member in found if member.filename not in names]))
+            if not mounts:
+                self._stat(key)  # raises if the path leads through a file
+                raise
+            found = []
+        if mounts:
+            found = [stat for stat in found if stat.filename not in mounts] + [*map(FileStat.of_directory, mounts)]
+        return iter(_in_order(found))
 
     def _visible(self, place: HdfsPlace, statuses: list[Any]) -> list[FileStat]:
         """Return the stats of a directory's members, without files that are being written."""
@@ -212,7 +216,7 @@ class Hdfs(FS):
         except FileNotFoundError:
             self._stat(key)  # raises if the path leads through a file
             raise
-        return HdfsBlob(self, key, self._connection, opened)
+        return HdfsBlob(self, key, self._client, opened)
 
     def _open_to_read(self, key: str) -> Blob:
         deadline = self._deadline()
@@ -265,14 +269,14 @@ class Hdfs(FS):
     # ---- writing
 
     def _create(self, key: str, exclusive: bool) -> Writer:
-        connection, place, deadline = self._connection.get(), self._find(key), self._deadline()
-        if (folder := keys.parent(key)) not in connection.swept:
-            if len(connection.swept) >= _MAX_SWEPT:
-                connection.swept.clear()
-            connection.swept.add(folder)
+        client, place, deadline = self._client.get(), self._find(key), self._deadline()
+        if (folder := keys.parent(key)) not in client.swept:
+            if len(client.swept) >= _MAX_SWEPT:
+                client.swept.clear()
+            client.swept.add(folder)
             sweep(place.beside(os.path.dirname(place.path)), deadline)
         check = begin(self._check_target, place, exclusive, deadline)  # while the file is created, under a hidden name
-        writer = HdfsWriter(connection, place, exclusive, deadline)
+        writer = HdfsWriter(client, place, exclusive, deadline)
         try:
             if not check.wait(deadline.left()):
                 raise no_answer("stat", self._options.timeout)
@@ -297,24 +301,22 @@ class Hdfs(FS):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
 
     def _append(self, key: str) -> Writer:
-        connection, place = self._connection.get(), self._find(key)
+        client, place = self._client.get(), self._find(key)
         deadline = Deadline(self._options.timeout, attempts=1)
         if not self._is(key, directory=None):
-            options = connection.write_options(0o666 & ~connection.umask)
+            options = client.write_options(0o666 & ~client.umask)
             HdfsOutput(place, "create", deadline, options).close(deadline)
         return HdfsAppendWriter(place, HdfsOutput(place, "append", deadline))
 
     def _mkdir(self, key: str, mode: int) -> None:
         if self._is(key, directory=None):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-        self._find(key).call("mkdirs", mode & ~self._connection.get().umask, False)
+        self._find(key).call("mkdirs", mode & ~self._client.get().umask, False)
 
     def _rename(self, src: str, dst: str) -> None:
         overwrite = self._rename_target(dst, self._stat(src)) is not None
-        source, target = self._find(src), self._find(dst)
-        if source.mount != target.mount:
-            raise OSError(errno.EXDEV, f"/{src} and /{dst} are in different links of the mount table")
-        source.rename(target, overwrite, self._deadline())
+        self._check_no_mounts(src)
+        self._find(src).rename(self._find(dst), overwrite, self._deadline())
 
     def _set_modified(self, key: str, when: float) -> None:
         self._find(key).set_modified(when)
@@ -334,11 +336,20 @@ class Hdfs(FS):
             place.delete(recursive=False)
 
     def _remove_tree(self, key: str) -> None:
+        self._check_no_mounts(key)
         self._find(key).delete()
+
+    def _check_no_mounts(self, key: str) -> None:
+        """Raise EBUSY if mount points lie below `key`: what the fallback has there is hidden by them."""
+        if mounts := self._client.get().mounts_below(key):
+            raise OSError(errno.EBUSY, f"there are mount points in the directory: {', '.join(mounts)}")
 
 
 class ViewFs(Hdfs):
-    """The mount table `nameservice` of Hadoop's configuration: directories of several nameservices as one tree."""
+    """The mount table `nameservice` of Hadoop's configuration: directories of several nameservices as one tree.
+
+    hdfs-native serves it, and finds the active NameNodes: the table needs a `linkFallback`.
+    """
 
     scheme = "viewfs"
 

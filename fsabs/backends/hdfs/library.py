@@ -381,6 +381,7 @@ _ERRNO = [
     (r"ParentNotDirectory|is not a directory|must both be directories", errno.ENOTDIR),
     (r"TooLong", errno.ENAMETOOLONG),
     (r"InvalidPath|IllegalArgument|InvalidArgument|UrlParse|cannot be the root|under source", errno.EINVAL),
+    (r"^No viewfs fallback mount|^No NameNode hosts|^Only hdfs mounts", errno.EINVAL),
     (r"^Unicode\w+: |^OverflowError: ", errno.EINVAL),
     (r"across different name services", errno.EXDEV),
     (r"QuotaExceeded", errno.EDQUOT),
@@ -395,6 +396,8 @@ _ERRNO = [
 _ADVICE = [
     (r"Failed to |failed to create|\w+: [Ff]ailed to |RecoveryInProgress", f"; {RECOVER_LEASE}"),
     (r"no DataNode could serve", ": it is silent or off, has lost it, or its bytes don't match their checksums"),
+    (r"No viewfs fallback mount", ": the mount table needs a linkFallback"),
+    (r"No NameNode hosts", ": a link leads to host:port, or to a nameservice that has dfs.ha.namenodes"),
     (r"All nodes failed for write", "; what is without checksums (dfs.checksum.type NULL) can't be appended to"),
 ]
 _NOT_EXECUTED = {errno.EHOSTDOWN, errno.EROFS, errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH}

@@ -22,7 +22,7 @@ from typing import Any
 from ...core import process
 from ...core.stats import FileStat
 from ...core.writing import Writer, is_partial, partial_name
-from .client import Connection, Deadline, HdfsPlace, first_page
+from .client import Deadline, HdfsClient, HdfsPlace, first_page
 from .library import Verdict, verdict
 
 REPLAY_BYTES = 24 * 1024 * 1024
@@ -63,11 +63,11 @@ class HdfsOutput:
 class HdfsWriter(Writer):
     """Writes under a hidden name, and renames at `commit`."""
 
-    def __init__(self, connection: Connection, place: HdfsPlace, exclusive: bool, deadline: Deadline) -> None:
-        self._connection = connection
+    def __init__(self, client: HdfsClient, place: HdfsPlace, exclusive: bool, deadline: Deadline) -> None:
+        self._client = client
         self._place = place
         self._exclusive = exclusive
-        self._umask = connection.umask
+        self._umask = client.umask
         self._kept: FileStat | None = None
         self._moved = False
         self._written = 0
@@ -168,7 +168,7 @@ class HdfsWriter(Writer):
         while True:
             self._partial = self._place.beside(os.path.join(folder, partial_name(name)))
             try:
-                self._output = HdfsOutput(self._partial, "create", deadline, self._connection.write_options(_PRIVATE))
+                self._output = HdfsOutput(self._partial, "create", deadline, self._client.write_options(_PRIVATE))
                 return
             except OSError as exc:
                 if verdict(exc) is not Verdict.UNKNOWN:
