@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from ..core import errors, identity, process
 from ..core.readahead import PIECE, joined, pieces
 from ..core.threads import TaskOutcome, Threads
+from ..core.writing import write_again
 
 if TYPE_CHECKING:
     from ..core.blobs import Blob
@@ -105,41 +106,57 @@ def check_version(source: FS, src: str, stat: FileStat, version: str | None) -> 
 def _copy_blob(
     blob: Blob, target: FS, dst: str, count: Callable[[int], None], stat: FileStat, moved: bool, verify: bool
 ) -> None:
-    writer, start = target._resume(dst, blob) if blob.size >= RESUMED_FROM else (target._create(dst, False), 0)
-    check = verify and not (target.checks_writes or writer.checks) and target.capabilities.read
-    made_in = process.generation()
-    process.register(writer, writer)
-    try:
-        writer.keep(stat, moved=moved)
-        count(start)
-        # Of the parts that the store has from an earlier copy.
-        before = (blob.pread(min(PIECE, start - offset), offset) for offset in range(0, start, PIECE))
-        crc, done = _crc_of(before) if check else 0, start
+    start = crc = counted = 0
+    check = False
 
-        def write(piece: bytes) -> None:
-            nonlocal crc
-            if blob.sparse:
-                _write_sparse(writer, piece)
-            else:
-                writer.write(piece)
-            if check:
-                crc = _extend()(crc, piece)
+    def create() -> Writer:
+        nonlocal start
+        writer, start = target._resume(dst, blob) if blob.size >= RESUMED_FROM else (target._create(dst, False), 0)
+        return writer
 
-        in_turns = write_each if blob.size - start <= PIECE else write_behind  # a thread isn't worth its while for one
-        with closing(streamed(blob, start)) as source, closing(in_turns(source, write)) as written:
-            for size in written:
-                done += size
-                count(size)
-        if done != blob.size:
-            raise errors.corrupt(blob.url, f"{done} bytes were copied of {blob.size}", "copy")
-        if not process.inherited(made_in):
-            writer.commit()
-    except BaseException as exc:
-        if not process.inherited(made_in):
-            _give_up(writer, exc)
-        raise
-    finally:
-        process.release(writer)
+    def count_up_to(done: int) -> None:
+        nonlocal counted
+        count(max(0, done - counted))  # less than before, where the copy has begun again
+        counted = max(counted, done)
+
+    def copy(writer: Writer) -> None:
+        nonlocal check, crc
+        check = verify and not (target.checks_writes or writer.checks) and target.capabilities.read
+        made_in = process.generation()
+        process.register(writer, writer)
+        try:
+            writer.keep(stat, moved=moved)
+            count_up_to(start)
+            # Of the parts that the store has from an earlier copy.
+            before = (blob.pread(min(PIECE, start - offset), offset) for offset in range(0, start, PIECE))
+            crc, done = _crc_of(before) if check else 0, start
+
+            def write(piece: bytes) -> None:
+                nonlocal crc
+                if blob.sparse:
+                    _write_sparse(writer, piece)
+                else:
+                    writer.write(piece)
+                if check:
+                    crc = _extend()(crc, piece)
+
+            in_turns = write_each if blob.size - start <= PIECE else write_behind  # a thread isn't worth its while
+            with closing(streamed(blob, start)) as source, closing(in_turns(source, write)) as written:
+                for size in written:
+                    done += size
+                    count_up_to(done)
+            if done != blob.size:
+                raise errors.corrupt(blob.url, f"{done} bytes were copied of {blob.size}", "copy")
+            if not process.inherited(made_in):
+                writer.commit()
+        except BaseException as exc:
+            if not process.inherited(made_in):
+                _give_up(writer, exc)
+            raise
+        finally:
+            process.release(writer)
+
+    write_again(create, copy)
     if target.capabilities.settable_times and not target.capabilities.modes and stat.last_modified is not None:
         target._set_modified(dst, stat.last_modified)
     if check:

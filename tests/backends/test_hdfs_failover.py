@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import fsabs
-from fsabs.backends.hdfs import Hdfs, ViewFs, client, writing
+from fsabs.backends.hdfs import Hdfs, ViewFs, client
 from fsabs.backends.hdfs.client import Deadline, HdfsPlace, HdfsRetryPolicy, Nameservice
 from fsabs.backends.hdfs.configuration import HadoopConfiguration
 from tests.servers.hdfs import HdfsCluster
@@ -147,20 +147,22 @@ def test_a_job_outlives_a_restart_of_its_only_namenode_and_safe_mode(own_cluster
     )
 
 
-def test_a_file_longer_than_what_is_kept_goes_on_after_a_datanode_restart(
-    own_cluster: HdfsCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(writing, "REPLAY_BYTES", 16 << 20)
+def test_a_file_is_copied_although_its_datanode_is_restarted(own_cluster: HdfsCluster) -> None:
+    source = fsabs.Memory("restarted")
+    data = os.urandom(64 << 20)
+    source.write_bytes("x", data)
     fs = fsabs.from_url(f"{own_cluster.url}/long", create=True, timeout=60, block_size=8 << 20)
-    data = os.urandom(1 << 20)
-    with fs.open("x", "wb", buffering=0) as file:
-        for number in range(40):
-            file.write(number.to_bytes(4, "big") + data[4:])
-            if number == 30:
-                own_cluster.kill_datanode()
-                own_cluster.start_datanode()
-    stored = own_cluster.get("/long/x")
-    assert stored == b"".join(number.to_bytes(4, "big") + data[4:] for number in range(40))
+    restarted: list[int] = []
+
+    def progress(files: int, size: int) -> None:
+        if not restarted:
+            restarted.append(size)
+            own_cluster.kill_datanode()
+            own_cluster.start_datanode()
+
+    source.copy_tree("", "", fs, progress=progress)
+    assert restarted
+    assert own_cluster.get("/long/x") == data
     assert [path for path, _, _ in own_cluster.ls("/long")] == ["/long/x"]
 
 

@@ -19,7 +19,7 @@ from ...core import identity, keys, process
 from ...core.blobs import Blob
 from ...core.fs import FS, Capabilities, FileStat, StoreNotes, StrPath
 from ...core.threads import in_threads
-from ...core.writing import Writer, committing, is_partial
+from ...core.writing import Writer, is_partial
 from .. import WRITABLE
 from .client import Deadline, HdfsClient, HdfsOptions, HdfsPlace, file_stat
 from .configuration import HadoopConfiguration
@@ -286,11 +286,6 @@ class Hdfs(FS):
             writer.abort()
             raise
         return writer
-
-    def _write_like(self, key: str, data: bytes, stat: FileStat, moved: bool = False) -> None:
-        with committing(self._create(key, False)) as writer:
-            writer.keep(stat, moved=moved)
-            writer.write(data)
 
     def _check_target(self, place: HdfsPlace, exclusive: bool, deadline: Deadline) -> None:
         """Raise if there is something at `place` that a new file can't take the place of."""
