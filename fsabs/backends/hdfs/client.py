@@ -200,8 +200,8 @@ class Nameservice:
             try:
                 found = self._attempt(f"{what} from {node.name}", ask, self._share(deadline), node)
             except OSError as exc:
-                self._check(exc, node, attempts, repeat)
-                self._pause(exc, attempts, begun, deadline)
+                if not (self._may_repeat(exc, node, attempts, repeat) and self._wait(exc, attempts, begun, deadline)):
+                    raise
                 now = self._remembered()
                 following = self._nodes[(self._nodes.index(node) + 1) % len(self._nodes)]
                 node = now if now is not known and now is not node else following
@@ -222,25 +222,25 @@ class Nameservice:
         """Return the seconds for one attempt, which leave time to ask the others."""
         return min(deadline.left(), max(deadline.share(), 2 * PROBE_INTERVAL))
 
-    def _check(self, exc: OSError, node: NameNode, attempts: int, repeat: bool) -> None:
-        """Raise `exc` if the call must not be tried again."""
+    def _may_repeat(self, exc: OSError, node: NameNode, attempts: int, repeat: bool) -> bool:
+        """Return whether a call that `exc` has ended on `node` may be tried again."""
         found = verdict(exc)
         if found is not Verdict.FINAL and exc.errno not in (errno.EHOSTDOWN, errno.EROFS):
             node.lose_connection()
         if found is Verdict.FINAL or (found is Verdict.UNKNOWN and not repeat):
-            raise exc
-        if self.policy.max_attempts is not None and attempts >= self.policy.max_attempts:
-            raise exc
+            return False
+        return self.policy.max_attempts is None or attempts < self.policy.max_attempts
 
-    def _pause(self, exc: OSError, attempts: int, begun: float, deadline: Deadline) -> None:
-        """Wait once all NameNodes have been tried; raises `exc` if the time is over."""
+    def _wait(self, exc: OSError, attempts: int, begun: float, deadline: Deadline) -> bool:
+        """Wait once all NameNodes have been tried; return False if the time is over."""
         rounds, place = divmod(attempts + 1, len(self._nodes))
         delay = self.policy.delay(rounds - 1) if place == 0 else 0.0
         contacted = self._key in _active or exc.errno in (errno.EHOSTDOWN, errno.EROFS)
         first = not contacted and verdict(exc) is Verdict.NOT_EXECUTED
         if not deadline.has(delay) or (first and time.monotonic() + delay >= begun + self.policy.first_contact):
-            raise exc
+            return False
         time.sleep(delay)
+        return True
 
     def _attempt(self, what: str, function: Callable[[], T], seconds: float, node: NameNode | None = None) -> T:
         """Return what `function()` returns; `TimeoutError` after `seconds`, or once another than `node` is active."""

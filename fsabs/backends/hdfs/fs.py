@@ -126,6 +126,9 @@ class Hdfs(FS):
     def _is_strong(self, version: str) -> bool:
         return identity.is_older_than_a_tick(int(version.split("-")[-2], 16) / 1e3)
 
+    def _close(self) -> None:
+        self._client.close()
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.cwd!r}, {self.nameservice!r})"
 

@@ -435,7 +435,10 @@ class Translated:
 
     def __exit__(self, kind: object, exc: BaseException | None, trace: TracebackType | None) -> None:
         if exc is not None and (found := _translation(exc)) is not None:
-            raise found from exc
+            try:
+                raise found from exc
+            finally:
+                del found  # it refers to this frame, and this frame to it
 
 
 translated = Translated()
