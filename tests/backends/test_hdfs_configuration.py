@@ -258,7 +258,11 @@ def test_a_directory_with_mount_points_is_neither_removed_nor_renamed(federated:
     """The fallback's directory would go, with what no listing shows, and what is mounted in it would stay."""
     federated.put("/federated/rest/data/train/hidden", b"6")
     fs = fsabs.from_url("viewfs://cluster/")
-    for attempt in (lambda: fs.remove("data", recursive=True), lambda: fs.rename("data", "moved")):
+    for attempt in (
+        lambda: fs.remove("data", recursive=True),
+        lambda: fs.rmdir("data"),
+        lambda: fs.rename("data", "moved"),
+    ):
         with pytest.raises(OSError, match="mount points in the directory: other, train") as caught:
             attempt()
         assert caught.value.errno == errno.EBUSY

@@ -351,10 +351,6 @@ class HdfsPlace(NamedTuple):
         """Remove a file, or a directory with all that is in it, or else an empty one; what is missing is no error."""
         self.call("delete", recursive, deadline=deadline)
 
-    def recover_lease(self, deadline: Deadline | None = None) -> bool:
-        """Take a file away from the client that writes it; True once it is closed, else ask again."""
-        return bool(self.call("recover_lease", deadline=deadline))
-
     def set_modified(self, when: float, deadline: Deadline | None = None) -> None:
         """Set the time of modification of a file, to milliseconds."""
         self.call("set_times", int(when * 1000 + 0.5), _UNCHANGED, deadline=deadline)

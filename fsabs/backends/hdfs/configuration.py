@@ -210,7 +210,9 @@ class HadoopConfiguration:
         prefix = f"fs.viewfs.mounttable.{table}."
         found = {}
         for name in self._settings:
-            kind, _, path = name.removeprefix(prefix).partition(".") if name.startswith(prefix) else ("", "", "")
+            if not name.startswith(prefix):
+                continue
+            kind, _, path = name.removeprefix(prefix).partition(".")
             if kind in ("link", "linkFallback"):
                 found[path.rstrip("/")] = self.get(name).rstrip("/")
             elif kind.startswith("link"):  # which the library would not follow, and go to the fallback

@@ -323,6 +323,7 @@ class Hdfs(FS):
         self._find(key).call("set_permission", mode & 0o777)
 
     def _remove(self, key: str) -> None:
+        self._check_no_mounts(key)
         place = self._find(key)
         place.status()  # `FileNotFoundError`
         try:

@@ -211,7 +211,7 @@ class HdfsAppendWriter(Writer):
         """Complete the file as far as it was written: the lease must not stay."""
         with contextlib.suppress(OSError):  # what went wrong before is what the user has to see
             if self._failed:
-                self._place.recover_lease(Deadline(ABORT_SECONDS))
+                self._place.call("recover_lease", deadline=Deadline(ABORT_SECONDS))
             else:
                 self._output.close(self._deadline())
 
