@@ -72,8 +72,8 @@ def test_owner_and_group_stay_where_the_writer_may_give_them(
     alice = fsabs.from_url(fs.url(""))
     alice.write_bytes("x", b"hers")
     alice.write_bytes("y", b"hers")
-    found = [status_of(fs, name) for name in "xy"]
-    assert [(status.owner, status.permission) for status in found] == [("alice", 0o600), ("alice", 0o644)]
+    statuses = [status_of(fs, name) for name in "xy"]
+    assert [(status.owner, status.permission) for status in statuses] == [("alice", 0o600), ("alice", 0o644)]
 
 
 def test_the_mask_of_an_access_control_list_is_not_taken_for_the_permissions_of_the_group(

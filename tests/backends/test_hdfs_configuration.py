@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -50,7 +50,7 @@ def test_files_are_read_with_variables_and_included_ones(tmp_path: Path, monkeyp
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
     monkeypatch.setenv("FSABS_TEST_NAME", "smith")
     conf = HadoopConfiguration.load({"own": "1"})
-    assert conf.default_file_system() == ("hdfs", "two")
+    assert conf.file_system("hdfs", "") == ("hdfs", "two")
     assert (conf.get("included"), conf.get("user"), conf.get("own")) == ("yes", "smith", "1")
     assert conf.get("endless").endswith("x")
     monkeypatch.delenv("HADOOP_CONF_DIR")
@@ -258,11 +258,12 @@ def test_a_directory_with_mount_points_is_neither_removed_nor_renamed(federated:
     """The fallback's directory would go, with what no listing shows, and what is mounted in it would stay."""
     federated.put("/federated/rest/data/train/hidden", b"6")
     fs = fsabs.from_url("viewfs://cluster/")
-    for attempt in (
+    attempts: list[Callable[[], None]] = [
         lambda: fs.remove("data", recursive=True),
         lambda: fs.rmdir("data"),
         lambda: fs.rename("data", "moved"),
-    ):
+    ]
+    for attempt in attempts:
         with pytest.raises(OSError, match="mount points in the directory: other, train") as caught:
             attempt()
         assert caught.value.errno == errno.EBUSY

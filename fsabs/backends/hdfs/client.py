@@ -401,8 +401,7 @@ class HdfsClient:
         for name, path in (("keytab", options.keytab), ("ticket cache", options.ticket_cache)):
             if path and not os.access(path.removeprefix("FILE:"), os.R_OK):
                 raise PermissionError(errno.EACCES, f"the Kerberos {name} {path} can't be read")
-        if not authority:
-            scheme, authority = conf.default_file_system()
+        scheme, authority = conf.file_system(scheme, authority)
         self._mount_points = list(conf.mounts(authority)) if scheme == "viewfs" else []
         addresses = conf.addresses(scheme, authority)
         policy = HdfsRetryPolicy.of(options.timeout, conf, len(addresses))

@@ -105,8 +105,10 @@ class HadoopConfiguration:
         """True if the cluster wants more than a user's name."""
         return self.get("hadoop.security.authentication", "simple") != "simple"
 
-    def default_file_system(self) -> tuple[str, str]:
-        """Return scheme and authority of `fs.defaultFS`; else the nameservice, if there is just one."""
+    def file_system(self, scheme: str, authority: str) -> tuple[str, str]:
+        """Return a scheme and authority; with no authority those of `fs.defaultFS`, else of the only nameservice."""
+        if authority:
+            return scheme, authority
         url = self._default_url()
         if not url:
             reason = (
@@ -125,10 +127,9 @@ class HadoopConfiguration:
 
     def canonical_store(self, scheme: str, authority: str) -> str:
         """Return the same text for every way to name a file system; the scheme alone if there is no default."""
-        if not authority:
-            if not self._default_url():
-                return scheme
-            scheme, authority = self.default_file_system()
+        if not authority and not self._default_url():
+            return scheme
+        scheme, authority = self.file_system(scheme, authority)
         if scheme == "viewfs":
             links = ((path, urlsplit(url)) for path, url in sorted(self.mounts(authority).items()))
             return " ".join([scheme, *(f"{path}={self._canonical(url.netloc)}{url.path}" for path, url in links)])
@@ -136,8 +137,8 @@ class HadoopConfiguration:
 
     def resolve(self, scheme: str, authority: str, key: str) -> tuple[str, str]:
         """Return the nameservice that a key lies in, as `canonical_store` names it, and the key there."""
-        if not authority and self._default_url():
-            scheme, authority = self.default_file_system()
+        if authority or self._default_url():
+            scheme, authority = self.file_system(scheme, authority)
         mounts, path = self.mounts(authority) if scheme == "viewfs" else {}, f"/{key}"
         for link in sorted(mounts, key=len, reverse=True):
             if f"{path}/".startswith(f"{link}/"):
@@ -157,8 +158,9 @@ class HadoopConfiguration:
         """Return where the configuration is, and the NameNodes of a file system, for people."""
         folder = _folder()
         found = {"configuration": str(folder) if folder else "none: HADOOP_CONF_DIR and HADOOP_HOME are not set"}
-        if not authority:
-            scheme, authority = self.default_file_system()
+        is_default = not authority
+        scheme, authority = self.file_system(scheme, authority)
+        if is_default:
             found["default"] = f"{scheme}://{authority} (fs.defaultFS, or dfs.nameservices)"
         if scheme == "viewfs":
             mounts = sorted(self.mounts(authority).items())
