@@ -159,7 +159,10 @@ def committing(writer: Writer) -> Iterator[Writer]:
 
 
 def write_again(create: Callable[[], Writer], write: Callable[[Writer], None]) -> None:
-    """Write and commit a file by `write(writer)`: where its fault may pass (`Writer.retry_seconds`), by others, too."""
+    """Write a file by `write(writer)`, which commits it, and begin again with another writer while a fault may pass.
+
+    `Writer.retry_seconds` says how long after the first failure that is.
+    """
     failed_at: float | None = None
     while True:
         writer = create()
