@@ -332,7 +332,7 @@ def test_the_service_identifier_can_be_omitted(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "hdfs-site.xml").write_text(text)
     (tmp_path / "core-site.xml").write_text(text)
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
-    assert HadoopConfiguration.load({}).default_file_system() == ("hdfs", "hdfs-nameservice1", "")
+    assert HadoopConfiguration.load({}).file_system("hdfs", "") == ("hdfs", "hdfs-nameservice1")
 
 
 def test_files_in_containers_have_uris(dataset: Path) -> None:

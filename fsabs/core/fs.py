@@ -43,6 +43,7 @@ from .writing import (
     Writer,
     WriterFile,
     committing,
+    write_again,
 )
 
 if TYPE_CHECKING:
@@ -817,22 +818,29 @@ class FS(abc.ABC):
 
     def _write_bytes(self, key: str, data: bytes) -> None:
         """Make `data` the content of the file `key`."""
-        writer = self._create(key, False)
-        try:
-            writer.write(data)
-            writer.commit()
-        except BaseException:
-            writer.abort()
-            raise
+
+        def write(writer: Writer) -> None:
+            try:
+                writer.write(data)
+                writer.commit()
+            except BaseException:
+                writer.abort()
+                raise
+
+        write_again(functools.partial(self._create, key, False), write)
 
     def _write_like(self, key: str, data: bytes, stat: FileStat, moved: bool = False) -> None:
         """Write a file; a store that keeps them gives it the time of `stat`, and if it is new or `moved` its mode."""
         if not (self.capabilities.settable_times or self.capabilities.modes):
             self._write_bytes(key, data)
             return
-        with committing(self._create(key, False)) as writer:
-            writer.keep(stat, moved=moved)
-            writer.write(data)
+
+        def write(writer: Writer) -> None:
+            with committing(writer):
+                writer.keep(stat, moved=moved)
+                writer.write(data)
+
+        write_again(functools.partial(self._create, key, False), write)
 
     def _read_link(self, key: str) -> str | None:
         """Return where the symbolic link `key` leads to, as it is written in it; None if `key` is no link."""

@@ -14,6 +14,7 @@ import contextlib
 import io
 import os
 import sys
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
@@ -34,6 +35,7 @@ WRITE_BUFFER_SIZE = 256 * 1024
 APPEND_BUFFER_SIZE = io.DEFAULT_BUFFER_SIZE
 PARTIAL_SUFFIX = ".fsabs-partial"
 """What the name of a half-written file ends in; it starts with a dot, and no listing shows it."""
+_RETRY_PAUSE = 0.2  # seconds between two writers of one content
 
 
 def partial_name(name: str) -> str:
@@ -60,6 +62,11 @@ class Writer(abc.ABC):
     """`write` may be given a memoryview, of memory that the caller uses again; else it is given `bytes`."""
     keeps_bytes: bool = False
     """A large `bytes` object is kept, and not copied: it is given as it is, where it can be."""
+
+    @property
+    def retry_seconds(self) -> float:
+        """Seconds after its failure in which another writer may succeed with the same content; 0 if none would."""
+        return 0.0
 
     def keep(self, stat: FileStat, *, moved: bool = False) -> None:  # noqa: B027 - most stores keep neither
         """Have the file get the time of `stat` and, if it is new or `moved`, its permissions, where these are kept.
@@ -104,6 +111,11 @@ class LayerWriter(Writer):
         self.takes_views = inner.takes_views
         self.keeps_bytes = inner.keeps_bytes
 
+    @property
+    def retry_seconds(self) -> float:
+        """Those of the inner writer."""
+        return self.inner.retry_seconds
+
     def keep(self, stat: FileStat, *, moved: bool = False) -> None:
         """Have the inner writer keep what it can of `stat`."""
         self.inner.keep(stat, moved=moved)
@@ -140,6 +152,25 @@ def committing(writer: Writer) -> Iterator[Writer]:
         raise
     finally:
         process.release(writer)
+
+
+def write_again(create: Callable[[], Writer], write: Callable[[Writer], None]) -> None:
+    """Write a file by `write(writer)`, which commits it, and begin again with another writer while a fault may pass.
+
+    `Writer.retry_seconds` says how long after the first failure that is.
+    """
+    failed_at: float | None = None
+    while True:
+        writer = create()
+        try:
+            write(writer)
+            return
+        except OSError:
+            now = time.monotonic()
+            failed_at = now if failed_at is None else failed_at
+            if now + _RETRY_PAUSE >= failed_at + writer.retry_seconds:
+                raise
+        time.sleep(_RETRY_PAUSE)
 
 
 class _Abortable(Protocol):

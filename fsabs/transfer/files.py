@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from ..core import errors, identity
 from ..core.readahead import PIECE, joined, pieces
 from ..core.threads import TaskOutcome, Threads
-from ..core.writing import committing
+from ..core.writing import committing, write_again
 
 if TYPE_CHECKING:
     from ..core.blobs import Blob
@@ -104,35 +104,42 @@ def check_version(source: FS, src: str, stat: FileStat, version: str | None) -> 
 def _copy_blob(
     blob: Blob, target: FS, dst: str, count: Callable[[int], None], stat: FileStat, moved: bool, verify: bool
 ) -> None:
-    crc = 0
+    check, check_later = verify and target._reads_back(dst), False
+    crc = counted = 0
 
     def compare(written: Iterable[bytes]) -> None:
         if (found := _crc_of(written)) != crc:
             reason = f"{blob.size} bytes were written with the CRC32C {crc:08x}, and are read with {found:08x}"
             raise errors.corrupt(target._url(dst), reason, "copy")
 
-    check = verify and target._reads_back(dst)
-    with committing(target._create(dst, False)) as writer:
-        writer.keep(stat, moved=moved)
-        check_later = check and not writer.compare_by(compare)
+    def write(writer: Writer, piece: bytes) -> None:
+        nonlocal crc
+        if blob.sparse:
+            _write_sparse(writer, piece)
+        else:
+            writer.write(piece)
+        if check:
+            crc = _extend()(crc, piece)
 
-        def write(piece: bytes) -> None:
-            nonlocal crc
-            if blob.sparse:
-                _write_sparse(writer, piece)
-            else:
-                writer.write(piece)
-            if check:
-                crc = _extend()(crc, piece)
+    def copy(writer: Writer) -> None:
+        nonlocal check_later, counted, crc
+        crc = done = 0
+        with committing(writer):
+            writer.keep(stat, moved=moved)
+            check_later = check and not writer.compare_by(compare)
+            in_turns = write_each if blob.size <= PIECE else write_behind  # a thread isn't worth its while for one
+            with (
+                closing(streamed(blob)) as source,
+                closing(in_turns(source, functools.partial(write, writer))) as written,
+            ):
+                for size in written:
+                    done += size
+                    count(max(0, done - counted))  # what is copied again is counted once
+                    counted = max(counted, done)
+            if done != blob.size:
+                raise errors.corrupt(blob.url, f"{done} bytes were copied of {blob.size}", "copy")
 
-        done = 0
-        in_turns = write_each if blob.size <= PIECE else write_behind  # a thread isn't worth its while for one
-        with closing(streamed(blob)) as source, closing(in_turns(source, write)) as written:
-            for size in written:
-                done += size
-                count(size)
-        if done != blob.size:
-            raise errors.corrupt(blob.url, f"{done} bytes were copied of {blob.size}", "copy")
+    write_again(functools.partial(target._create, dst, False), copy)
     if check_later:
         with target._open_from_start(dst) as copied:
             compare(pieces(copied))
