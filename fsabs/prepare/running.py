@@ -119,7 +119,7 @@ def run(
         listing = list_files(raw_data_directory, manifest, output.check_input)
         output.check()
         form = OutputFormat(prefix, records_per_file, compressor, max_chunk_bytes, tokens)
-        job = PrepareJob(source, listing.roots, output.base, "", form, on_error == "skip")
+        job = PrepareJob(source, listing.roots, output.given, "", form, on_error == "skip")
         job_id = fingerprint(job, listing, __version__)
         job = job._replace(work=output.work(job_id))
         if (finished := output.finished(job_id)) is not None:
