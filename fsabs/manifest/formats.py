@@ -29,7 +29,9 @@ def suffix_of(url: str | os.PathLike[str]) -> str:
 
 def write(file: BinaryIO, suffix: str, entries: Iterable[ManifestEntry]) -> tuple[int, int]:
     """Write entries, which come in order, in the format of `suffix`; return their number and their sizes."""
-    return (parquet if suffix == ".parquet" else jsonlines).write(file, entries)
+    if suffix == ".parquet":
+        return parquet.write(file, entries)
+    return jsonlines.write(file, entries)
 
 
 class Manifest(ClosesOnExit):
