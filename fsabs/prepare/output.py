@@ -54,9 +54,9 @@ class OutputDirectory:
             raise errors.unsupported("prepare", text, "memory:// is in the memory of one process")
         if any(registry.container_of(part) for part in locations.parse_without_query(text).path.split("/")):
             raise errors.unsupported("prepare", text, "the output can't be in an archive")
-        self.given = text.rstrip("/") or text
-        """The URL or path that it was given by, by which each process opens it."""
-        self._owner, self.fs = _opened(self.given)
+        self.given = text
+        """The URL or path by which each process opens it."""
+        self._owner, self.fs = _opened(text)
         able = self.fs.capabilities
         if not (able.write and able.replace and able.rename and able.remove):
             raise errors.unsupported("prepare", self.url, "the output's store must write, replace, rename and remove")
@@ -282,9 +282,9 @@ class OutputDirectory:
 
 def _opened(url: str) -> tuple[FS, FS]:
     """Open the directory above the output, and return its FS and that of the output, which may be missing yet."""
-    parent, _, name = url.rpartition("/")
+    parent, _, name = url.rstrip("/").rpartition("/")
     if locations.parse_without_query(parent + "/").path.strip("/"):
-        with contextlib.suppress(PermissionError):  # it is outside of the prefix of a custom scheme
+        with contextlib.suppress(PermissionError):  # nothing is written above the home of a datacenter
             fs = opening.from_url(parent, create=True)
             return fs, fs.subfs(keys.from_url_path(name) if "://" in url else name)
     fs = opening.from_url(url, create=True)

@@ -296,6 +296,21 @@ def test_directories_that_can_not_be_used(folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["empty", "foreign", "link", "model.py", "raw"]
 
 
+def test_the_root_of_a_scheme_and_a_home_are_outputs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stores = f"[corp]\nscheme = file\nprefix = {folder}/corp\n[dc]\npfs = file://{folder}/dc\nusername = me\n"
+    (folder / "pfio.ini").write_text(stores)
+    monkeypatch.setenv("PFIO_CONFIG_PATH", str(folder / "pfio.ini"))
+    for output, where in (
+        ("corp://", "corp"),
+        ("/pfs/dc/home/me", "dc/home/me"),
+        ("/pfs/dc/home/me/out/", "dc/home/me/out"),
+    ):
+        (folder / where).mkdir(parents=True)
+        prepare.run(folder / "model.py", folder / "raw", output, num_workers=1)
+        assert digest(records_below(folder / where)) == digest(plain_loop(FILES))
+        shutil.rmtree(folder / where)
+
+
 @needs_root
 def test_the_output_is_not_in_the_input_by_a_mount(folder: Path) -> None:
     (folder / "mounted").mkdir()
