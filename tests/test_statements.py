@@ -399,7 +399,6 @@ MODULES: dict[str, str | None] = {
     "fsabs.adapters.arrow": "ArrowHandler",
     "fsabs.adapters.fsspec": "FsabsFileSystem register_fsspec",
     "fsabs.adapters.grain": None,
-    "fsabs.adapters.obspec": "ObspecStore",
     "fsabs.adapters.patch": None,
     "fsabs.adapters.ray": "FsabsDatasource read_fsabs",
     "fsabs.adapters.spark": "FsabsDataSource register",

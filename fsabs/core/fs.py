@@ -597,10 +597,6 @@ class FS(abc.ABC):
         """Return this FS as a `pyarrow.fs.FileSystem`; files are read by exactly the ranges that are asked for."""
         return registry.adapter("arrow")(self)
 
-    def obspec(self) -> Any:
-        """Return this FS as a store with obspec's methods, for zarr, virtualizarr and others that take one."""
-        return registry.adapter("obspec")(self)
-
     @classmethod
     def from_location(cls, authority: str, path: str, **options: Any) -> FS:
         """Return the FS of a URL's authority and (decoded, absolute) path; options are the class's keyword-only ones.
