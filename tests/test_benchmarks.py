@@ -88,7 +88,14 @@ def test_contestants_take_turns_and_the_first_round_warms_up() -> None:
     both = {name: Scripted(log, name, [100, 1, 2, 3]) for name in "ab"}
     taken = measure.take_turns(both, 3, lambda name, why: None)
     assert [figures["seconds"] for figures in taken["a"]] == [1, 2, 3]
-    assert "".join(log) == "abbaabba"
+    assert "".join(log) == "abbabaab"
+
+
+def test_each_order_of_three_contestants_is_taken_once_in_six_rounds() -> None:
+    log: list[str] = []
+    measure.take_turns({name: Scripted(log, name, [1] * 6) for name in "abc"}, 6, lambda name, why: None, warming=0)
+    orders = {"".join(log[start : start + 3]) for start in range(0, 18, 3)}
+    assert len(orders) == 6
 
 
 def test_who_drops_out_is_told_and_the_others_go_on() -> None:
