@@ -161,6 +161,16 @@ def test_an_absent_peer_is_named_with_the_reason(bench: race.Bench, monkeypatch:
     assert "PFIO (reading) is absent: no pfio in clients" in document.section(found(bench))
 
 
+def test_only_ours_race_where_the_environment_says_so(bench: race.Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FSABS_BENCH_OURS_ALONE", "1")
+    with bench.race("reading", "file", rounds=1) as a_race:
+        a_race.peer("PFIO", "pfio", "files.pfio", 1)
+        a_race.program("wrk", lambda: {"seconds": 1.0}, 1)
+        a_race.run()
+        a_race.table("seconds", "s", 1)
+    assert (bench.tables, list(bench.absent)) == ([], ["PFIO (reading)", "wrk (reading)"])
+
+
 # ---- workers
 
 

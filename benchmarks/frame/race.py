@@ -191,21 +191,22 @@ class Race:
         self, name: str, package: str, contestant: str, each: int, /, *, of: str = "clients", **options: Any
     ) -> Entrant:
         """A peer, in its own environment (`of`). Where it can't run, it is absent, and the tables say why."""
-        entrant = Entrant(name, each)
         try:
+            peers.ensure_wanted()
             python = peers.interpreter(of, package)
-            return self._entered(entrant, Worker(python, contestant, options, self.environment))
+            return self._entered(Entrant(name, each), Worker(python, contestant, options, self.environment))
         except (peers.Missing, Dropped) as exc:
-            self._drop(name, exc)
-            return entrant
+            return self.absent(name, exc)
 
     def program(self, name: str, run: Callable[[], Round] | None, each: int, why_not: str = "") -> Entrant:
         """Another program, started by `run`, which gives the figures of a round; None where it is missing."""
-        entrant = Entrant(name, each)
+        try:
+            peers.ensure_wanted()
+        except peers.Missing as exc:
+            return self.absent(name, exc)
         if run is None:
-            self._drop(name, Dropped(why_not))
-            return entrant
-        return self._entered(entrant, Here(run))
+            return self.absent(name, Dropped(why_not))
+        return self._entered(Entrant(name, each), Here(run))
 
     def absent(self, name: str, why: Exception) -> Entrant:
         """One who can't take part, and why."""
