@@ -7,6 +7,7 @@ others against it), runs it, and claims: each claim is a figure, and says whethe
 from __future__ import annotations
 
 import contextlib
+import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -75,6 +76,8 @@ class Bench:
         self._rounds = rounds
         self.tables: list[Table] = []
         self.claims: list[Claim] = []
+        self.cpu: dict[str, float] = {}
+        """The median of the CPU seconds of each of ours, per thing: the time that other programs disturb least."""
         self.absent: dict[str, str] = {}
         self.notes: list[str] = []
 
@@ -226,6 +229,9 @@ class Race:
     def run(self, warming: int = 1) -> None:
         """Run all rounds, after `warming` rounds that don't count."""
         self._taken = take_turns(self._contestants, self.rounds, self._drop, warming)
+        for name, entrant in self._entrants.items():
+            if entrant.mine and self._has(name, "cpu"):
+                self._bench.cpu[f"{self.title}, {name}"] = statistics.median(self.values(entrant, "cpu"))
 
     def values(self, entrant: Entrant, figure: str) -> list[float]:
         """A figure of one contestant, per thing, in each round; nothing where it is absent."""
