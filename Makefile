@@ -55,7 +55,7 @@ servers: $(VENV)/.test ## what the tests' servers need: Hadoop's jars, Debian's 
 docs: $(VENV)/.docs $(VENV)/.test ## the documentation, into docs/_build/html
 	$(RUN) -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
-bench: $(VENV)/.test ## measure against the peers; NAME="s3_zip local" chooses (python -m benchmarks --list)
+bench: $(VENV)/.test ## measure against the peers; NAME="s3_zip local" chooses (python -m benchmarks --list), NAME="--against main local" compares
 	$(RUN) -m benchmarks $(NAME)
 
 soak: servers ## the randomised tests with new seeds for SOAK_MINUTES (60); writes tests/soak/RESULTS.txt

@@ -2,17 +2,20 @@
 
 Prints tables of medians and ratios and whether each target was reached, and writes `benchmarks/results/NAME.json` and
 `NAME.svg`. The exit status is that of the running: a target that is missed is printed, and is no error.
+
+`--against REF` compares the working tree with a commit instead, and writes nothing: the exit status is 1 if a row is
+slower.
 """
 
 from __future__ import annotations
 
 import argparse
 import signal
-import subprocess
 import sys
 import time
 
-from .frame import document, one, servers
+from .frame import against, document, one, servers
+from .frame.workers import in_a_process
 
 
 def listed() -> str:
@@ -29,7 +32,11 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--document", action="store_true", help="write benchmarks/results/tables.md anew")
     parser.add_argument("--full", action="store_true", help="the full sizes, which take longer")
     parser.add_argument("--rounds", type=int, help="in place of each benchmark's own number of rounds (at least 1)")
-    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)  # in this process: for a profiler
+    parser.add_argument("--against", metavar="REF", help="compare the working tree with a commit, without the peers")
+    parser.add_argument("--turns", type=int, default=9, help="how often --against runs each side (9; at least 1)")
+    parser.add_argument(
+        "--here", action="store_true", help=argparse.SUPPRESS
+    )  # in this process: for --against, and a profiler
     return parser
 
 
@@ -38,24 +45,13 @@ def run(names: list[str], options: list[str]) -> int:
     failed = []
     for name in names:
         start = time.monotonic()
-        status = in_a_process([sys.executable, "-m", "benchmarks", "--here", *options, name])
+        status = in_a_process([sys.executable, "-m", "benchmarks", "--here", *options, name], cwd=one.ROOT)
         sys.stdout.write(f"  ({name}: {time.monotonic() - start:.0f} s)\n")
         sys.stdout.flush()
         failed += [name] if status else []
     if failed:
         sys.stderr.write(f"failed: {', '.join(failed)}\n")
     return len(failed)
-
-
-def in_a_process(command: list[str]) -> int:
-    """Its exit status. What ends this process ends that one first, which stops its servers and removes its files."""
-    with subprocess.Popen(command, cwd=one.ROOT) as process:
-        try:
-            return process.wait()
-        except BaseException:
-            process.terminate()
-            process.wait()
-            raise
 
 
 def main() -> int:
@@ -68,6 +64,10 @@ def main() -> int:
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}; there are {', '.join(one.names())}")
     if chosen.rounds is not None and chosen.rounds < 1:
         parser.error("--rounds is at least 1")
+    if chosen.turns < 1:
+        parser.error("--turns is at least 1")
+    if chosen.against and not against.known(chosen.against):
+        parser.error(f"no such commit: {chosen.against}")
     if chosen.list:
         sys.stdout.write(listed())
         return 0
@@ -81,6 +81,9 @@ def main() -> int:
             one.run(name, full=chosen.full, rounds=chosen.rounds)
         return 0
     options = ["--full"] if chosen.full else []
+    if chosen.against:
+        options += ["--rounds", str(chosen.rounds or 1)]
+        return min(against.run(chosen.against, chosen.names, chosen.turns, options), 1)
     options += ["--rounds", str(chosen.rounds)] if chosen.rounds else []
     return min(run(chosen.names or one.names(), options), 1)
 

@@ -77,6 +77,7 @@ def shards(bench: Bench, race: Race, name: str, package: str, form: str, endpoin
     target = bench.folder / "bucket" / form
     written = ["benchmarks.contestants.loaders", form, str(source), str(target)]
     try:
+        peers.ensure_wanted()
         run_script(peers.interpreter("training", package), written, race.environment)
     except (peers.Missing, OSError) as exc:
         return race.absent(name, exc)

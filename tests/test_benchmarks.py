@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.frame import chart, delay, document, measure, one, peers, race, report, servers
+from benchmarks.frame import against, chart, delay, document, measure, one, peers, race, report, servers
 from benchmarks.frame.measure import Dropped, Round, at_least, at_most
 from benchmarks.frame.workers import Here, Worker
 
@@ -88,7 +88,14 @@ def test_contestants_take_turns_and_the_first_round_warms_up() -> None:
     both = {name: Scripted(log, name, [100, 1, 2, 3]) for name in "ab"}
     taken = measure.take_turns(both, 3, lambda name, why: None)
     assert [figures["seconds"] for figures in taken["a"]] == [1, 2, 3]
-    assert "".join(log) == "abbaabba"
+    assert "".join(log) == "abbabaab"
+
+
+def test_each_order_of_three_contestants_is_taken_once_in_six_rounds() -> None:
+    log: list[str] = []
+    measure.take_turns({name: Scripted(log, name, [1] * 6) for name in "abc"}, 6, lambda name, why: None, warming=0)
+    orders = {"".join(log[start : start + 3]) for start in range(0, 18, 3)}
+    assert len(orders) == 6
 
 
 def test_who_drops_out_is_told_and_the_others_go_on() -> None:
@@ -125,6 +132,14 @@ def test_ratios_are_taken_within_a_round_and_per_thing(bench: race.Bench) -> Non
     ]
 
 
+def test_the_cpu_time_of_ours_is_kept_per_thing(bench: race.Bench) -> None:
+    with bench.race("reading", "file", rounds=3) as a_race:
+        entered_as_ours(a_race, "ours", 10, [1, 10, 2])
+        entered(a_race, "theirs", 5, [2, 20, 1])
+        a_race.run()
+    assert found(bench)["cpu"] == {"reading, ours": 0.1}
+
+
 def test_the_best_is_the_best_of_each_round(bench: race.Bench) -> None:
     with bench.race("reading", "file", rounds=2) as a_race:
         ours = entered(a_race, "ours", 1, [1, 1])
@@ -152,6 +167,46 @@ def test_an_absent_peer_is_named_with_the_reason(bench: race.Bench, monkeypatch:
     assert "absent: PFIO (reading): no pfio in clients" in text
     assert "target >= 5: PFIO is absent: no pfio in clients" in text
     assert "PFIO (reading) is absent: no pfio in clients" in document.section(found(bench))
+
+
+def test_only_ours_race_where_the_environment_says_so(bench: race.Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FSABS_BENCH_OURS_ALONE", "1")
+    with bench.race("reading", "file", rounds=1) as a_race:
+        a_race.peer("PFIO", "pfio", "files.pfio", 1)
+        a_race.program("wrk", lambda: {"seconds": 1.0}, 1)
+        a_race.run()
+        a_race.table("seconds", "s", 1)
+    assert (bench.tables, list(bench.absent)) == ([], ["PFIO (reading)", "wrk (reading)"])
+
+
+# ---- against a commit
+
+
+def sides(new: list[float], old: list[float], again: list[float]) -> dict[str, list[Round]]:
+    """The rounds of both sides, with one row."""
+    return {
+        side: [{"row": value} for value in values]
+        for side, values in ((against.NEW, new), (against.OLD, old), (against.AGAIN, again))
+    }
+
+
+def test_a_ratio_to_a_commit_is_taken_within_a_turn() -> None:
+    old = [1.0, 2.0, 4.0, 8.0]
+    ((comparison,), others) = against.compared(sides([1.5 * value for value in old], old, old))
+    assert comparison == ("row", (1.5, 1.5, 1.5), (1, 1, 1))
+    assert comparison.slower
+    assert not others
+
+
+def test_slower_is_where_the_whole_interval_is_above_the_bound() -> None:
+    old, again = [1.0] * 9, [0.9, *[1.0] * 7, 1.1]
+    ((one_low,), _) = against.compared(sides([1.0, *[1.2] * 8], old, again))
+    ((two_low,), _) = against.compared(sides([1.0, 1.02, *[1.2] * 7], old, again))
+    assert one_low.ratio == pytest.approx((1.2, 1.16, 1.2))
+    assert one_low.slower
+    assert two_low.ratio == pytest.approx((1.2, 1.016, 1.2))
+    assert not two_low.slower
+    assert two_low.noise == pytest.approx((1.0, 0.98, 1.02))
 
 
 # ---- workers

@@ -83,14 +83,16 @@ def take_turns(
 ) -> dict[str, list[Round]]:
     """Run all contestants `rounds` times, in turns, after `warming` rounds each that don't count.
 
-    Each round begins with another one, so that nobody always comes after the same neighbour. Who drops out is told to
-    `dropped` and is missing in the result.
+    Each second round has the order of the one before reversed, and the next begins with another one, so that of two
+    contestants each is as often before the other as after it, and a machine that slows down or speeds up favours
+    neither. A contestant that drops out is reported to `dropped`, and is missing in the result.
     """
     taken: dict[str, list[Round]] = {name: [] for name in contestants}
     for turn in range(warming + rounds):
         names = list(taken)
-        shift = turn % len(names) if names else 0
-        for name in names[shift:] + names[:shift]:
+        shift = turn // 2 % len(names) if names else 0
+        order = names[shift:] + names[:shift]
+        for name in reversed(order) if turn % 2 else order:
             try:
                 figures = contestants[name].round()
             except Dropped as exc:

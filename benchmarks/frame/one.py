@@ -18,9 +18,9 @@ ROOT = BENCHMARKS.parent
 RESULTS = BENCHMARKS / "results"
 
 
-def names() -> list[str]:
+def names(benchmarks: Path = BENCHMARKS) -> list[str]:
     """Every module beside the frame is a benchmark."""
-    return sorted(path.stem for path in BENCHMARKS.glob("*.py") if not path.stem.startswith("_"))
+    return sorted(path.stem for path in benchmarks.glob("*.py") if not path.stem.startswith("_"))
 
 
 def title(name: str) -> str:

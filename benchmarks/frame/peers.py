@@ -77,9 +77,12 @@ ENVIRONMENTS: dict[str, tuple[str, ...]] = {
     ),
 }
 
+OURS_ALONE = "FSABS_BENCH_OURS_ALONE"
+"""Where this environment variable is set, no peer races."""
+
 
 class Missing(Exception):
-    """A package that could not be installed, and why."""
+    """A peer that can't race, and why."""
 
 
 def cache_directory() -> Path:
@@ -99,6 +102,12 @@ def interpreter(environment: str, package: str) -> str:
     if package in absent:
         raise Missing(absent[package])
     return str(folder / "bin" / "python")
+
+
+def ensure_wanted() -> None:
+    """Raise `Missing` where only ours are to race."""
+    if os.environ.get(OURS_ALONE):
+        raise Missing(f"{OURS_ALONE} is set")
 
 
 def _made(environment: str) -> tuple[Path, dict[str, str]]:

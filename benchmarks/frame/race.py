@@ -7,6 +7,7 @@ others against it), runs it, and claims: each claim is a figure, and says whethe
 from __future__ import annotations
 
 import contextlib
+import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -75,6 +76,8 @@ class Bench:
         self._rounds = rounds
         self.tables: list[Table] = []
         self.claims: list[Claim] = []
+        self.cpu: dict[str, float] = {}
+        """The median of the CPU seconds of each of ours, per thing: the time that other programs disturb least."""
         self.absent: dict[str, str] = {}
         self.notes: list[str] = []
 
@@ -191,21 +194,22 @@ class Race:
         self, name: str, package: str, contestant: str, each: int, /, *, of: str = "clients", **options: Any
     ) -> Entrant:
         """A peer, in its own environment (`of`). Where it can't run, it is absent, and the tables say why."""
-        entrant = Entrant(name, each)
         try:
+            peers.ensure_wanted()
             python = peers.interpreter(of, package)
-            return self._entered(entrant, Worker(python, contestant, options, self.environment))
+            return self._entered(Entrant(name, each), Worker(python, contestant, options, self.environment))
         except (peers.Missing, Dropped) as exc:
-            self._drop(name, exc)
-            return entrant
+            return self.absent(name, exc)
 
     def program(self, name: str, run: Callable[[], Round] | None, each: int, why_not: str = "") -> Entrant:
         """Another program, started by `run`, which gives the figures of a round; None where it is missing."""
-        entrant = Entrant(name, each)
+        try:
+            peers.ensure_wanted()
+        except peers.Missing as exc:
+            return self.absent(name, exc)
         if run is None:
-            self._drop(name, Dropped(why_not))
-            return entrant
-        return self._entered(entrant, Here(run))
+            return self.absent(name, Dropped(why_not))
+        return self._entered(Entrant(name, each), Here(run))
 
     def absent(self, name: str, why: Exception) -> Entrant:
         """One who can't take part, and why."""
@@ -225,6 +229,9 @@ class Race:
     def run(self, warming: int = 1) -> None:
         """Run all rounds, after `warming` rounds that don't count."""
         self._taken = take_turns(self._contestants, self.rounds, self._drop, warming)
+        for name, entrant in self._entrants.items():
+            if entrant.mine and self._has(name, "cpu"):
+                self._bench.cpu[f"{self.title}, {name}"] = statistics.median(self.values(entrant, "cpu"))
 
     def values(self, entrant: Entrant, figure: str) -> list[float]:
         """A figure of one contestant, per thing, in each round; nothing where it is absent."""

@@ -27,6 +27,7 @@ def content(name: str, title: str, command: str, bench: Bench) -> Content:
         "machine": machine,
         "claims": [_claim(one) for one in bench.claims],
         "tables": [_table(one) for one in bench.tables],
+        "cpu": bench.cpu,
         "absent": bench.absent,
         "notes": bench.notes,
     }

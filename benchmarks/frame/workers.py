@@ -8,9 +8,9 @@ import os
 import select
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from .measure import Dropped, Round
 
@@ -102,13 +102,40 @@ class Here:
         """Nothing is kept."""
 
 
-def run_script(python: str, arguments: list[str], environment: Mapping[str, str]) -> None:
-    """Run `python -m ARGUMENTS` of an environment to its end. Raises `OSError` with its last words where it fails."""
+def in_a_process(
+    command: Sequence[str], log: IO[bytes] | None = None, timeout: float | None = None, **options: Any
+) -> int:
+    """Run a command to its end, and return its exit status.
+
+    If this process is ended first, it ends the command, which stops its servers and removes its files.
+
+    Args:
+        command: a program and its arguments.
+        log: where its output goes, in place of this process's.
+        timeout: seconds after which it is ended, and `subprocess.TimeoutExpired` is raised.
+        options: of `subprocess.Popen`.
+    """
+    with subprocess.Popen(command, stdout=log, stderr=log, **options) as process:
+        try:
+            return process.wait(timeout)
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
+
+
+def run_script(
+    python: str,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path = ROOT,
+    timeout: float | None = PATIENCE,
+) -> None:
+    """Run `python -m ARGUMENTS` in a folder to its end. Raises `OSError` with its last words where it fails."""
     with tempfile.TemporaryFile() as log:
-        command = [python, "-m", *arguments]
         variables = {**os.environ, **environment}
-        done = subprocess.run(command, cwd=ROOT, env=variables, stdout=log, stderr=log, timeout=PATIENCE)
+        status = in_a_process([python, "-m", *arguments], log, timeout, cwd=folder, env=variables)
         log.seek(0)
         words = log.read().decode(errors="replace").strip().splitlines()
-    if done.returncode:
-        raise OSError(words[-1] if words else f"status {done.returncode}")
+    if status:
+        raise OSError(words[-1] if words else f"status {status}")
