@@ -18,14 +18,16 @@ import fsabs
 from fsabs.backends.hdfs import Hdfs, library
 from fsabs.testing.children import forked
 from tests.servers.hdfs import HdfsCluster
+from tests.servers.shared import unique
 
 
 @pytest.fixture
 def fs(hdfs: HdfsCluster, monkeypatch: pytest.MonkeyPatch) -> Hdfs:
     monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
     monkeypatch.delenv("HADOOP_USER_NAME", raising=False)
-    hdfs.put("/processes/x", b"content")
-    found = fsabs.from_url(f"{hdfs.url}/processes")
+    folder = f"/{unique('processes')}"
+    hdfs.put(f"{folder}/x", b"content")
+    found = fsabs.from_url(hdfs.url + folder)
     assert isinstance(found, Hdfs)
     return found
 
@@ -81,7 +83,7 @@ def test_children_read_without_a_directory_to_write_to_or_a_home(hdfs: HdfsClust
     mounts = f"{keep} && mount -t tmpfs -o noexec,mode=1777 none /tmp && {back} && mount -o remount,ro,bind /"
     script = f'{mounts} && exec unshare --user --map-user=54321 "$@"'
     command = ["unshare", "-rm", "sh", "-c", script, "sh", sys.executable, "-c"]
-    command += [textwrap.dedent(_NO_PLACE), f"{hdfs.url}/processes"]
+    command += [textwrap.dedent(_NO_PLACE), fs.url()]
     environment = {**os.environ, "PYTHONPATH": os.getcwd(), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=50, env=environment)
     assert done.returncode == 0, done.stderr

@@ -15,6 +15,7 @@ import pytest
 
 from tests import preloaded
 from tests.servers.moto import MotoServer
+from tests.servers.shared import unique
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -23,9 +24,16 @@ LOSS = re.compile(r"^step (\d+): loss (\d+\.\d+)$", re.MULTILINE)
 
 
 @pytest.fixture
-def variables(moto: MotoServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The environment in which `s3://language/text` is the data set."""
-    moto.create_bucket("language")
+def text(moto: MotoServer) -> str:
+    """The URL of the data set."""
+    bucket = unique("language")
+    moto.create_bucket(bucket)
+    return f"s3://{bucket}/text"
+
+
+@pytest.fixture
+def variables(moto: MotoServer, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The environment in which the data set is at its URL."""
     found = {
         "S3_ENDPOINT": moto.endpoint,
         "AWS_ACCESS_KEY_ID": moto.access_key,
@@ -35,7 +43,7 @@ def variables(moto: MotoServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     }
     for name, value in found.items():
         monkeypatch.setenv(name, value)
-    subprocess.run([sys.executable, FOLDER / "make_data.py", "s3://language/text"], check=True, timeout=60)
+    subprocess.run([sys.executable, FOLDER / "make_data.py", text], check=True, timeout=60)
     return {**os.environ, **found}
 
 
