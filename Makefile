@@ -39,7 +39,7 @@ pythons: $(VENV)/.test ## the quick tests on every other Python of this machine,
 release: $(VENV)/.test ## build the wheel and the source distribution, and try them with each extra by itself, in its lowest versions
 	$(RUN) -m tests.release
 
-judges: $(VENV)/.test ## the test suites of other projects, pinned; JUDGES_ARGS=--short is the part of CI; writes docs/judges.md
+judges: $(VENV)/.test ## the test suites of other projects, pinned; JUDGES_ARGS=--short is the part of CI; writes tests/judges/RESULTS.txt
 	$(RUN) -m tests.judges $(JUDGES_ARGS)
 
 check: lint test ## everything that must hold before a change goes in
@@ -58,7 +58,7 @@ docs: $(VENV)/.docs $(VENV)/.test ## the documentation, into docs/_build/html
 bench: $(VENV)/.test ## measure against the peers; NAME="s3_zip local" chooses (python -m benchmarks --list)
 	$(RUN) -m benchmarks $(NAME)
 
-soak: servers ## the randomised tests with new seeds for SOAK_MINUTES (60); writes docs/reliability.md
+soak: servers ## the randomised tests with new seeds for SOAK_MINUTES (60); writes tests/soak/RESULTS.txt
 	$(RUN) -m tests.soak $(PYTEST_ARGS)
 
 clean: ## remove all that these commands made, the virtual environment included

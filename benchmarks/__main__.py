@@ -26,7 +26,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("names", nargs="*", metavar="NAME", help="which; all without one")
     parser.add_argument("--list", action="store_true", help="say which there are")
     parser.add_argument("--install", action="store_true", help="install nginx and wrk, or say how")
-    parser.add_argument("--document", action="store_true", help="write the tables of docs/performance.md anew")
+    parser.add_argument("--document", action="store_true", help="write benchmarks/results/tables.md anew")
     parser.add_argument("--full", action="store_true", help="the full sizes, which take longer")
     parser.add_argument("--rounds", type=int, help="in place of each benchmark's own number of rounds (at least 1)")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)  # in this process: for a profiler

@@ -17,14 +17,13 @@ COPIES = 5
 def run(bench: Bench) -> None:
     """Each figure is what is added to an operation."""
     with bench.race("tracing", "operation", rounds=15) as race:
-        events = race.ours("events", "tracing.on", COUNT, detail="events", count=COUNT)
-        histograms = race.ours("histograms", "tracing.on", COUNT, detail="histograms", count=COUNT)
+        events = race.ours("events", "tracing.on", COUNT, count=COUNT)
         check = race.ours("off: the check", "tracing.check", COUNT, count=COUNT)
         viztracer = race.peer("viztracer", "viztracer", "tracing.viztracer", COUNT, count=COUNT)
         spans = race.peer("OpenTelemetry", "opentelemetry-sdk", "tracing.opentelemetry", COUNT, count=COUNT)
         race.run()
         race.table("seconds", "ns/operation", 1e9)
-        for entrant, most in ((check, 20), (histograms, 1500), (events, 1500)):
+        for entrant, most in ((check, 20), (events, 1500)):
             nanoseconds = [1e9 * seconds for seconds in race.values(entrant, "seconds")]
             bench.claim(f"tracing, {entrant.name}", nanoseconds, "ns", at_most(most, "ns"))
         shares = zip(race.values(check, "seconds"), race.values(events, "base"), strict=True)

@@ -53,15 +53,17 @@ def program(page: str) -> str:
 
 
 def run(page: str, folder: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the code of a page in `folder`."""
-    (folder / "page.py").write_text(program(page))
+    """Run the code of a page in `folder`, as an interactive session does: no process that it spawns imports it."""
+    path = folder / "page.py"
+    path.write_text(program(page))
+    session = f"with open({str(path)!r}) as _page: exec(compile(_page.read(), {str(path)!r}, 'exec'))"
     work = folder / "work"
     work.mkdir()
     env = {**os.environ, "PFIO_CONFIG_PATH": str(folder / "none.ini"), **(env or {})}
-    code = (folder / "page.py").read_text()
+    code = path.read_text()
     imported = [names for name, names in SLOW.items() if re.search(rf"^ *(import|from) {name}\b", code, re.MULTILINE)]
     libraries = tuple(itertools.chain.from_iterable(imported))
-    return preloaded.run(libraries, ["-W", "error", folder / "page.py"], cwd=work, env=env, timeout=150)
+    return preloaded.run(libraries, ["-W", "error", "-c", session], cwd=work, env=env, timeout=150)
 
 
 @pytest.fixture(scope="module")

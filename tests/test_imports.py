@@ -1,4 +1,4 @@
-"""What importing costs, and that imports point down the map of docs and CONTRIBUTING."""
+"""What importing costs, and that imports point up the map of CONTRIBUTING."""
 
 from __future__ import annotations
 

@@ -327,5 +327,5 @@ def test_no_secret_of_the_environment_is_pickled(monkeypatch: pytest.MonkeyPatch
     fs = fsabs.from_url("s3://bucket/x")
     with pytest.raises(OSError):
         fs.read_bytes("a")  # so that the credentials are in use
-    for thing in (fs, fs.subfs("a"), fsabs.Path("s3://bucket/x"), fs.fsspec(), fs.arrow(), fs.obspec()):
+    for thing in (fs, fs.subfs("a"), fsabs.Path("s3://bucket/x"), fs.fsspec(), fs.arrow()):
         assert SECRET.encode() not in pickle.dumps(thing)

@@ -19,7 +19,7 @@ from fsabs.prepare import ModelError, PrepareError
 from fsabs.prepare.model import Model, ModelSource
 from fsabs.readers import decode
 from fsabs.readers.recordio import Index
-from tests.prepare.data import records_below
+from tests.prepare.data import assert_refused, records_below
 
 pytestmark = pytest.mark.timeout(120)
 ROOT = Path(__file__).parents[1]
@@ -103,7 +103,7 @@ def test_feature_columns(folder: Path) -> None:
     (folder / "model.py").write_text(MODEL.replace('"uint8", (None,)', '"uint8", (3,)'))
     with pytest.raises(PrepareError, match=r"record 0, column 'image': the shape is \(1,\), not \(3,\)"):
         prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
-    assert not (folder / "out").exists()
+    assert_refused(folder / "out")
 
 
 def test_the_function_for_a_single_file(folder: Path) -> None:
@@ -148,7 +148,8 @@ def test_the_output_directory(folder: Path) -> None:
     (folder / "model.py").write_text(MODEL.replace("return", "raise ValueError\n        return"))
     with pytest.raises(PrepareError):
         prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
-    assert sorted(os.listdir(folder / "out")) == names
+    assert sorted(os.listdir(folder / "out")) == [".fsabs-prepare", *names]
+    assert len(records_below(folder / "out")) == 4
 
 
 @pytest.mark.parametrize("mode", ["local", "cluster", "elsewhere"])

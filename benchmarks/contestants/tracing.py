@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic_ns, perf_counter
-from typing import Any
 
 from . import Run, library
 
@@ -49,13 +48,13 @@ def check(count: int) -> Run:
     return lambda: _difference(plain, checked, count)
 
 
-def on(detail: Any, count: int) -> Run:
+def on(count: int) -> Run:
     """On: a positioned read of a file in memory, against the same without the trace."""
     import fsabs
     from fsabs import trace
 
     folder = tempfile.TemporaryDirectory()
-    trace.start(Path(folder.name) / "trace", detail=detail, max_bytes=8 * 1024 * 1024)
+    trace.start(Path(folder.name) / "trace", max_bytes=8 * 1024 * 1024)
     fs = fsabs.Memory("benchmark")
     fs.write_bytes("file", bytes(4096))
     plain, traced = fs._open_blob("file"), fs.open_blob("file")  # what is not the user's own is not recorded
@@ -78,7 +77,7 @@ def member(count: int) -> Run:
     with fs.open_zip("a.zip", "w") as archive:
         archive.write_bytes("member", bytes(4096))
     opened = fs.open_zip("a.zip")
-    trace.start(Path(folder.name) / "trace", detail="events", max_bytes=8 * 1024 * 1024)
+    trace.start(Path(folder.name) / "trace", max_bytes=8 * 1024 * 1024)
     recorder = hooks.active
 
     def plain() -> None:

@@ -30,7 +30,7 @@ class Costs(NamedTuple):
     """Seconds that the database is busy with an operation."""
 
     task: float = 1 / 2000
-    """Of leasing and reporting a task: the rate of PostgreSQL that docs/performance.md wants at least."""
+    """Of leasing and reporting a task: the rate of PostgreSQL that `benchmarks/dispatch.py` wants at least."""
     wait: float = 1 / 1000
     """Of a request when no task is free: a transaction of five statements."""
     renewal: float = 1 / 2500

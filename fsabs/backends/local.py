@@ -226,15 +226,8 @@ class Local(FS):
             writer.abort()
             raise
 
-    def _resume(self, key: str, source: Blob) -> tuple[Writer, int]:
-        found = source.strong_identity
-        if found is not None:
-            path, status = files.target(self._path(key), exclusive=False)
-            if status is None or stat_bits.S_ISREG(status.st_mode):
-                writer = files.ResumedReplacement.of(path, found.digest(), source.size, durable=self._fsync)
-                if writer is not None:
-                    return writer, writer.offset
-        return self._create(key, False), 0
+    def _reads_back(self, key: str) -> bool:
+        return not folders.is_local(self._path(key))
 
     def _set_modified(self, key: str, when: float) -> None:
         nanoseconds = round(when * 1e9)

@@ -124,7 +124,7 @@ def _pipe(given: Namespace) -> int:
 def mv(invocation: Invocation, given: Namespace) -> int:
     """Move files and directories; TARGET means what it means to cp.
 
-    Where the store can, a directory is moved in one step. Else each file is copied, verified, and then removed at the
+    Where the store can, a directory is moved in one step. Else each file is copied whole, and then removed at the
     source: run the command again after an interrupt. Symbolic links are moved as links.
 
     Example: fsabs mv /scratch/run-7 s3://bucket/runs/

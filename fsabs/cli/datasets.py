@@ -46,7 +46,7 @@ _URL, _MANIFEST = path_argument("url"), path_argument("manifest")
 def _create(invocation: Invocation, given: Namespace) -> None:
     """Write the manifest of the data set at URL; the suffix of MANIFEST is its format.
 
-    .jsonl is JSON lines, .parquet is Parquet, .json is MLCommons Croissant.
+    .jsonl is JSON lines, .parquet is Parquet.
 
     Example: fsabs manifest create s3://bucket/flowers flowers.parquet
     """
@@ -87,7 +87,7 @@ def _check(invocation: Invocation, given: Namespace) -> int:
 
     with (
         opening.from_url(given.url) as fs,
-        manifests.Manifest(given.manifest, fs.url()) as pinned,
+        manifests.Manifest(given.manifest) as pinned,
         ProgressDisplay(given.progress) as shown,
     ):
         for drift in manifests.check(fs, pinned, digests=given.digests, progress=count):

@@ -1,13 +1,11 @@
-"""`fsabs ls`, `tree`, `du`, `stat` and `find`: what there is, in order; as lines, or as JSON objects."""
+"""`fsabs ls`, `du`, `stat` and `find`: what there is, in order; as lines, or as JSON objects."""
 
 from __future__ import annotations
 
 import argparse
-import errno
 import fnmatch
 import itertools
 import json
-import os
 import re
 import stat as stat_bits
 import sys
@@ -17,11 +15,10 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..core import registry
 from ..core.stats import TreeCounts
 from .output import CommandOutput, size_text
 from .paths import PATHS, Paths, ResolvedPath, each_path, path_argument
-from .program import Invocation, argument, at_least, command, flag
+from .program import Invocation, argument, command, flag
 
 if TYPE_CHECKING:
     from ..core.fs import FS
@@ -146,74 +143,6 @@ def ls(invocation: Invocation, given: Namespace) -> int:
             write_entry(output, found, stat, text(stat, stat.filename))
 
     return each_path(invocation, given.paths, show)
-
-
-@command(
-    path_argument("path", "?", default="."),
-    argument("-L", "--depth", type=at_least(1), help="Levels to show."),
-)
-def tree(invocation: Invocation, given: Namespace) -> None:
-    """Show a directory or a container as a tree.
-
-    Example: fsabs tree -L 2 s3://bucket/train.zip/
-    """
-    with Paths() as resolver:
-        for found in resolver.expand(given.path):
-            try:
-                _Tree(invocation, found, given.depth).show()
-            except NotADirectoryError as exc:
-                if found.contents or registry.container_of(os.path.basename(found.path)) is None:
-                    raise
-                reason = "a container is a directory with a / at its end, else a file"
-                raise NotADirectoryError(errno.ENOTDIR, reason, found.shown) from exc
-
-
-class _Tree:
-    """Writes one tree: a directory's files first, then its directories, each with what is in it."""
-
-    def __init__(self, invocation: Invocation, top: ResolvedPath, depth: int | None) -> None:
-        self._output = invocation.output
-        self._top = top
-        self._depth = depth
-        self._files = self._directories = 0
-        self._walk = top.fs.walk(top.path)
-        self._ahead = next(self._walk, None)
-        """What the walk enters next."""
-
-    def show(self) -> None:
-        """Write the tree, and how many directories and files are in it."""
-        if not self._output.json:
-            self._output.line(self._output.name(self._top.shown, directory=True))
-        levels = [self._level("", 1)]
-        while levels:
-            deeper = next(levels[-1], None)
-            levels.append(deeper) if deeper is not None else levels.pop()
-        counts = {"directories": self._directories, "files": self._files}
-        self._output.record(counts, f"\n{self._directories:,} directories, {self._files:,} files")
-
-    def _level(self, lines: str, depth: int) -> Iterator[Iterator[Any]]:
-        """Write what is in the directory that the walk enters next, below `lines`; yield the levels of those in it."""
-        if self._ahead is None:
-            return
-        above, directories, files = self._ahead
-        names = [*files, *(f"{name}/" for name in directories)]
-        if depth == self._depth:
-            directories.clear()  # and the walk does not enter them
-        self._ahead = next(self._walk, None)
-        for at, name in enumerate(names, 1):
-            last = at == len(names)
-            directory = name.endswith("/")
-            path = f"{above}/{name}".lstrip("/").rstrip("/")
-            self._directories += directory
-            self._files += not directory
-            if self._output.json:
-                kind = "directory" if directory else "file"
-                self._output.record({"url": self._top.fs.url(path), "type": kind, "depth": depth}, "")
-            else:
-                self._output.line(lines + ("└── " if last else "├── ") + self._output.name(name, directory))
-            entered = self._ahead is not None and self._ahead[0] == path  # a link that leads back is not
-            if directory and entered:
-                yield self._level(lines + ("    " if last else "│   "), depth + 1)
 
 
 @command(_PLACES, _HUMAN)

@@ -46,8 +46,7 @@ def _list(invocation: Invocation, given: Namespace) -> int:
 def _copy(invocation: Invocation, given: Namespace) -> int:
     """Copy files to a datacenter, from one, or within one. Several sources need a directory as the target.
 
-    Run the command again after an interrupt: files that are there are skipped, and large ones continued. Of -f and -n
-    the last one counts.
+    Run the command again after an interrupt: files that are there are skipped. Of -f and -n the last one counts.
 
     Example: fsabs pfs cp -r data/ /pfs/datacenter_1/home/me/data
     """

@@ -220,10 +220,8 @@ def command(*arguments: Adder, json: bool = True) -> Callable[[Run], Command]:
 
 
 COMMANDS: dict[str, Command | CommandLine] = {
-    "bench": CommandLine("explain", "Measure how fast a data set can be read, and what settings are best."),
     "cache": CommandLine("upkeep", "Show, fill, empty and check the cache."),
     "cat": CommandLine("content", "Write files to the standard output."),
-    "completion": CommandLine("completion", "Write the script by which a shell completes fsabs."),
     "config": CommandLine("upkeep", "Show and check the configuration."),
     "convert": CommandLine("packing", "Write a container in another format."),
     "cp": CommandLine("changing", "Copy files and trees between any two places."),
@@ -249,7 +247,6 @@ COMMANDS: dict[str, Command | CommandLine] = {
     "tail": CommandLine("content", "Write the last lines of files."),
     "tasks": CommandLine("jobs", "Show and steer a job whose tasks are dispatched to workers."),
     "trace": CommandLine("upkeep", "Show what a trace has recorded."),
-    "tree": CommandLine("listing", "Show a directory as a tree."),
     "unpack": CommandLine("packing", "Unpack a container into a directory."),
     "verify": CommandLine("packing", "Read containers and RecordIO files, and show what is damaged."),
 }

@@ -16,8 +16,7 @@ from .output import START_OF_LINE, CommandOutput, printable, size_text, terminal
 from .program import argument
 
 ProgressMode = Literal["auto", "line", "plain", "none"]
-TIMED = 20_000
-"""Requests whose times a `RequestLog` keeps at most."""
+_TIMED = 20_000  # requests whose times a log keeps at most
 _SECONDS = {"line": 0.1, "plain": 5.0}
 
 
@@ -137,7 +136,7 @@ class Summary:
 
 
 class RequestLog(hooks.Instrument):
-    """Measures what is done while it is open: requests, time, and CPU time.
+    """Measures what is done while it is open: requests, and their time.
 
     A context manager, which passes everything on to the instrument that was there before.
     """
@@ -149,14 +148,10 @@ class RequestLog(hooks.Instrument):
         self.retries = 0
         self.held_back = 0.0
         """Seconds in which requests waited for their turn, or for another attempt, since the store refused some."""
-        self.transfer = 0.0
-        """Seconds in which bodies were received, where that took time."""
         self.milliseconds: list[float] = []
         """How long each request took, up to some thousands of them."""
         self.seconds = 0.0
         """How long it was open."""
-        self.cpu = 0.0
-        """Seconds for which this process used a CPU meanwhile."""
         self._before: hooks.Instrument | None = None
 
     @property
@@ -172,13 +167,11 @@ class RequestLog(hooks.Instrument):
         if kind == "request":
             self.requests += 1
             self.bytes += size
-            if begin and len(self.milliseconds) < TIMED:
+            if begin and len(self.milliseconds) < _TIMED:
                 self.milliseconds.append((time.monotonic_ns() - begin) / 1e6)
         self.connections += kind == "connect"
-        if kind == "wait" and begin:
-            seconds = (time.monotonic_ns() - begin) / 1e9
-            self.held_back += seconds if name.endswith((".throttle", ".backoff")) else 0.0
-            self.transfer += seconds if name.endswith(".transfer") else 0.0
+        if kind == "wait" and begin and name.endswith((".throttle", ".backoff")):
+            self.held_back += (time.monotonic_ns() - begin) / 1e9
         if self._before is not None:
             self._before.record_span(kind, name, begin, size, where, error, offset)
 
@@ -191,11 +184,10 @@ class RequestLog(hooks.Instrument):
     def __enter__(self) -> RequestLog:
         self._before = hooks.install(self)
         self.calls = self._before is not None and self._before.calls
-        self.seconds, self.cpu = -time.monotonic(), -time.process_time()
+        self.seconds = -time.monotonic()
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.seconds += time.monotonic()
-        self.cpu += time.process_time()
         hooks.install(self._before)
         self._before = None

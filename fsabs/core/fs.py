@@ -43,6 +43,7 @@ from .writing import (
     Writer,
     WriterFile,
     committing,
+    write_again,
 )
 
 if TYPE_CHECKING:
@@ -596,10 +597,6 @@ class FS(abc.ABC):
         """Return this FS as a `pyarrow.fs.FileSystem`; files are read by exactly the ranges that are asked for."""
         return registry.adapter("arrow")(self)
 
-    def obspec(self) -> Any:
-        """Return this FS as a store with obspec's methods, for zarr, virtualizarr and others that take one."""
-        return registry.adapter("obspec")(self)
-
     @classmethod
     def from_location(cls, authority: str, path: str, **options: Any) -> FS:
         """Return the FS of a URL's authority and (decoded, absolute) path; options are the class's keyword-only ones.
@@ -607,11 +604,6 @@ class FS(abc.ABC):
         The FS's root is `path`. A backend overrides this where its constructor takes something else.
         """
         return cast(Callable[..., FS], cls)(authority, path, **options)
-
-    @classmethod
-    def class_for(cls, authority: str) -> type[FS]:
-        """Return the class of the FS at a URL's authority; a backend that has several overrides this."""
-        return cls
 
     @classmethod
     def options_of_fsspec(cls, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -822,22 +814,29 @@ class FS(abc.ABC):
 
     def _write_bytes(self, key: str, data: bytes) -> None:
         """Make `data` the content of the file `key`."""
-        writer = self._create(key, False)
-        try:
-            writer.write(data)
-            writer.commit()
-        except BaseException:
-            writer.abort()
-            raise
+
+        def write(writer: Writer) -> None:
+            try:
+                writer.write(data)
+                writer.commit()
+            except BaseException:
+                writer.abort()
+                raise
+
+        write_again(functools.partial(self._create, key, False), write)
 
     def _write_like(self, key: str, data: bytes, stat: FileStat, moved: bool = False) -> None:
         """Write a file; a store that keeps them gives it the time of `stat`, and if it is new or `moved` its mode."""
         if not (self.capabilities.settable_times or self.capabilities.modes):
             self._write_bytes(key, data)
             return
-        with committing(self._create(key, False)) as writer:
-            writer.keep(stat, moved=moved)
-            writer.write(data)
+
+        def write(writer: Writer) -> None:
+            with committing(writer):
+                writer.keep(stat, moved=moved)
+                writer.write(data)
+
+        write_again(functools.partial(self._create, key, False), write)
 
     def _read_link(self, key: str) -> str | None:
         """Return where the symbolic link `key` leads to, as it is written in it; None if `key` is no link."""
@@ -940,12 +939,9 @@ class FS(abc.ABC):
         """Copy the file `src` of `source` to `dst`, replacing it (needs `_can_copy_from`)."""
         raise self._unsupported("copy from another FS", dst)
 
-    def _resume(self, key: str, source: Blob) -> tuple[Writer, int]:
-        """Return a writer of the file `key`, and how many of the first bytes of `source` it has already.
-
-        They were left by the `leave` of an earlier writer of the same content, or by a process that was killed.
-        """
-        return self._create(key, False), 0
+    def _reads_back(self, key: str) -> bool:
+        """Return whether only reading the file `key` again shows that it is what was written."""
+        return self.capabilities.read and not self.checks_writes
 
     def _set_modified(self, key: str, when: float) -> None:
         """Make `when` the time of modification of the file `key` (needs `settable_times`)."""

@@ -62,7 +62,6 @@ LAYERS: dict[str, str] = {
 ADAPTERS: dict[str, str] = {
     "arrow": "fsabs.adapters.arrow:as_arrow",
     "fsspec": "fsabs.adapters.fsspec:as_fsspec",
-    "obspec": "fsabs.adapters.obspec:as_obspec",
 }
 """Functions of an FS that give it another library's interface, by the method of `FS` that calls them."""
 BUILTIN_SCHEMES = frozenset(_BACKENDS)

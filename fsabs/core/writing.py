@@ -14,8 +14,9 @@ import contextlib
 import io
 import os
 import sys
+import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 from . import errors, process
@@ -34,15 +35,16 @@ WRITE_BUFFER_SIZE = 256 * 1024
 APPEND_BUFFER_SIZE = io.DEFAULT_BUFFER_SIZE
 PARTIAL_SUFFIX = ".fsabs-partial"
 """What the name of a half-written file ends in; it starts with a dot, and no listing shows it."""
+_RETRY_PAUSE = 0.2  # seconds between two writers of one content
 
 
-def partial_name(name: str, token: str = "") -> str:
+def partial_name(name: str) -> str:
     """Return a hidden name beside `name`, within the 255 bytes that most filesystems have for one.
 
-    No other process can foresee it, unless `token` says what tells it from others.
+    No other process can foresee it.
     """
     short = name if len(name) <= 48 else name.encode("utf-8", "surrogateescape")[:190].decode("utf-8", "ignore")
-    return f".{short}.{token or os.urandom(8).hex()}{PARTIAL_SUFFIX}"
+    return f".{short}.{os.urandom(8).hex()}{PARTIAL_SUFFIX}"
 
 
 def is_partial(name: str) -> bool:
@@ -53,15 +55,18 @@ def is_partial(name: str) -> bool:
 class Writer(abc.ABC):
     """One file being written: nothing is visible before `commit()`, nothing is left after `abort()`.
 
-    `write` may be called from one thread at a time. `abort` and `leave` must not raise, and may follow anything.
+    `write` may be called from one thread at a time. `abort` must not raise, and may follow anything.
     """
 
     takes_views: bool = False
     """`write` may be given a memoryview, of memory that the caller uses again; else it is given `bytes`."""
     keeps_bytes: bool = False
     """A large `bytes` object is kept, and not copied: it is given as it is, where it can be."""
-    checks: bool = False
-    """It has compared what it has written with what it was given."""
+
+    @property
+    def retry_seconds(self) -> float:
+        """Seconds after its failure in which another writer may succeed with the same content; 0 if none would."""
+        return 0.0
 
     def keep(self, stat: FileStat, *, moved: bool = False) -> None:  # noqa: B027 - most stores keep neither
         """Have the file get the time of `stat` and, if it is new or `moved`, its permissions, where these are kept.
@@ -77,6 +82,13 @@ class Writer(abc.ABC):
         """Take `size` zeros, which were a hole in what is copied: they need take no room, where that can be."""
         self.write(bytes(size))
 
+    def compare_by(self, compare: Callable[[Iterator[bytes]], None]) -> bool:
+        """Have `commit` call `compare` with what is read again of what was written, and return True if it does.
+
+        It is called before the file is visible, or after it was written in place; what it raises, `commit` raises.
+        """
+        return False
+
     @abc.abstractmethod
     def commit(self) -> None:
         """Make the file visible, complete, in place of what the key held."""
@@ -84,10 +96,6 @@ class Writer(abc.ABC):
     @abc.abstractmethod
     def abort(self) -> None:
         """Forget everything written; what the key held stays."""
-
-    def leave(self) -> None:
-        """Abort, but keep, invisibly, what a later writer can go on from, where there is a way."""
-        self.abort()
 
     def drop(self) -> None:
         """Abort the writing of a file that was never closed."""
@@ -102,7 +110,11 @@ class LayerWriter(Writer):
         """The writer that this one is around."""
         self.takes_views = inner.takes_views
         self.keeps_bytes = inner.keeps_bytes
-        self.checks = inner.checks
+
+    @property
+    def retry_seconds(self) -> float:
+        """Those of the inner writer."""
+        return self.inner.retry_seconds
 
     def keep(self, stat: FileStat, *, moved: bool = False) -> None:
         """Have the inner writer keep what it can of `stat`."""
@@ -119,10 +131,6 @@ class LayerWriter(Writer):
     def abort(self) -> None:
         """Abort the inner writer."""
         self.inner.abort()
-
-    def leave(self) -> None:
-        """Abort the inner writer, keeping what a later one can go on from."""
-        self.inner.leave()
 
     def drop(self) -> None:
         """Abort the inner writer of a file that was never closed."""
@@ -144,6 +152,25 @@ def committing(writer: Writer) -> Iterator[Writer]:
         raise
     finally:
         process.release(writer)
+
+
+def write_again(create: Callable[[], Writer], write: Callable[[Writer], None]) -> None:
+    """Write a file by `write(writer)`, which commits it, and begin again with another writer while a fault may pass.
+
+    `Writer.retry_seconds` says how long after the first failure that is.
+    """
+    failed_at: float | None = None
+    while True:
+        writer = create()
+        try:
+            write(writer)
+            return
+        except OSError:
+            now = time.monotonic()
+            failed_at = now if failed_at is None else failed_at
+            if now + _RETRY_PAUSE >= failed_at + writer.retry_seconds:
+                raise
+        time.sleep(_RETRY_PAUSE)
 
 
 class _Abortable(Protocol):

@@ -17,13 +17,13 @@ import errno
 import os
 import stat as stat_bits
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..core import errors, process
+from ..core import process
 from ..core.writing import Writer, is_partial, partial_name
 from . import temporary
-from .descriptors import drop_setuid, open_ours, write_all
+from .descriptors import drop_setuid, write_all
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -38,7 +38,7 @@ LEFTOVER_SECONDS = 24 * 3600.0
 _MOST_SECONDS = 0.1  # that one writer looks for leftovers: a folder may have millions of files
 _MOST_FOLDERS = 10_000
 _PIECE = 256 * 1024
-"""Bytes that are written, or read, at once: small enough to be in the CPU's cache when they are compared."""
+"""Bytes that are read at once: small enough to stay in the CPU's cache."""
 _NO_NAME = (errno.EACCES, errno.EPERM, errno.EROFS)
 """Why a directory takes no new name; the file that is there may still be writable."""
 _NO_MOVE = (*_NO_NAME, errno.EBUSY, errno.EXDEV)
@@ -92,6 +92,7 @@ class Replacement(Writer):
         self._durable = durable
         self._mode: int | None = None  # what it gets at the commit, in place of what it was made with
         self._modified_ns: int | None = None
+        self._compare: Callable[[Iterator[bytes]], None] | None = None
         if isinstance(path, Target):
             self._path, self._replaced = path
         elif dir_fd is None:
@@ -141,6 +142,11 @@ class Replacement(Writer):
             self.abort()  # another user may have it open, and would read what is written to it
             self._fd = self._open_aside(0o600)
 
+    def compare_by(self, compare: Callable[[Iterator[bytes]], None]) -> bool:
+        """Have `commit` call `compare` with what a file that is opened anew has."""
+        self._compare = compare
+        return True
+
     def commit(self) -> None:
         """Publish the file; what can't be published is removed."""
         try:
@@ -149,6 +155,9 @@ class Replacement(Writer):
             self.abort()
 
     def _publish(self) -> None:
+        if self._compare is not None and self._partial:
+            _flush(self._fd)
+            self._compare(_pieces(self._partial, self._dir_fd))
         aside = self._partial != "" and self._takes_attributes()
         if self._mode is not None and self._dir_fd is None:
             if self._replaced is None and not self._mode & 0o007:
@@ -183,8 +192,7 @@ class Replacement(Writer):
 
     def _is_moved(self) -> bool:
         """Move the file to its name; return False if the name can't be moved over."""
-        # A network filesystem reports only at a close that some of it is lost; the descriptor itself has more to do.
-        os.close(os.dup(self._fd))
+        _flush(self._fd)
         if self._exclusive:
             self._link()
             return True
@@ -228,6 +236,8 @@ class Replacement(Writer):
                 os.fsync(fd)
         finally:
             os.close(fd)
+        if self._compare is not None:
+            self._compare(_pieces(self._path))
 
     # What a finalizer calls is bound: when the interpreter ends, the names of modules may be gone before.
     def abort(self, close: Callable[[int], None] = os.close, unlink: Callable[..., None] = os.unlink) -> None:
@@ -296,92 +306,20 @@ def _fill(fd: int, data: bytes, mode: int | None, modified_ns: int | None, durab
         os.utime(fd, ns=(modified_ns, modified_ns))
     if durable:
         os.fsync(fd)
-    os.close(os.dup(fd))  # as of `Replacement`
+    _flush(fd)
 
 
-class ResumedReplacement(Replacement):
-    """A replacement that another process goes on with if this one is killed, or calls `leave`.
+def _flush(fd: int) -> None:
+    """Raise what a network filesystem reports only when a file is closed: that some of it is lost."""
+    os.close(os.dup(fd))  # the descriptor itself has more to do
 
-    It is known by what is written, `identity`, and by its size. It is locked while it is written: `of` returns None if
-    another process writes it, or if what has its name is not ours. `offset` is how much of it is there.
-    """
 
-    checks = True
-    STEP = 8 * 1024 * 1024
-    """A file is continued from a multiple of this."""
-
-    @classmethod
-    def of(cls, path: str, identity: str, size: int, *, durable: bool = False) -> ResumedReplacement | None:
-        """Return the replacement of `path` by `size` bytes that have this identity."""
-        boot = boot_id()
-        if not boot:  # a loss of power may lose bytes in the middle of a file, and it couldn't be told from a kill
-            return None
-        import hashlib
-
-        digest = hashlib.sha256(f"{identity} {boot}".encode()).hexdigest()[:20]
-        try:
-            return cls(path, digest, size, durable)
-        except OSError as exc:
-            if exc.errno in (errno.EAGAIN, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO):
-                return None
-            raise
-
-    def __init__(self, path: str, token: str, size: int, durable: bool) -> None:
-        self._token = token
-        super().__init__(path, durable=durable)
-        there = os.fstat(self._fd).st_size
-        self.offset: int = there // self.STEP * self.STEP if there <= size else 0
-        if there > self.offset:  # ext4 writes a file to the disk when it is closed, if it was truncated to nothing
-            os.ftruncate(self._fd, self.offset)
-        os.lseek(self._fd, self.offset, os.SEEK_SET)
-
-    def _open_aside(self, mode: int) -> int:
-        import fcntl
-
-        folder, slash, name = self._path.rpartition("/")
-        partial = f"{folder}{slash}{partial_name(name, f'{self._token}.kept')}"
-        if self._replaced is None:
-            self._mode = _new_mode(folder)
-        fd = open_ours(partial, os.O_RDWR | os.O_CREAT)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not os.path.samestat(os.fstat(fd), os.lstat(partial)):
-                raise BlockingIOError(errno.EAGAIN, "another process has published it", partial)
-        except FileNotFoundError:
-            os.close(fd)
-            raise BlockingIOError(errno.EAGAIN, "another process has published it", partial) from None
-        except BaseException:
-            os.close(fd)
-            raise
-        self._partial = partial
-        return fd
-
-    def write(self, data: bytes | memoryview) -> None:
-        """Write all of `data`, and compare it with what is read then."""
-        with memoryview(data) as view:
-            for at in range(0, len(view), _PIECE):
-                piece = view[at : at + _PIECE].tobytes()  # a view would be compared item by item
-                write_all(self._fd, piece)
-                if os.pread(self._fd, len(piece), self.offset) != piece:
-                    raise errors.corrupt(
-                        f"file://{self._path}", f"what is read at {self.offset} is not what was written"
-                    )
-                self.offset += len(piece)
-
-    def write_zeros(self, size: int) -> None:
-        """Make the file longer by a hole."""
-        super().write_zeros(size)
-        self.offset += size
-
-    def leave(self) -> None:
-        """Close the file, which stays for the next process that writes this content."""
-        import fcntl
-
-        if self._fd >= 0:
-            with contextlib.suppress(OSError):
-                fcntl.flock(self._fd, fcntl.LOCK_UN)  # and not only by a close: a forked child may have it, too
-        self._partial = ""
-        self.abort()
+def _pieces(path: str, dir_fd: int | None = None) -> Iterator[bytes]:
+    """Open a file anew, and yield what it has."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=dir_fd)
+    with open(fd, "rb", buffering=0) as file:
+        while piece := file.read(_PIECE):
+            yield piece
 
 
 def target(path: str, exclusive: bool) -> Target:
@@ -460,32 +398,12 @@ def _drop_default_acl(fd: int) -> None:
         pass
 
 
-def _new_mode(folder: str) -> int:
-    """Return the permissions that a new file gets in a directory, by the umask or by a list of the directory's."""
-    path = f"{folder}/{partial_name('mode')}"
-    fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDONLY | os.O_CLOEXEC, 0o666)
-    try:
-        return os.fstat(fd).st_mode & PERMISSIONS
-    finally:
-        os.close(fd)
-        os.unlink(path)
-
-
 def _fsync_directory(path: str, dir_fd: int | None) -> None:
     fd = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)
     try:
         os.fsync(fd)
     finally:
         os.close(fd)
-
-
-def boot_id() -> str:
-    """Return what distinguishes this start of the machine from others; empty where that is not known."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
 
 
 # ---- leftovers

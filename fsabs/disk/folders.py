@@ -132,6 +132,13 @@ class Folder:
 NETWORK = ("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph", "9p", "afs", "glusterfs", "orangefs", "ncp")
 """What the names of network filesystems begin with, behind a `fuse.`, too."""
 LOCAL_FUSE = ("fuse-overlayfs", "bindfs", "mergerfs", "lxcfs", "ntfs", "exfat")
+LOCAL = (
+    *("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "jfs", "nilfs2", "reiserfs"),
+    *("tmpfs", "ramfs", "overlay", "vfat", "exfat", "ntfs3"),
+)
+"""The names of filesystems of this machine's own disks and memory."""
+_MOST_FOLDERS = 10_000
+_local: dict[tuple[int, str], bool] = {}  # by device and folder: the table of mounts takes long to read
 
 
 def existing(path: str | os.PathLike[str]) -> str:
@@ -175,6 +182,23 @@ def filesystem_of(path: str, table: str | None = None) -> str:
         if inside and len(point) >= len(best):  # of two mounts on one point the later one is seen
             best, kind = point, types[0]
     return kind
+
+
+def is_local(path: str) -> bool:
+    """Return whether a file, which need not exist yet, is on a filesystem that is known to be this machine's."""
+    folder = os.path.dirname(path)
+    try:
+        place = os.stat(path).st_dev, folder
+    except FileNotFoundError:
+        if os.path.islink(path):
+            return is_local(os.path.realpath(path))
+        place = os.stat(folder).st_dev, folder
+    found = _local.get(place)
+    if found is None:
+        if len(_local) >= _MOST_FOLDERS:
+            _local.clear()
+        found = _local[place] = filesystem_of(path) in LOCAL
+    return found
 
 
 def refuse_network(path: str, table: str | None = None) -> None:

@@ -1,6 +1,6 @@
 """Manifests: the list of a data set's files with their sizes, versions and digests, which pins the data set.
 
-`create` writes one (JSON lines, Parquet or MLCommons Croissant), `from_url(url, manifest=...)` opens a data set as its
+`create` writes one (JSON lines or Parquet), `from_url(url, manifest=...)` opens a data set as its
 manifest has it, `check` finds what has changed since, and `merge` joins the manifests of parts.
 """
 

@@ -51,7 +51,7 @@ def create(
 
     Args:
         fs: the data set. The manifest itself is not part of it, where `target` lies in it.
-        target: the suffix is that of the format: `.jsonl` (JSON lines), `.parquet`, or `.json` (MLCommons Croissant).
+        target: the suffix is that of the format: `.jsonl` (JSON lines) or `.parquet`.
         only: the directories whose files are listed; `merge` joins the manifests of several parts.
         digest: `"sha256"` or `"md5"` of every file, which is read for it; None: no digests.
         versions: whether entries have the versions of the store. Without them the manifest is good for copies of the
@@ -72,7 +72,7 @@ def create(
             entries = _counted(entries, progress)
         if not versions:
             entries = (entry._replace(version=None) for entry in entries)
-        return ManifestSummary(*formats.write(file, suffix, ascending(entries, ValueError), fs.url()))
+        return ManifestSummary(*formats.write(file, suffix, ascending(entries, ValueError)))
 
 
 def listed(fs: FS, only: Iterable[StrPath], left_out: str) -> Iterator[ManifestEntry]:
@@ -190,10 +190,9 @@ def merge(sources: Iterable[str | os.PathLike[str]], target: str | os.PathLike[s
     suffix = formats.suffix_of(target)
     with ExitStack() as stack:
         manifests = [stack.enter_context(Manifest(source)) for source in sources]
-        entries = distinct(heapq.merge(*manifests, key=NAME), ValueError)
+        entries = distinct(heapq.merge(*manifests, key=NAME))
         with opening.open_url(target, "wb") as file:
-            joined = without_full_directories(entries)
-            return ManifestSummary(*formats.write(file, suffix, joined, keys.parent(file.name)))
+            return ManifestSummary(*formats.write(file, suffix, without_full_directories(entries)))
 
 
 class Drift(NamedTuple):
@@ -215,8 +214,6 @@ def check(
     digest is read, too. `progress(files)` is called with the number of files that were compared.
     """
     there = ascending(listed(fs, ["/" + fs._root], manifest.url), ValueError)
-    if not manifest.has_directories:
-        there = (entry for entry in there if not entry.directory)
     for compared, (expected, found) in enumerate(side_by_side(iter(manifest), there, name=NAME), 1):
         if progress is not None:
             progress(compared)

@@ -158,13 +158,13 @@ def without_full_directories(entries: Iterable[ManifestEntry]) -> Iterator[Manif
             yield entry
 
 
-def distinct(entries: Iterable[ManifestEntry], problem: Callable[[str], Exception]) -> Iterator[ManifestEntry]:
-    """Yield each of the entries, in order, once; raise `problem(reason)` for a name with two that differ."""
+def distinct(entries: Iterable[ManifestEntry]) -> Iterator[ManifestEntry]:
+    """Yield each of the entries, in order, once; `ValueError` for a name with two that differ."""
     for name, same in itertools.groupby(entries, key=NAME):
         first, *others = same
         for other in others:
             if other != first:
-                raise problem(f"the entries of {name!r} differ: {first[1:]} and {other[1:]}")
+                raise ValueError(f"the entries of {name!r} differ: {first[1:]} and {other[1:]}")
         yield first
 
 

@@ -11,10 +11,10 @@ from ..core import errors
 from ..core.blobs import Blob
 from ..core.writing import ClosesOnExit
 from ..urls import locations, opening
-from . import croissant, jsonlines, parquet
+from . import jsonlines, parquet
 from .entries import ManifestEntry, ManifestTable
 
-SUFFIXES = {".jsonl": "JSON lines", ".parquet": "Parquet", ".json": "Croissant"}
+SUFFIXES = {".jsonl": "JSON lines", ".parquet": "Parquet"}
 
 
 def suffix_of(url: str | os.PathLike[str]) -> str:
@@ -27,39 +27,34 @@ def suffix_of(url: str | os.PathLike[str]) -> str:
     raise ValueError(f"a manifest's name ends in {known}, not as {locations.parse(url).text}")
 
 
-def write(file: BinaryIO, suffix: str, entries: Iterable[ManifestEntry], url: str) -> tuple[int, int]:
-    """Write entries, which come in order, in the format of `suffix`; `url` is that of the data set."""
-    if suffix == ".jsonl":
-        return jsonlines.write(file, entries)
+def write(file: BinaryIO, suffix: str, entries: Iterable[ManifestEntry]) -> tuple[int, int]:
+    """Write entries, which come in order, in the format of `suffix`; return their number and their sizes."""
     if suffix == ".parquet":
         return parquet.write(file, entries)
-    return croissant.write(file, entries, url)
+    return jsonlines.write(file, entries)
 
 
 class Manifest(ClosesOnExit):
     """A manifest that is open for lookups; a context manager.
 
-    Works in threads and after forks, and is the same manifest after pickling, or raises `StaleFileError`. JSON lines
-    and Parquet take a bounded amount of memory, whatever their length; Croissant takes that of the document.
+    Works in threads and after forks, and is the same manifest after pickling, or raises `StaleFileError`. It takes a
+    bounded amount of memory, whatever its length.
 
     Args:
-        url: where it is; the suffix is that of the format: `.jsonl`, `.parquet`, or `.json` for Croissant.
-        dataset_url: the URL of the data set, for Croissant documents that name files by absolute URLs.
+        url: where it is; the suffix is that of the format: `.jsonl` or `.parquet`.
         options: of `open_url`.
     """
 
-    def __init__(self, url: str | os.PathLike[str], dataset_url: str | None = None, **options: Any) -> None:
+    def __init__(self, url: str | os.PathLike[str], **options: Any) -> None:
         suffix = suffix_of(url)
         given = os.fspath(url)
-        self._arguments = given if "://" in given else os.path.abspath(given), dataset_url, options
-        self.has_directories: bool = suffix != ".json"
-        """Whether it has the empty directories, too."""
+        self._arguments = given if "://" in given else os.path.abspath(given), options
         with contextlib.ExitStack() as stack:
             blob = stack.enter_context(opening.open_url(url, "rb", **options)).raw.blob
             self.url: str = blob.url
             """The manifest's own URL."""
             self._version = blob.size, blob.version
-            self._table = _table(blob, suffix, dataset_url, locations.parse(url).scheme != "file")
+            self._table = _table(blob, suffix, locations.parse(url).scheme != "file")
             self._open = stack.pop_all()
 
     def __len__(self) -> int:
@@ -94,17 +89,15 @@ class Manifest(ClosesOnExit):
         return _reopen, (*self._arguments, self._version)
 
 
-def _table(blob: Blob, suffix: str, dataset_url: str | None, remote: bool) -> ManifestTable:
+def _table(blob: Blob, suffix: str, remote: bool) -> ManifestTable:
     if suffix == ".parquet":
         return parquet.ParquetTable(blob)
-    if suffix == ".json":
-        return jsonlines.JsonLinesTable(croissant.read(blob, dataset_url), remote)
     return jsonlines.JsonLinesTable(blob, remote)
 
 
-def _reopen(url: str, dataset_url: str | None, options: dict[str, Any], version: Any) -> Manifest:
+def _reopen(url: str, options: dict[str, Any], version: Any) -> Manifest:
     """Return the manifest of a pickle, if it is still the same."""
-    manifest = Manifest(url, dataset_url, **options)
+    manifest = Manifest(url, **options)
     if manifest._version != version:
         manifest.close()
         raise errors.stale(manifest.url, "the manifest changed since it was pickled", "open")

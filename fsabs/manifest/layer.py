@@ -35,7 +35,7 @@ class ManifestFS(LayerFS):
         super().__init__(inner)
         self._top = _above(inner, keys.normalize(below))
         self._owned = not isinstance(manifest, Manifest)
-        self._manifest = manifest if isinstance(manifest, Manifest) else Manifest(manifest, inner.url())
+        self._manifest = manifest if isinstance(manifest, Manifest) else Manifest(manifest)
 
     @property
     def manifest(self) -> Manifest:

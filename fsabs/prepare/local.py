@@ -1,29 +1,31 @@
-"""The runner on one machine: some processes, each with a unit at a time; no Spark.
+"""The runner on one machine: a pool of processes, each with a unit at a time; no Spark.
 
-The processes are programs of their own, not forks: the model file may import what does not survive a fork. One that is
-killed, or whose store fails, costs its unit another attempt.
+The processes are spawned, not forked: the model file may import what does not survive a fork. When one of them is
+killed, its pool ends, and another one works on the units that were under way.
 """
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
 import os
-import pickle
-import queue
 import signal
-import subprocess
-import sys
-from collections.abc import Generator, Sequence
-from functools import partial
+import threading
+from collections import Counter, deque
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.context import SpawnContext, SpawnProcess
+from typing import Any
 
 from ..core import errors
-from ..core.threads import TaskOutcome, Threads
 from .plan import PrepareJob, Unit, UnitResult
-from .work import UnitWorker
+from .work import ATTEMPTS, run_unit
 
-ATTEMPTS = 3
-"""How often a unit is begun before the job fails."""
 _EARLY = 4
 """Processes that start before it is known how many units there are, while the input is listed."""
+_SAFE_PATH = "PYTHONSAFEPATH"
+"""The variable by which a program imports nothing from the working directory."""
 
 
 class LocalRunner:
@@ -31,129 +33,124 @@ class LocalRunner:
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
-        self._idle: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
-        self._processes: set[subprocess.Popen[bytes]] = set()
-        self._ending = False
-        for _ in range(min(workers, _EARLY)):
-            self._idle.put(self._start())
+        self._processes = _Processes()
+        self._pool = self._new_pool()
 
     def run(self, job: PrepareJob, units: Sequence[Unit]) -> Generator[UnitResult | None, None, None]:
         """Yield the result of each unit when it is done, in any order; None now and then while there is none."""
-        done: queue.SimpleQueue[TaskOutcome[UnitResult]] = queue.SimpleQueue()
-        threads = Threads[UnitResult](min(self._workers, len(units)), wait=True)
+        waiting = deque(units)
+        running: dict[Future[UnitResult], Unit] = {}
+        attempts = Counter[int]()
         try:
-            for unit in units:
-                threads.submit(partial(self._work, job, unit), done.put)
-            left = len(units)
-            while left:
-                try:
-                    outcome = done.get(timeout=1.0)
-                except queue.Empty:
+            while waiting or running:
+                while waiting and len(running) < self._workers:
+                    unit = waiting.popleft()
+                    attempts[unit.number] += 1
+                    running[self._submit(job, unit)] = unit
+                done, _ = wait(running, timeout=1.0, return_when=FIRST_COMPLETED)
+                if not done:
                     yield None
-                else:
-                    left -= 1
-                    yield outcome.result()
+                for future in done:
+                    unit = running.pop(future)
+                    error = future.exception()
+                    if error is None:
+                        yield future.result()
+                    elif attempts[unit.number] < ATTEMPTS:  # a store's, or a process was killed
+                        waiting.appendleft(unit)
+                    elif isinstance(error, BrokenProcessPool):
+                        others = [other for other in running.values() if attempts[other.number] == ATTEMPTS]
+                        raise _killed([unit, *others]) from error
+                    else:
+                        raise error
         finally:
-            self._kill()
-            threads.end()
+            self.close()
+
+    def _submit(self, job: PrepareJob, unit: Unit) -> Future[UnitResult]:
+        """Give a unit to the pool, or to a new one if that has ended."""
+        with _safe_path():
+            try:
+                return self._pool.submit(_work, job, unit)
+            except BrokenProcessPool:
+                self._pool = self._new_pool()
+                return self._pool.submit(_work, job, unit)
+
+    def _new_pool(self) -> ProcessPoolExecutor:
+        """Return a pool whose first processes start."""
+        with _safe_path():
+            pool = ProcessPoolExecutor(self._workers, self._processes, _begin)
+            for _ in range(min(self._workers, _EARLY)):
+                pool.submit(os.getpid)
+            return pool
 
     def close(self) -> None:
-        """End the processes."""
-        self._kill()
-        for process in list(self._processes):
-            self._end(process)
+        """End the processes, also those that work."""
+        self._processes.kill()
+        self._pool.shutdown(cancel_futures=True)
 
-    def _kill(self) -> None:
-        self._ending = True
-        for process in list(self._processes):
-            process.kill()
 
-    def _work(self, job: PrepareJob, unit: Unit) -> UnitResult:
-        """Have a unit worked on by a process, and by another one where that fails."""
-        attempt = 0
-        while True:
-            attempt += 1
-            try:
-                return self._attempt(job, unit)
-            except Exception:  # a store's, or that the process was killed: another attempt may not meet it
-                if attempt == ATTEMPTS or self._ending:
-                    raise
+def _killed(units: Sequence[Unit]) -> ChildProcessError:
+    """Return the error for units of which one has ended its process each time: a pool does not say which."""
+    files = " or ".join(f"{unit.files[0].path!r} to {unit.files[-1].path!r}" for unit in units)
+    return ChildProcessError(f"a worker process ended {ATTEMPTS} times at files {files}")
 
-    def _attempt(self, job: PrepareJob, unit: Unit) -> UnitResult:
-        try:
-            process = self._idle.get_nowait()
-        except queue.Empty:
-            process = self._start()
-        try:
-            outcome = _exchange(process, job, unit)
-        except Exception as exc:  # it was killed; or its exception's class, the user's, can't be imported here
-            span = f"{unit.files[0].path!r} to {unit.files[-1].path!r}"
-            reason = f"a worker process ended with {self._end(process)} at files {span} ({exc})"
-            raise ChildProcessError(reason) from exc
-        self._idle.put(process)
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        """Start a process that imports from the directories of this one, and never from the working directory."""
-        path = [entry for entry in sys.path if entry]
-        command = [sys.executable, "-P", "-c", "from fsabs.prepare.local import main; main()"]
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
-        self._processes.add(process)
-        if self._ending:
-            process.kill()
-        assert process.stdin is not None
-        pickle.dump(path, process.stdin)
-        process.stdin.flush()
+class _Processes(SpawnContext):
+    """Processes of pools, which can be killed: a pool itself waits for those that work."""
+
+    def __init__(self) -> None:
+        self._made: list[SpawnProcess] = []
+
+    def Process(self, *args: Any, **kwargs: Any) -> SpawnProcess:  # type: ignore[override]  # noqa: N802
+        process = SpawnProcess(*args, **kwargs)
+        self._made.append(process)
         return process
 
-    def _end(self, process: subprocess.Popen[bytes]) -> int:
-        """Have a process end, as it does with its input; return its exit status."""
-        try:
-            process.communicate(timeout=10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-        self._processes.discard(process)
-        return process.returncode
+    def kill(self) -> None:
+        """Kill all that have been started."""
+        for process in self._made:
+            if process.pid is not None:
+                process.kill()
 
 
-def _exchange(process: subprocess.Popen[bytes], job: PrepareJob, unit: Unit) -> UnitResult | Exception:
-    """Send a unit to a process and return its result, or the exception that it raised."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    pickle.dump((job, unit), process.stdin)
-    process.stdin.flush()
-    outcome: UnitResult | Exception = pickle.load(process.stdout)
-    return outcome
+@contextlib.contextmanager
+def _safe_path() -> Iterator[None]:
+    """Have processes that start in the block import nothing from the working directory."""
+    before = os.environ.get(_SAFE_PATH)
+    os.environ[_SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_SAFE_PATH]
+        else:
+            os.environ[_SAFE_PATH] = before
 
 
 # ---- in a process
 
 
-def main() -> None:
-    """Work on the units that come on standard input, as pickles, until it ends; results go where output went.
+def _begin() -> None:
+    """Begin a process of a pool.
 
-    What the user's function prints goes to standard error: standard output is the pipe of the results.
+    Ctrl-C is for the parent, which kills it. What the user's function prints goes to standard error: standard output
+    is the command's. Programs that the function starts may import from their own directories.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
-    tasks = os.fdopen(os.dup(0), "rb")
-    results = os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.dup2(2, 1)
-    sys.path[:] = pickle.load(tasks)
-    worker: UnitWorker | None = None
+    os.environ.pop(_SAFE_PATH, None)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent is killed: it would wait for work without end."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _work(job: PrepareJob, unit: Unit) -> UnitResult:
     try:
-        while True:
-            job, unit = pickle.load(tasks)
-            try:
-                worker = worker or UnitWorker(job)
-                outcome: object = worker.run(unit)
-            except Exception as exc:  # of the model file or of a store: the parent raises it, or tries again
-                outcome = errors.portable(exc)
-            pickle.dump(outcome, results)
-            results.flush()
-    except (EOFError, BrokenPipeError):  # the parent has ended, or needs no more
-        os._exit(0)  # with no word of a pipe that is gone
+        return run_unit(job, unit)
+    except Exception as exc:  # of the model file or of a store
+        raise errors.portable(exc) from None

@@ -1,11 +1,9 @@
-"""The output directory: checked before a job begins, replaced as a whole when it is complete.
+"""The output directory: checked before a job begins, and given its new files when they are complete.
 
-All that a job writes before that is in a hidden staging directory, in a folder of its own: a later run of it finds the
-units that are done there, and processes of another job that linger on write elsewhere. Where the store renames
-directories in one step (local disks, HDFS), staging is beside the output, and the commit is one rename. In other
-stores, and where the output is a mount point, staging is inside the output, and the commit moves file by file:
-meanwhile a marker makes readers refuse the directory. The commit is written down before it begins: a run after a crash
-in the middle of it completes it.
+All that a job writes before that is in a hidden staging directory in it, in a folder of its own: a later run of it
+finds the units that are done there, and processes of another job that linger on write elsewhere. The commit moves file
+by file: meanwhile, and from the beginning where there is no data set yet, a marker makes readers refuse the directory.
+It is written down before it begins: a run after a crash in the middle of it completes it.
 """
 
 from __future__ import annotations
@@ -32,8 +30,6 @@ from .plan import UnitResult
 REPORT = ".fsabs-prepare.json"
 """The report in the output directory, which also says that the directory is one that may be replaced."""
 _STAGING = ".fsabs-prepare"
-RENAMING_SCHEMES = frozenset({"file", "hdfs", "viewfs"})
-"""Schemes whose stores rename a directory in one step."""
 _THREADS = 16
 
 
@@ -41,7 +37,7 @@ class Commit(NamedTuple):
     """The step from staging to output, as it is written down before it begins."""
 
     moves: dict[str, str]
-    """The name of each file of the output, by its path in the base directory."""
+    """The new name of each file of the output, by its path."""
     report: dict[str, Any]
 
 
@@ -58,63 +54,33 @@ class OutputDirectory:
             raise errors.unsupported("prepare", text, "memory:// is in the memory of one process")
         if any(registry.container_of(part) for part in locations.parse_without_query(text).path.split("/")):
             raise errors.unsupported("prepare", text, "the output can't be in an archive")
-        parent, _, name = text.rstrip("/").rpartition("/")
-        self._url = text.rstrip("/") or text
-        self._beside = False
-        self.fs: FS
-        if name and locations.parse_without_query(parent + "/").path.strip("/") and not os.path.ismount(text):
-            self._beside = self._open_parent(parent)
-        if self._beside:
-            self._name = keys.from_url_path(name) if "://" in text else name
-            self.staging = f".{self._name}{_STAGING}"
-        else:
-            self.fs = opening.from_url(text, create=True)
-            self._name, self.staging = "", _STAGING
-        self._check_kind()
-        self._token = uuid.uuid4().hex
-        self._work = ""  # as of begin
-
-    def _open_parent(self, parent: str) -> bool:
-        """Open the directory above the output; return False if the commit can't be a rename in it."""
-        try:
-            fs = opening.from_url(parent, create=True)
-        except PermissionError:  # or outside of the prefix of a custom scheme
-            return False
-        local = isinstance(fs, Local) and not os.access(locations.parse_without_query(fs.url()).path, os.W_OK)
-        if fs.scheme not in RENAMING_SCHEMES or local:
-            fs.close()
-            return False
-        self.fs = fs
-        return True
-
-    def _check_kind(self) -> None:
+        self.given = text
+        """The URL or path by which each process opens it."""
+        self._owner, self.fs = _opened(text)
         able = self.fs.capabilities
         if not (able.write and able.replace and able.rename and able.remove):
             raise errors.unsupported("prepare", self.url, "the output's store must write, replace, rename and remove")
+        self._token = uuid.uuid4().hex
+        self._work = ""  # as of begin
 
     @property
     def url(self) -> str:
         """The full URL of the output directory."""
-        return self.fs.url(self._name).rstrip("/")
-
-    @property
-    def base(self) -> str:
-        """The URL of the directory that `staging` and paths of output files are in."""
-        if not self._beside:
-            return self._url
-        return self._url.rpartition("/")[0]
+        return self.fs.url().rstrip("/")
 
     # ---- before the work
 
     def check_input(self, tree: FS) -> None:
         """Raise an error if the output and a tree that is read contain each other, under whatever names."""
-        top, key = tree._cwd, self.fs._key(self._name, "prepare")
+        top, key = tree._cwd, self.fs._cwd
         if identity.inside(tree, top, self.fs, key) or identity.inside(self.fs, key, tree, top):
             reason = f"the output and the input {tree.url()} contain each other"
             raise errors.error(errno.EINVAL, "prepare", self.url, reason)
 
     def check(self) -> None:
         """Raise an error if the output, or the staging directory, may not be replaced: if it is not ours."""
+        if self.fs.isfile("."):
+            raise errors.error(errno.ENOTDIR, "prepare", self.url, "the output is a file")
         self._check_staging()
         self._check_ours()
 
@@ -125,31 +91,27 @@ class OutputDirectory:
         """
         if isinstance(self.fs, Local):
             with contextlib.suppress(FileNotFoundError):
-                Folder("/" + self.fs._key(self.staging, "prepare"), private=True).close()
+                Folder("/" + self.fs._key(_STAGING, "prepare"), private=True).close()
 
     def _check_ours(self) -> None:
-        if not self.fs.exists(self._name or "."):
-            return
-        if not self.fs.isdir(self._name or "."):
-            raise errors.error(errno.ENOTDIR, "prepare", self.url, "the output is a file")
         commit = self._read_json("commit.json")
         moves = commit["moves"] if commit else {}
-        ours = {REPORT, PUBLISHING, f"{_STAGING}/", *self._listed(self._name), *moves.values()}
-        for name in self.fs.list(self._name):
+        ours = {REPORT, PUBLISHING, f"{_STAGING}/", *self._listed(), *moves.values()}
+        for name in self._entries(""):
             if name not in ours:
                 reason = f"the output has {name!r}, which no report of fsabs prepare lists: move or remove it"
                 raise errors.error(errno.EEXIST, "prepare", self.url, reason)
 
-    def _listed(self, folder: str) -> set[str]:
-        """Return the names of the data files that the report in a directory lists: all that may be removed there."""
+    def _listed(self) -> set[str]:
+        """Return the names of the data files that the report of the output lists: all that may be removed there."""
         try:
-            shards = parse_json(self.fs.read_bytes(f"{folder}/{REPORT}" if folder else REPORT))["shards"]
+            shards = parse_json(self.fs.read_bytes(REPORT))["shards"]
             return {shard["name"] for shard in shards if "/" not in shard["name"]}
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return set()
 
     def work(self, fingerprint: str) -> str:
-        """Return the path, in the base directory, of the folder that a job's processes write to."""
+        """Return the path of the folder that a job's processes write to."""
         return self._staged(f"job-{fingerprint[:32]}")
 
     def finished(self, fingerprint: str) -> dict[str, Any] | None:
@@ -161,15 +123,15 @@ class OutputDirectory:
     def begin(self, fingerprint: str) -> list[UnitResult]:
         """Take over the staging directory; return the results of the units that an earlier run of the job has done.
 
-        What a run of another job, or of one that changed, left there is removed. A commit that was interrupted is
-        completed first.
+        What a run of another job, or of one that changed, left there is removed.
         """
-        self.complete_commit()
         self._work = self.work(fingerprint)
         job = self._read_json("job.json")
         if job is None or job["fingerprint"] != fingerprint:
             self._remove_staging()
         self._make_staging()
+        if not self.fs.exists(REPORT):
+            self._mark()
         for part in ("parts", "done", "failed"):
             self.fs.makedirs(f"{self._work}/{part}", exist_ok=True)
         for name in self._names("failed"):
@@ -180,8 +142,9 @@ class OutputDirectory:
 
     def _make_staging(self) -> None:
         if not self.fs.capabilities.implied_directories:
+            self.fs.makedirs("", exist_ok=True)
             with contextlib.suppress(FileExistsError):
-                self.fs.mkdir(self.staging, 0o700)
+                self.fs.mkdir(_STAGING, 0o700)
         self._check_staging()
 
     # ---- during the work
@@ -217,9 +180,20 @@ class OutputDirectory:
         """Make the staged files the output, in place of what was there."""
         job = self.check_owned()
         self._check_ours()
+        self._check_staged(commit.moves)
         value = {"job": job["fingerprint"], **commit._asdict()}
         self.fs.write_bytes(self._staged("commit.json"), json.dumps(value).encode())
         self.complete_commit()
+
+    def _check_staged(self, paths: Iterable[str]) -> None:
+        """Raise `FileNotFoundError` if a staged file is gone: once the commit has begun, it would count as moved."""
+        parts = f"{self._work}/parts"
+        there = {f"{parts}/{name}" for name in self._entries(parts)}
+        for path in paths:
+            if path not in there:
+                self.forget(path)
+                reason = "the file is gone from the staging directory: run it again"
+                raise errors.error(errno.ENOENT, "prepare", self.fs.url(path), reason)
 
     def check_owned(self) -> dict[str, Any]:
         """Return what says whose the staging directory is; raise `OSError` (EBUSY) if another run has taken it."""
@@ -234,42 +208,25 @@ class OutputDirectory:
         if commit is None:
             return None
         report: dict[str, Any] = commit["report"]
-        if self._beside:
-            self._replace(commit["moves"], report)
-        else:
-            self._move(commit["moves"], report)
+        self._move(commit["moves"], report)
         self._remove_staging()
         return report
 
-    def _replace(self, moves: dict[str, str], report: dict[str, Any]) -> None:
-        """Rename a directory of the new files to the output's name. Repeating any part of it does no harm."""
-        ready, old = self._staged("ready"), self._staged("old")
-        if not self.fs.exists(self._staged("swapped")):
-            self.fs.makedirs(ready, exist_ok=True)
-            self._each(lambda path: self._rename(path, f"{ready}/{moves[path]}"), moves)
-            self.fs.write_bytes(f"{ready}/{REPORT}", json.dumps(report, indent=1).encode())
-            self.fs.write_bytes(self._staged("swapped"), b"")
-        if self.fs.exists(ready):
-            if self.fs.exists(self._name) and not self.fs.exists(old):
-                self.fs.rename(self._name, old)
-            self.fs.rename(ready, self._name)
-        if self.fs.exists(old):
-            there = set(self.fs.list(old))
-            self._each(lambda name: self.fs.remove(f"{old}/{name}"), there & self._listed(old))
-            for name in (PUBLISHING, REPORT):  # the report last: a run after a crash reads it again
-                if name in there:
-                    self.fs.remove(f"{old}/{name}")
-            for name in self.fs.list(old):  # added by another program in the last moment
-                self.fs.rename(f"{old}/{name}", f"{self._name}/{name}")
-
     def _move(self, moves: dict[str, str], report: dict[str, Any]) -> None:
-        """Move the new files to the output one by one, marked as incomplete meanwhile."""
-        self.fs.write_bytes(PUBLISHING, b"fsabs prepare is replacing this data set\n")
+        """Move the new files to their places one by one, marked as incomplete meanwhile.
+
+        Repeating any part of it does no harm.
+        """
+        self._mark()
         self._each(lambda path: self._rename(path, moves[path]), moves)
         there = set(self.fs.list(""))
-        self._each(self.fs.remove, there & self._listed("") - set(moves.values()))
+        self._each(self.fs.remove, there & self._listed() - set(moves.values()))
         self.fs.write_bytes(REPORT, json.dumps(report, indent=1).encode())
         self.fs.remove(PUBLISHING)
+
+    def _mark(self) -> None:
+        """Have readers refuse the output."""
+        self.fs.write_bytes(PUBLISHING, b"fsabs prepare has not completed this data set\n")
 
     def _rename(self, path: str, target: str) -> None:
         try:
@@ -286,14 +243,10 @@ class OutputDirectory:
     # ---- staging
 
     def _staged(self, *names: str) -> str:
-        return "/".join((self.staging, *names))
+        return "/".join((_STAGING, *names))
 
     def _names(self, part: str) -> list[str]:
-        try:
-            names = self.fs.list(f"{self._work}/{part}")
-            return sorted(name for name in names if name.isdigit())
-        except FileNotFoundError:
-            return []
+        return sorted(name for name in self._entries(f"{self._work}/{part}") if name.isdigit())
 
     def _read_json(self, name: str) -> dict[str, Any] | None:
         try:
@@ -308,19 +261,31 @@ class OutputDirectory:
         `job.json` is removed first, so that no run resumes a part of it. `commit.json` is removed after the folders of
         jobs, which take long: a run after a crash in between completes the removal, and does not repeat the job.
         """
-        folders = [name for name in self._entries() if name.endswith("/") and name.startswith("job-")]
+        folders = [name for name in self._entries(_STAGING) if name.endswith("/") and name.startswith("job-")]
         for name in ("job.json", *folders, "commit.json"):
             if self.fs.exists(self._staged(name)):
                 self.fs.remove(self._staged(name), recursive=True)
-        if self.fs.exists(self.staging):
-            self.fs.remove(self.staging, recursive=True)
+        if self.fs.exists(_STAGING):
+            self.fs.remove(_STAGING, recursive=True)
 
-    def _entries(self) -> list[str]:
+    def _entries(self, folder: str) -> list[str]:
+        """Return the names in a directory; none if it is missing."""
         try:
-            return list(self.fs.list(self.staging))
+            return list(self.fs.list(folder))
         except FileNotFoundError:
             return []
 
     def close(self) -> None:
         """Close the FS."""
-        self.fs.close()
+        self._owner.close()
+
+
+def _opened(url: str) -> tuple[FS, FS]:
+    """Open the directory above the output, and return its FS and that of the output, which may be missing yet."""
+    parent, _, name = url.rstrip("/").rpartition("/")
+    if locations.parse_without_query(parent + "/").path.strip("/"):
+        with contextlib.suppress(PermissionError):  # nothing is written above the home of a datacenter
+            fs = opening.from_url(parent, create=True)
+            return fs, fs.subfs(keys.from_url_path(name) if "://" in url else name)
+    fs = opening.from_url(url, create=True)
+    return fs, fs

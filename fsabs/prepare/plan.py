@@ -54,10 +54,10 @@ class PrepareJob(NamedTuple):
 
     model: ModelSource
     roots: tuple[InputRoot, ...]
-    base: str
-    """URL of the directory that `work` is a path in."""
+    output: str
+    """The URL of the output directory."""
     work: str
-    """The folder that attempts write to; of this job alone."""
+    """The folder in it that attempts write to; of this job alone."""
     format: OutputFormat
     skip_errors: bool
 
@@ -66,7 +66,7 @@ class OutputFile(NamedTuple):
     """A file of records that an attempt wrote."""
 
     path: str
-    """In the base directory."""
+    """In the output directory."""
     records: int
     bytes: int
 

@@ -75,9 +75,10 @@ def run(
             where each record is to be checked.
         raw_data_directory: the URL or path of a directory, of an archive, whose members are the raw files, or of one
             file; or a glob pattern of them. Names that begin with a dot are left out.
-        output_directory: the URL or path of a directory that is missing, empty, or made by an earlier run, which is
-            replaced when the new output is complete.
-        mode: `local`, in processes on this machine (by Spark if `master` is `local[N]`), or `cluster`, on Spark.
+        output_directory: the URL or path of a directory that is missing, empty, or made by an earlier run, whose files
+            are replaced when the new output is complete.
+        mode: `local`, in processes on this machine (by Spark if `master` is `local[N]`), or `cluster`, on Spark. Its
+            processes are started by `spawn`: a program calls this function below `if __name__ == "__main__":`.
         manifest: the URL or path of a manifest (`fsabs.manifest`) of the raw data: it says which files there are, and a
             file that differs from it is an error.
         num_workers: processes, by default as many as there are CPUs; with Spark, the most cores that the job takes.
@@ -119,7 +120,7 @@ def run(
         listing = list_files(raw_data_directory, manifest, output.check_input)
         output.check()
         form = OutputFormat(prefix, records_per_file, compressor, max_chunk_bytes, tokens)
-        job = PrepareJob(source, listing.roots, output.base, "", form, on_error == "skip")
+        job = PrepareJob(source, listing.roots, output.given, "", form, on_error == "skip")
         job_id = fingerprint(job, listing, __version__)
         job = job._replace(work=output.work(job_id))
         if (finished := output.finished(job_id)) is not None:

@@ -25,10 +25,9 @@ from typing import TYPE_CHECKING
 
 from .. import __version__
 from ..core import errors
-from .local import ATTEMPTS
 from .output import OutputDirectory
 from .plan import PrepareJob, Unit, UnitResult
-from .work import UnitWorker
+from .work import ATTEMPTS, run_unit
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -51,7 +50,7 @@ class SparkRunner:
 
     def run(self, job: PrepareJob, units: Sequence[Unit]) -> Generator[UnitResult | None, None, None]:
         """Yield the result of each unit when it is done, in any order; None now and then while there is none."""
-        for url in (job.base, *(part for root in job.roots for part in root)):
+        for url in (job.output, *(part for root in job.roots for part in root)):
             if url is not None and errors.without_secrets(url) != url:
                 raise ValueError(
                     "credentials in a URL would be seen in Spark's plan: give them by the environment or pfio.ini"
@@ -139,19 +138,11 @@ def _with_retries(master: str | None) -> str | None:
 
 # ---- on the executors
 
-_worker: tuple[PrepareJob, UnitWorker] | None = None
-"""Of this process: Spark uses its Python processes for many tasks."""
-
 
 def run_units(job: PrepareJob, units: Iterable[Unit]) -> None:
     """Work on the units of a partition."""
-    global _worker
-    if _worker is None or _worker[0] != job:
-        if _worker is not None:
-            _worker[1].close()
-        _worker = job, UnitWorker(job)
     for unit in units:
-        _worker[1].run(unit)
+        run_unit(job, unit)
 
 
 # ---- shared with the readers for Spark

@@ -28,6 +28,8 @@ from .inputs import InputFile, InputRoots
 from .model import Model, RecordError
 from .plan import FileFailure, OutputFile, PrepareJob, Unit, UnitResult
 
+ATTEMPTS = 3
+"""How often a unit is begun before the job fails."""
 LARGE = 64 << 20
 """Bytes from which on a file is not read as a whole."""
 _BATCH_FILES = 64
@@ -37,6 +39,20 @@ _OF_THE_FILE = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirec
 not of this file alone."""
 
 
+_worker: tuple[PrepareJob, UnitWorker] | None = None
+"""Of this process, which works on many units."""
+
+
+def run_unit(job: PrepareJob, unit: Unit) -> UnitResult:
+    """Work on a unit of a job, by this process's worker."""
+    global _worker
+    if _worker is None or _worker[0] != job:
+        if _worker is not None:
+            _worker[1].close()
+        _worker = job, UnitWorker(job)
+    return _worker[1].run(unit)
+
+
 class UnitWorker:
     """Works on units of a job in this process."""
 
@@ -44,7 +60,7 @@ class UnitWorker:
         self._job = job
         self._model = Model(job.model)
         self._roots = InputRoots(job.roots)
-        self._output = opening.from_url(job.base)
+        self._output = opening.from_url(job.output)
 
     def run(self, unit: Unit) -> UnitResult:
         """Work on a unit; the result of a failing file is returned, errors of the stores are raised."""

@@ -81,10 +81,6 @@ class Facts:
         """Return the operations of a kind."""
         return [row for row in self.analysis.operations if row.kind == kind]
 
-    def seconds(self, kind: str) -> float:
-        """Return the time in a kind, summed up."""
-        return sum(row.seconds for row in self.rows(kind))
-
     def count(self, kind: str) -> int:
         """Return how many there were of a kind."""
         return sum(row.calls for row in self.rows(kind))

@@ -6,10 +6,9 @@ by bit lengths; a fine one, which percentiles are taken from, has `FINE` buckets
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 
 from .intervals import Array
-from .results import Histogram
 from .schema import trimmed
 
 FINE = 32
@@ -46,12 +45,12 @@ def fine_middle(bucket: int) -> float:
 
 
 def percentile(counts: Array, fraction: float) -> float:
-    """The value below which `fraction` of a fine histogram lies; 0 if it is empty."""
+    """The value below which `fraction` of a fine histogram lies; NaN if it is empty."""
     import numpy as np
 
     total = int(counts.sum())
     if not total:
-        return 0.0
+        return math.nan
     return fine_middle(int(np.searchsorted(np.cumsum(counts), fraction * total)))
 
 
@@ -61,20 +60,6 @@ def coarse(counts: Array) -> list[int]:
     by_bits += [int(counts[1 << (bits - 1) : 1 << bits].sum()) for bits in range(1, 6)]
     by_bits += [int(counts[at : at + FINE].sum()) for at in range(FINE, FINE_BUCKETS, FINE)]
     return trimmed(by_bits)
-
-
-def finer(counts: Sequence[int]) -> Array:
-    """A log2 histogram as a fine one: each bucket's count is spread evenly."""
-    import numpy as np
-
-    found = np.zeros(FINE_BUCKETS, np.int64)
-    for bits, count in enumerate(counts):
-        least, most = Histogram.bounds(bits)
-        first, last = (int(fine_buckets(np.array([value]))[0]) for value in (least, most))
-        share, rest = divmod(count, last - first + 1)
-        found[first : last + 1] += share
-        found[first : first + rest] += 1
-    return found
 
 
 class Grid:

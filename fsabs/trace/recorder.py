@@ -8,11 +8,9 @@ process write them, too. A process that is killed loses the events of the last `
 from __future__ import annotations
 
 import _thread
-import collections
 import contextlib
 import os
 import threading
-import time
 from _thread import get_ident
 from collections.abc import Callable, Sequence
 from time import monotonic_ns
@@ -22,7 +20,6 @@ from ..core import hooks
 from ..core.threads import Flag
 from ..disk.descriptors import write_all
 from . import chunks
-from .schema import trimmed
 
 PERIOD = 0.25
 """Seconds between two flushes."""
@@ -36,29 +33,22 @@ HANG = 3.0
 """Seconds that a thread waits for room; then events are dropped until something could be written."""
 MAX_BYTES = 512 * 1024 * 1024
 """What a process's trace file may grow to."""
-COUNTS_EVERY = 0.02
-"""A killed process loses the counts of this part of its time, where there are no events to count."""
 NAMES_BOUND = 1024
 """Distinct kinds and names that are counted; those of a program beyond it are counted as `other`."""
-BUCKETS = 65
 
 
 class Counter:
-    """The counts of one kind and name, in log2 histograms."""
+    """The counts of one kind and name."""
 
-    __slots__ = ("bytes", "errors", "latency", "least", "most", "nanoseconds", "sizes")
+    __slots__ = ("bytes", "calls", "errors", "least", "most", "nanoseconds")
 
     def __init__(self) -> None:
-        self.latency = [0] * BUCKETS
-        self.sizes = [0] * BUCKETS
-        self.nanoseconds = self.bytes = self.errors = self.most = 0
+        self.calls = self.nanoseconds = self.bytes = self.errors = self.most = 0
         self.least = (1 << 63) - 1
 
     def add(self, durations: Sequence[int], sizes: Sequence[int], failed: bool) -> None:
         """Count some, at least one."""
-        for counts, values in ((self.latency, durations), (self.sizes, sizes)):
-            for bucket, count in collections.Counter(map(int.bit_length, values)).items():
-                counts[bucket] += count
+        self.calls += len(durations)
         self.nanoseconds += sum(durations)
         self.bytes += sum(sizes)
         self.errors += len(durations) if failed else 0
@@ -68,14 +58,13 @@ class Counter:
     def tally(self, kind: str, name: str) -> dict[str, Any]:
         """As `schema.Tally` has it."""
         return {
-            "kind": kind, "name": chunks.cleaned(name), "calls": sum(self.latency), "errors": self.errors,
-            "bytes": self.bytes, "nanoseconds": self.nanoseconds, "least": min(self.least, self.most),
-            "most": self.most, "latency": trimmed(self.latency), "sizes": trimmed(self.sizes),
+            "kind": kind, "name": chunks.cleaned(name), "calls": self.calls, "errors": self.errors,
+            "bytes": self.bytes, "nanoseconds": self.nanoseconds, "least": self.least, "most": self.most,
         }  # fmt: skip
 
 
 class Recorder(hooks.Instrument):
-    """Keeps every event of this process, or with `detail="histograms"` only counts them.
+    """Keeps every event of this process, and counts them.
 
     The file is made at the first flush, the thread at the first event. `describe` returns the process's header;
     `failed` is called once with the `OSError` of a file that can't be made.
@@ -88,11 +77,9 @@ class Recorder(hooks.Instrument):
         folder: str,
         describe: Callable[[], dict[str, Any]],
         *,
-        detail: str = "events",
         max_bytes: int = MAX_BYTES,
         failed: Callable[[OSError], None] = lambda exc: None,
     ) -> None:
-        self.detail = detail
         self.path = ""
         self.failure = ""
         """Why no more events are written, if so."""
@@ -103,12 +90,11 @@ class Recorder(hooks.Instrument):
         self._room = 0  # until the thread has been started
         self._threads: dict[int, int] = {}
         self._counters: dict[tuple[str, str], Counter] = {}
-        self._recorded = self._kept = self._dropped = self._refused = self._size = self._described = 0
+        self._recorded = self._dropped = self._refused = self._size = self._described = 0
         self._flushing = threading.RLock()
         self._dropping = threading.RLock()
         self._writes = self._hangs = False
         self._stopping = Flag()
-        self._begun = self._counted = time.monotonic()
 
     def record_span(
         self, kind: str, name: str, begin: int, size: int = 0, where: Any = "", error: str = "", offset: int = -1
@@ -216,10 +202,6 @@ class Recorder(hooks.Instrument):
                 self._hangs = False
         finally:
             self._writes = False
-        elapsed = time.monotonic() - self._begun
-        if (self.detail != "events" or self.failure) and elapsed - self._counted > COUNTS_EVERY * elapsed:
-            self._counted = elapsed
-            self._put(chunks.framed(chunks.content({}, tally=self._tally())))
 
     def _write(self, rows: list[chunks.Row]) -> None:
         self._recorded += len(rows)
@@ -239,8 +221,8 @@ class Recorder(hooks.Instrument):
             for part in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
                 self._write(part)
             return
-        if self.detail == "events" and self._make_file() and self._put(chunks.framed(content)):
-            self._kept += len(rows)
+        if self._make_file():
+            self._put(chunks.framed(content))
 
     def _counter(self, kind: str, name: str) -> Counter:
         if len(self._counters) >= NAMES_BOUND:
@@ -248,13 +230,11 @@ class Recorder(hooks.Instrument):
         return self._counters.setdefault((kind, name), Counter())
 
     def _tally(self) -> dict[str, Any]:
-        lost = self._recorded - self._kept if self.detail == "events" else 0
         return {
             "recorded": self._recorded + self._dropped,
-            "dropped": self._dropped + lost,
             "refused": self._refused,
             "failure": self.failure,
-            "histograms": [counter.tally(*key) for key, counter in self._counters.items()],
+            "operations": [counter.tally(*key) for key, counter in self._counters.items()],
         }
 
     def _make_file(self) -> bool:

@@ -41,9 +41,9 @@ class Row(NamedTuple):
     seconds: float
     """The sum of the durations; more than the trace's own where things overlap."""
     busy: float
-    """Seconds, summed over processes, in which at least one was under way; NaN where there are only histograms."""
+    """Seconds, summed over processes, in which at least one was under way; NaN where all its events were dropped."""
     least: float
-    """Seconds, as those that follow; those between `least` and `most` are right to 1.6 %."""
+    """Seconds, as those that follow; those between `least` and `most` are right to 1.6 %, or NaN as `busy`."""
     p50: float
     p95: float
     p99: float
@@ -231,7 +231,7 @@ class Analysis(NamedTuple):
     """From the first event's begin to the last one's end."""
     processes: Sequence[ProcessInfo]
     events: int
-    """How many were read; 0 where there are only histograms, and then all that needs events is empty."""
+    """How many were read."""
     dropped: int
     operations: Sequence[Row]
     """By kind in the order of `KINDS`, then by seconds, falling."""

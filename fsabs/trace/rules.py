@@ -50,8 +50,6 @@ ERROR_SHARE = 0.01
 """F010: this part of the user's calls fails."""
 TAIL_FACTOR = 20.0
 """F012: one request of a hundred takes so many times as long as the typical one."""
-CONNECT_SHARE = 0.2
-"""F013: so many new connections for each request."""
 CODE_SHARE = 0.1
 """F018: the program's own code takes this part of the steps' time."""
 ON_THE_WAY = 0.1
@@ -420,22 +418,6 @@ RULES: tuple[Rule, ...] = (
         "Without the time in which only requests were under way that had taken twice as long as the typical one.",
     ),
     Rule(
-        "F013",
-        lambda f: (
-            min(f.count("request"), f.count("connect")) >= ENOUGH
-            and f.count("connect") >= CONNECT_SHARE * f.count("request")
-        ),
-        lambda f: f.saved_of_store(share(f.seconds("connect"), f.seconds("connect") + f.seconds("request"))),
-        "connections are not kept: {0[connections]:,} new ones for {0[requests]:,} requests",
-        lambda f: {
-            "requests": f.count("request"),
-            "connections": f.count("connect"),
-            "seconds of connecting": f.seconds("connect"),
-        },
-        "Make one FS and share it, in place of a from_url for each file; look whether a proxy closes connections.",
-        "The same requests over connections that are there.",
-    ),
-    Rule(
         "F014",
         lambda f: f.calls(*METADATA) >= ENOUGH and _called(f, *METADATA) >= 0.5 * _called(f, *METADATA, *READS),
         lambda f: f.saved("list") - f.outside("list"),
@@ -460,7 +442,7 @@ RULES: tuple[Rule, ...] = (
         None,
         "{0[dropped]:,} events were dropped; the table's counts have them, the other figures don't",
         lambda f: {"dropped": f.analysis.dropped, "read": f.analysis.events},
-        "Trace with detail='histograms', with a larger max_bytes, or onto a disk with more room.",
+        "Trace with a larger max_bytes, or onto a disk with more room.",
     ),
     Rule(
         "F017",

@@ -82,15 +82,13 @@ class Header(TypedDict):
     program: str  # the base name of what is run
     monotonic_ns: int  # the machine's monotonic clock, and ...
     wall_ns: int  # ... nanoseconds since 1970, read at the same moment
-    events: bool  # whether there are events; else there are only histograms
 
 
 TALLY_FIELDS: dict[str, str] = {
-    "recorded": "int: events of this process, those that are not in the file included",
-    "dropped": "int: events that are not in the file: it had reached its bound, or the disk was full or hung",
+    "recorded": "int: events of this process, also those that its bound, or a full disk, kept out of the file",
     "refused": "int: what could not be recorded, since its arguments made no sense",
     "failure": "str: why events are not in the file",
-    "histograms": "list of `Tally` as objects: complete even where events were dropped",
+    "operations": "list of `Tally` as objects: complete even where events were dropped",
 }
 """The `tally` of a chunk."""
 
@@ -167,7 +165,7 @@ class ProcessInfo(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """The recorder's own counts of one kind and name in one process, also where events are off or were lost."""
+    """The recorder's own counts of one kind and name in one process, also of events that were lost."""
 
     kind: str
     name: str
@@ -180,7 +178,3 @@ class Tally(NamedTuple):
     """The shortest, in nanoseconds."""
     most: int
     """The longest."""
-    latency: list[int]
-    """How many took `n` nanoseconds with `n.bit_length() == index`, as `Histogram.counts`."""
-    sizes: list[int]
-    """How many were of `n` bytes with `n.bit_length() == index`."""

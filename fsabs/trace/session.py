@@ -16,10 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 from multiprocessing import util
 from multiprocessing.reduction import ForkingPickler
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..core import hooks, process
-from ..disk.files import boot_id
 from .recorder import HANG, MAX_BYTES, Recorder
 from .schema import SCHEMA
 
@@ -27,17 +26,14 @@ if TYPE_CHECKING:
     from ..core.fs import FS
 
 T = TypeVar("T")
-Detail = Literal["events", "histograms"]
 
 FOLDER_VARIABLE = "FSABS_TRACE"
-DETAIL_VARIABLE = "FSABS_TRACE_DETAIL"
 
 
 class TraceSettings(NamedTuple):
     """The settings that all processes of a trace share."""
 
     folder: str
-    detail: Detail
     max_bytes: int
 
 
@@ -47,7 +43,7 @@ _parent = 0  # the process that started this one, where that is not the system's
 _lock = threading.RLock()
 
 
-def start(folder: str | os.PathLike[str], *, detail: Detail = "events", max_bytes: int = MAX_BYTES) -> None:
+def start(folder: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> None:
     """Trace this process, and those that it starts from now on, into `folder`, which is made if it is missing.
 
     Every FS, loader and data set is traced, those that were made before, too. What a process was tracing before ends;
@@ -57,15 +53,12 @@ def start(folder: str | os.PathLike[str], *, detail: Detail = "events", max_byte
 
     Args:
         folder: its path, on a disk of this machine, best; several machines may share it.
-        detail: `events` keeps every event; `histograms` only counts, and its files stay small.
         max_bytes: what the file of one process may grow to (compressed); what comes after is dropped, and counted.
             Other programs that this one starts have the default.
 
-    Raises `OSError` where the files can't be made, and `ValueError` for a detail that there isn't, or a URL.
+    Raises `OSError` where the files can't be made, and `ValueError` for a URL.
     """
-    if detail not in ("events", "histograms"):
-        raise ValueError(f"detail is 'events' or 'histograms', not {detail!r}")
-    settings = TraceSettings(_local(os.fspath(folder)), detail, operator.index(max_bytes))
+    settings = TraceSettings(_local(os.fspath(folder)), operator.index(max_bytes))
     with _lock:
         if _settings == settings:
             return
@@ -82,18 +75,17 @@ def stop() -> None:
         if _settings is not None:
             _settings = None
             os.environ.pop(FOLDER_VARIABLE, None)
-            os.environ.pop(DETAIL_VARIABLE, None)
             _finish()
 
 
 @contextlib.contextmanager
-def record(folder: str | os.PathLike[str], *, detail: Detail = "events", max_bytes: int = MAX_BYTES) -> Iterator[None]:
+def record(folder: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Iterator[None]:
     """`start()` now and `stop()` at the end, as a context manager; within another into the same folder, neither.
 
     The trace that the process had before is resumed after the block.
     """
     before = _settings
-    start(folder, detail=detail, max_bytes=max_bytes)
+    start(folder, max_bytes=max_bytes)
     mine = _settings
     try:
         yield
@@ -121,9 +113,8 @@ def traced(fs: FS, trace: str | os.PathLike[str] | bool) -> FS:
 def start_from_environment() -> None:
     """Trace from the first event on, as `$FSABS_TRACE` asks."""
     folder = os.environ.get(FOLDER_VARIABLE)
-    detail: Detail = "histograms" if os.environ.get(DETAIL_VARIABLE) == "histograms" else "events"
     try:
-        _resume(TraceSettings(_local(folder), detail, MAX_BYTES) if folder else None)
+        _resume(TraceSettings(_local(folder), MAX_BYTES) if folder else None)
     except ValueError as exc:
         _warn(exc)
 
@@ -139,14 +130,13 @@ def _local(folder: str) -> str:
 
 def _made(settings: TraceSettings) -> Recorder:
     describe = functools.partial(_header, settings, time.monotonic_ns(), time.time_ns())
-    return Recorder(settings.folder, describe, detail=settings.detail, max_bytes=settings.max_bytes, failed=_warn)
+    return Recorder(settings.folder, describe, max_bytes=settings.max_bytes, failed=_warn)
 
 
 def _begin(settings: TraceSettings, recorder: Recorder) -> None:
     global _settings, _recorder
     _settings, _recorder = settings, recorder
     os.environ[FOLDER_VARIABLE] = settings.folder
-    os.environ[DETAIL_VARIABLE] = settings.detail
     record_fetches()
     hooks.install(recorder)
 
@@ -179,7 +169,7 @@ def _header(settings: TraceSettings, monotonic_ns: int, wall_ns: int) -> dict[st
     return {
         "schema": SCHEMA,
         "host": socket.gethostname(),
-        "boot": boot_id() or socket.gethostname(),  # not Linux: the processes of a machine share its clock there, too
+        "boot": _boot_id() or socket.gethostname(),  # not Linux: the processes of a machine share its clock there, too
         "pid": os.getpid(),
         "parent": _parent or os.getppid(),
         "main": threading.main_thread().native_id or 0,
@@ -189,8 +179,16 @@ def _header(settings: TraceSettings, monotonic_ns: int, wall_ns: int) -> dict[st
         "program": os.path.basename(sys.argv[0] if sys.argv else "") or "python",
         "monotonic_ns": monotonic_ns,
         "wall_ns": wall_ns,
-        "events": settings.detail == "events",
     }
+
+
+def _boot_id() -> str:
+    """Return what distinguishes this start of the machine from others; empty where that is not known."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
 
 
 def _rank() -> int | None:

@@ -48,12 +48,8 @@ class Sums:
 
     def replace(self, tally: Mapping[str, Any]) -> None:
         """Take the recorder's own count, which has what was dropped, too."""
-        import numpy as np
-
         if not self.calls:
             self.busy = math.nan
-            self.fine = figures.finer(tally["latency"])
-            self.sizes = np.array([*tally["sizes"], *[0] * (65 - len(tally["sizes"]))], np.int64)
         self.calls, self.errors, self.bytes = tally["calls"], tally["errors"], tally["bytes"]
         self.nanoseconds, self.least, self.most = tally["nanoseconds"], tally["least"], tally["most"]
 
@@ -70,9 +66,11 @@ class Sums:
 
     def row(self, kind: str, layer: str, operation: str, retries: int) -> Row:
         """Return the row of the table."""
-        least, most = (0 if self.least == math.inf else self.least) / 1e9, self.most / 1e9
+        import numpy as np
+
+        least, most = self.least / 1e9, self.most / 1e9
         found = [figures.percentile(self.fine, part) / 1e9 for part in (0.5, 0.95, 0.99)]
-        p50, p95, p99 = (min(most, max(least, value)) for value in found)
+        p50, p95, p99 = np.clip(found, least, most).tolist()
         return Row(
             kind, layer, operation, self.calls, self.bytes, self.errors, retries, self.nanoseconds / 1e9,
             self.busy / 1e9, least, p50, p95, p99, most,
@@ -266,7 +264,7 @@ class RequestTable:
         begin, end, failed = some.begin[which], some.end[which], some.failed[which]
         done = figures.fine_buckets(some.duration[which][~failed])
         self._fine += np.bincount(done, minlength=figures.FINE_BUCKETS)
-        typical = int(figures.percentile(self._fine, 0.5))
+        typical = int(figures.percentile(self._fine, 0.5)) if self._fine.any() else 0
         again = self._repeated([some.urls[where] for where in some.where[which]], begin, end, failed)
         succeeded = np.where(failed, begin + typical, end)
         self._any.add(begin, end)

@@ -2,8 +2,8 @@
 those that the store can copy itself without their bytes.
 
 Each file is whole at its target or not there, and has the permissions and the time of its source where both keep them.
-Its bytes are counted and verified. The error of one file is reported, and the others go on. At most `BUDGET` bytes of
-contents are in memory.
+Its bytes are counted, and verified as `files` says. The error of one file is reported, and the others go on. At most
+`BUDGET` bytes of contents are in memory.
 """
 
 from __future__ import annotations
@@ -95,9 +95,9 @@ class Copier:
         report: called with the end of each copy, in the thread of the caller.
         count: called with the size of each piece of a file that is copied, in the thread of the caller.
         concurrency: how many files are under way at once; by default, what suits the two FS.
-        move: remove each file of the source once it is at its target, counted, verified, and another file than that. Of
-            an archive that is written nothing is there before it is closed: `arrived` has the files that are for then.
-        verify: read what was written where nothing else compares it.
+        move: remove each file of the source once its copy is done, which must be another file. Of an archive that is
+            written nothing is there before it is closed: `arrived` has the files that are for then.
+        verify: compare what was written with what was read.
         keep_modes: give the copies the permissions of their stats; by default, if the source keeps permissions.
     """
 
@@ -119,7 +119,7 @@ class Copier:
         self._count = count
         self._concurrency = concurrency
         self._move = move
-        self._verify = verify and not target.checks_writes and target.capabilities.read
+        self._verify = verify
         self._keep_modes = source.capabilities.modes if keep_modes is None else keep_modes
         self._sets_times = target.capabilities.settable_times and not target.capabilities.modes
         self._size = concurrency or max(source.default_concurrency, target.default_concurrency)
@@ -333,7 +333,7 @@ class Copier:
         try:
             if self._verify or self._sets_times:
                 with target._naming("copy", dst):
-                    if self._verify and target._read_bytes(dst) != content:
+                    if self._verify and target._reads_back(dst) and target._read_bytes(dst) != content:
                         raise errors.corrupt(target._url(dst), "what is read is not what was written", "copy")
                     if self._sets_times and file.stat.last_modified is not None:
                         target._set_modified(dst, file.stat.last_modified)

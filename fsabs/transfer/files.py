@@ -1,8 +1,8 @@
-"""One file: copied in pieces, whole or not at all, continued where an interrupted copy ended, counted and verified.
+"""One file: copied in pieces, whole or not at all, counted and verified.
 
 The bytes that were written are counted against the size that was opened. What was written is compared with what was
-read: by the store, where it checks a checksum of what arrives; by the writer, where that says so (`Writer.checks`);
-else by reading the file again.
+read: by the store, where it checks a checksum of what arrives; else by reading the file again, before it is visible if
+its writer can do that. A file on a disk of this machine is not read again: the system has its bytes in memory.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from contextlib import closing
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from ..core import errors, identity, process
+from ..core import errors, identity
 from ..core.readahead import PIECE, joined, pieces
 from ..core.threads import TaskOutcome, Threads
+from ..core.writing import committing, write_again
 
 if TYPE_CHECKING:
     from ..core.blobs import Blob
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from ..core.stats import FileStat
     from ..core.writing import Writer
 
-RESUMED_FROM = 64 * 1024 * 1024
-"""Bytes from which on a copy that is interrupted is continued by the next one."""
 _HOLE = 64 * 1024
 """Bytes of zeros that may become a hole."""
 _WAITING = 3
@@ -72,7 +71,7 @@ def copy_file(
         count: called with the size of each piece; may raise to give the copy up.
         stat: the size, permissions and time of the file, if they are known; by default what its store reports.
         moved: a file that is replaced gets the permissions of the source, too.
-        verify: read the file again where nothing else compares what was written.
+        verify: compare what was written with what was read.
     """
     with source._naming("copy", src):
         if stat is None:  # before it is opened: what is written in between is copied again by the next sync
@@ -105,45 +104,47 @@ def check_version(source: FS, src: str, stat: FileStat, version: str | None) -> 
 def _copy_blob(
     blob: Blob, target: FS, dst: str, count: Callable[[int], None], stat: FileStat, moved: bool, verify: bool
 ) -> None:
-    writer, start = target._resume(dst, blob) if blob.size >= RESUMED_FROM else (target._create(dst, False), 0)
-    check = verify and not (target.checks_writes or writer.checks) and target.capabilities.read
-    made_in = process.generation()
-    process.register(writer, writer)
-    try:
-        writer.keep(stat, moved=moved)
-        count(start)
-        # Of the parts that the store has from an earlier copy.
-        before = (blob.pread(min(PIECE, start - offset), offset) for offset in range(0, start, PIECE))
-        crc, done = _crc_of(before) if check else 0, start
+    check, check_later = verify and target._reads_back(dst), False
+    crc = counted = 0
 
-        def write(piece: bytes) -> None:
-            nonlocal crc
-            if blob.sparse:
-                _write_sparse(writer, piece)
-            else:
-                writer.write(piece)
-            if check:
-                crc = _extend()(crc, piece)
+    def compare(written: Iterable[bytes]) -> None:
+        if (found := _crc_of(written)) != crc:
+            reason = f"{blob.size} bytes were written with the CRC32C {crc:08x}, and are read with {found:08x}"
+            raise errors.corrupt(target._url(dst), reason, "copy")
 
-        in_turns = write_each if blob.size - start <= PIECE else write_behind  # a thread isn't worth its while for one
-        with closing(streamed(blob, start)) as source, closing(in_turns(source, write)) as written:
-            for size in written:
-                done += size
-                count(size)
-        if done != blob.size:
-            raise errors.corrupt(blob.url, f"{done} bytes were copied of {blob.size}", "copy")
-        if not process.inherited(made_in):
-            writer.commit()
-    except BaseException as exc:
-        if not process.inherited(made_in):
-            _give_up(writer, exc)
-        raise
-    finally:
-        process.release(writer)
+    def write(writer: Writer, piece: bytes) -> None:
+        nonlocal crc
+        if blob.sparse:
+            _write_sparse(writer, piece)
+        else:
+            writer.write(piece)
+        if check:
+            crc = _extend()(crc, piece)
+
+    def copy(writer: Writer) -> None:
+        nonlocal check_later, counted, crc
+        crc = done = 0
+        with committing(writer):
+            writer.keep(stat, moved=moved)
+            check_later = check and not writer.compare_by(compare)
+            in_turns = write_each if blob.size <= PIECE else write_behind  # a thread isn't worth its while for one
+            with (
+                closing(streamed(blob)) as source,
+                closing(in_turns(source, functools.partial(write, writer))) as written,
+            ):
+                for size in written:
+                    done += size
+                    count(max(0, done - counted))  # what is copied again is counted once
+                    counted = max(counted, done)
+            if done != blob.size:
+                raise errors.corrupt(blob.url, f"{done} bytes were copied of {blob.size}", "copy")
+
+    write_again(functools.partial(target._create, dst, False), copy)
+    if check_later:
+        with target._open_from_start(dst) as copied:
+            compare(pieces(copied))
     if target.capabilities.settable_times and not target.capabilities.modes and stat.last_modified is not None:
         target._set_modified(dst, stat.last_modified)
-    if check:
-        _check(target, dst, blob.size, crc)
 
 
 def _write_sparse(writer: Writer, piece: bytes) -> None:
@@ -158,22 +159,6 @@ def _crc_of(pieces: Iterable[bytes]) -> int:
     return functools.reduce(_extend(), pieces, 0)
 
 
-def _give_up(writer: Writer, exc: BaseException) -> None:
-    """Leave what was written for the next copy, unless it is of a content that is gone or wrong, or has no room."""
-    full = isinstance(exc, OSError) and exc.errno in (errno.ENOSPC, errno.EDQUOT)
-    if full or isinstance(exc, errors.StaleFileError | errors.CorruptFileError):
-        writer.abort()
-    else:
-        writer.leave()
-
-
-def _check(target: FS, dst: str, size: int, crc: int) -> None:
-    """Read a file that was written, and compare it."""
-    with target._open_from_start(dst) as blob:
-        if (blob.size, _crc_of(pieces(blob))) != (size, crc):
-            raise errors.corrupt(target._url(dst), f"{size} bytes were written, and others are read", "copy")
-
-
 @functools.cache
 def _extend() -> Callable[[int, bytes], int]:
     """Return the function that continues a CRC32C."""
@@ -186,13 +171,13 @@ def _extend() -> Callable[[int, bytes], int]:
 # ---- pieces
 
 
-def streamed(blob: Blob, start: int = 0) -> Generator[bytes, None, None]:
+def streamed(blob: Blob) -> Generator[bytes, None, None]:
     """As `pieces`, in the pieces in which a stream of the store comes, if it has one."""
-    stream = blob._stream(start) if blob.size - start > PIECE else None
+    stream = blob._stream(0) if blob.size > PIECE else None
     if stream is None:
-        yield from pieces(blob, start)
+        yield from pieces(blob)
         return
-    at = start
+    at = 0
     try:
         for piece in stream:
             at += len(piece)

@@ -13,7 +13,7 @@ VERBATIM = frozenset({"http", "https"})
 """Schemes whose paths are sent as they are written."""
 LONG_AUTHORITIES = {
     "hf": re.compile(
-        r"(?:(?:datasets|spaces|kernels|models|buckets)/)?[^/@]+/[^/@]+"
+        r"(?:(?:datasets|spaces|kernels|models)/)?[^/@]+/[^/@]+"
         r"(?:@(?:refs/convert/[^/]+|refs/pr/\d+|[^/]*))?(?=/|\Z)"
     )
 }

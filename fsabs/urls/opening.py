@@ -485,8 +485,6 @@ def find_backend(
     chosen = configured if wanted is None else wanted
     by_fsspec = chosen is not False and config.convert(chosen, bool, f"[{location.scheme}] {FSSPEC}")
     backend = None if by_fsspec else registry.backend(scheme)
-    if backend is not None:
-        backend = backend.class_for(location.authority)
     options = {**_options_of_query(backend, location), **options}
     own = backend is not None and scheme in registry.BUILTIN_SCHEMES and not backend._splits_authority
     if own and "@" in location.authority:  # it would be part of every URL and error

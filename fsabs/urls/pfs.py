@@ -113,7 +113,6 @@ class PfsFS(LayerFS):
     _write_blob = _checked(LayerFS._write_blob)
     _write_like = _checked(LayerFS._write_like)
     _make_link = _checked(LayerFS._make_link, link=True)
-    _resume = _checked(LayerFS._resume)
     _set_modified = _checked(LayerFS._set_modified)
     _set_mode = _checked(LayerFS._set_mode, home_too=True)
 

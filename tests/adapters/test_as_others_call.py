@@ -209,16 +209,6 @@ def test_a_library_that_is_there_and_fails_is_not_called_missing() -> None:
             sys.modules["sqlalchemy"] = there
 
 
-def test_obspec(tmp_path: Path) -> None:
-    store = fsabs.from_url(tmp_path).obspec()
-    store.put("a", b"content", use_multipart=True, chunk_size=3, max_concurrency=2)
-    assert bytes(store.get("a").buffer()) == b"content"
-    with pytest.raises(ValueError):
-        store.get_range("a", start=0, length=-1)
-    store.rename("a", "new/prefix/a")
-    assert store.head("new/prefix/a")["size"] == 7
-
-
 def test_a_checkpoint_manager_of_an_fs(tmp_path: Path) -> None:
     with CheckpointManager(fsabs.from_url(tmp_path)) as manager:
         assert manager.load() is None

@@ -81,48 +81,19 @@ def test_universal_pathlib(corp: str) -> None:
     assert (path / "in.zip" / "t.csv").read_text().startswith("a,b\n")
 
 
-def in_memory() -> Any:
-    """The data set that `grid` has in a file."""
-    import xarray
-
-    return xarray.Dataset({"v": (("x", "y"), numpy.arange(120.0).reshape(30, 4))})
-
-
-@pytest.fixture
-def grid(corp: str, tmp_path: Path) -> str:
-    """The URL of a NetCDF file inside a zip."""
-    in_memory().to_netcdf(tmp_path / "grid.nc", engine="h5netcdf", encoding={"v": {"chunksizes": (10, 4)}})
-    with fsabs.from_url(f"{corp}/grids.zip", mode="w") as archive:
-        archive.write_bytes("d/grid.nc", (tmp_path / "grid.nc").read_bytes())
-    return f"{corp}/grids.zip/d/grid.nc"
-
-
-def test_virtualizarr_over_obspec(grid: str) -> None:
-    import virtualizarr
-    import xarray
-    from obspec_utils.registry import ObjectStoreRegistry
-    from virtualizarr.parsers import HDFParser
-
-    expected = in_memory()
-    with fsabs.from_url(grid.removesuffix("/d/grid.nc")) as archive:
-        registry: Any = ObjectStoreRegistry({"corp://grids": archive.obspec()})
-        store = HDFParser()("corp://grids/d/grid.nc", registry)
-        assert xarray.open_zarr(store, consolidated=False, zarr_format=3).load().equals(expected)
-        with virtualizarr.open_virtual_dataset("corp://grids/d/grid.nc", registry, HDFParser()) as virtual:
-            chunks = virtual.vz.to_kerchunk(format="dict")["refs"]
-        for row in range(3):
-            _, offset, size = chunks[f"v/{row}.0"]
-            values = numpy.frombuffer(archive.obspec().get_range("d/grid.nc", start=offset, length=size))
-            assert (values == expected["v"].values[row * 10 : row * 10 + 10].ravel()).all()
-
-
-def test_kerchunk(grid: str) -> None:
+def test_kerchunk(corp: str, tmp_path: Path) -> None:
+    """It indexes a NetCDF file inside a zip."""
     import xarray
     import zarr
     from kerchunk.hdf import SingleHdf5ToZarr
 
-    with fsspec.open(grid) as file:
-        references = SingleHdf5ToZarr(file, grid).translate()
+    data = xarray.Dataset({"v": (("x", "y"), numpy.arange(120.0).reshape(30, 4))})
+    data.to_netcdf(tmp_path / "grid.nc", engine="h5netcdf", encoding={"v": {"chunksizes": (10, 4)}})
+    with fsabs.from_url(f"{corp}/grids.zip", mode="w") as archive:
+        archive.write_bytes("d/grid.nc", (tmp_path / "grid.nc").read_bytes())
+    url = f"{corp}/grids.zip/d/grid.nc"
+    with fsspec.open(url) as file:
+        references = SingleHdf5ToZarr(file, url).translate()
     fs = fsspec.filesystem("reference", fo=references, remote_protocol="corp", asynchronous=True)
     store = zarr.storage.FsspecStore(fs, read_only=True)
-    assert xarray.open_zarr(store, consolidated=False, zarr_format=2).load().equals(in_memory())
+    assert xarray.open_zarr(store, consolidated=False, zarr_format=2).load().equals(data)

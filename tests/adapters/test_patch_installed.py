@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -19,9 +18,12 @@ pytestmark = [pytest.mark.quick, pytest.mark.timeout(180)]
 
 SOURCES = ("fsabs", "setup.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "fsabs_patch.pth")
 PROGRAM = """
-import sys
+import multiprocessing, sys
 import numpy
-print(numpy.load(sys.argv[1]).sum())
+def total(path): return int(numpy.load(path).sum())
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(total(sys.argv[1]), pool.apply(total, [sys.argv[1]]))
 """
 
 
@@ -44,7 +46,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with zipfile.ZipFile(wheel) as archive:
         assert "fsabs_patch.pth" in archive.namelist()
         archive.extractall(packages)
-    (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    (packages / "others.pth").write_text(f"{Path(numpy.__file__).parents[1]}\n")
     return folder / "env" / "bin" / "python"
 
 
@@ -57,7 +59,7 @@ def _run(command: list[str], **environment: str) -> subprocess.CompletedProcess[
     return done
 
 
-def test_a_program_that_imports_no_fsabs(python: Path, tmp_path: Path) -> None:
+def test_a_program_that_imports_no_fsabs_and_what_it_starts(python: Path, tmp_path: Path) -> None:
     numpy.save(tmp_path / "a.npy", numpy.arange(5))
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.write(tmp_path / "a.npy", "in/a.npy")
@@ -65,7 +67,7 @@ def test_a_program_that_imports_no_fsabs(python: Path, tmp_path: Path) -> None:
     done = _run(
         [str(python), str(tmp_path / "program.py"), f"file://{tmp_path}/a.zip/in/a.npy"], FSABS_PATCH="numpy,cv2"
     )
-    assert (done.stdout, done.stderr) == ("10\n", "")
+    assert (done.stdout, done.stderr) == ("10 10\n", "")
 
 
 def test_nothing_is_imported_without_the_variable(python: Path) -> None:

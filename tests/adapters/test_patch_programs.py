@@ -24,7 +24,7 @@ from tests.adapters import stores
 
 LIBRARIES = (
     *("builtins", "os", "shutil", "glob", "pathlib"),
-    *("numpy", "PIL", "cv2", "tifffile", "imageio", "torch", "pandas", "h5py", "safetensors"),
+    *("numpy", "PIL", "cv2", "imageio", "torch", "pandas", "h5py", "safetensors"),
 )
 FILES = {
     "a.txt": b"one\ntwo\nthree\n",
@@ -36,7 +36,7 @@ FILES = {
 }
 SETUP = """
 import csv, glob, io, json, os, pathlib, pickle, shutil
-import cv2, h5py, imageio.v2, imageio.v3, numpy, pandas, safetensors.numpy, safetensors.torch, tifffile, torch
+import cv2, h5py, imageio.v2, imageio.v3, numpy, pandas, safetensors.numpy, safetensors.torch, torch
 from PIL import Image
 J = lambda *names: "/".join((ROOT, *names))
 PICTURE = numpy.arange(48, dtype="u1").reshape(4, 4, 3)
@@ -49,9 +49,6 @@ def written():
 def two_pages():
     for append in (False, True): Image.fromarray(PICTURE).save(J("p.pdf"), append=append)
     return content("p.pdf").count(b"/Page ") + content("p.pdf").count(b"/Page\\n")
-def two_pictures():
-    for append in (False, True): tifffile.imwrite(J("t.tif"), PICTURE, append=append)
-    return len(tifffile.TiffFile(J("t.tif")).pages)
 def file_of_two():
     with open(J("two.pkl"), "wb") as file: pickle.dump(1, file) or pickle.dump(2, file)
     with open(J("two.pkl"), "rb") as file: return pickle.load(file), pickle.load(file)
@@ -154,9 +151,6 @@ two_pages() > 1
 cv2.imwrite(J("c.png"), PICTURE) and cv2.imread(J("c.png")).tolist()
 cv2.imwrite(J("c.nosuch"), PICTURE)
 cv2.imread(J("a.txt"))
-tifffile.imwrite(J("t.tif"), PICTURE) or tifffile.imread(J("t.tif")).tolist()
-two_pictures()
-tifffile.imread(J("nosuch"))
 numpy.save(J("n"), PICTURE) or numpy.load(J("n.npy")).tolist()
 numpy.load(J("nosuch.npy"))
 numpy.load(J("a.txt"))

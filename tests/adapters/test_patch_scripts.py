@@ -1,4 +1,4 @@
-"""Programs that know nothing of fsabs, on every store: patched by one added line, or by the environment."""
+"""Programs on every store, with one line added: a patch, or the import that applies what the environment names."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def files() -> dict[str, bytes]:
 )
 def test_a_program_on_stores(how: str, kinds: list[str], request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """Its loaders fork their workers; on the first store they spawn them, too, which import all of it again."""
-    line = f"import sys, fsabs; fsabs.patch{LIBRARIES}\n" if how == "one line" else ""
-    names = {} if line else {"FSABS_PATCH": ",".join(LIBRARIES)}
+    line = f"import fsabs; fsabs.patch{LIBRARIES}\n" if how == "one line" else "import fsabs\n"
+    names = {"FSABS_PATCH": ",".join(LIBRARIES)} if how == "environment" else {}
     script = tmp_path / "script.py"
     script.write_text(line + SCRIPT)
     places, expected = [], []
@@ -79,9 +79,8 @@ def test_a_program_on_stores(how: str, kinds: list[str], request: pytest.Fixture
             methods = ["fork", "spawn"] if kind == kinds[0] else ["fork"]
             places.append([url, target, *methods])
             expected += [*(f"{method} {total}" for method in methods), f"[0, 1, 2, 3] {total}"]
-        patched = ["-m", "fsabs.adapters.patch"] if names else []
         done = subprocess.run(
-            [sys.executable, *patched, str(script), json.dumps(places)],
+            [sys.executable, str(script), json.dumps(places)],
             env={**os.environ, **names, "PYTHONPATH": str(stores.ROOT)},
             capture_output=True,
             text=True,

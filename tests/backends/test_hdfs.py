@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -13,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import fsabs
-from fsabs.backends.hdfs import Hdfs
-from fsabs.core.writing import PARTIAL_SUFFIX
+from fsabs.backends.hdfs import Hdfs, writing
+from fsabs.core.writing import PARTIAL_SUFFIX, partial_name
 from tests.backends.hdfs_paths import path_of
 from tests.servers.hdfs import HdfsCluster
 from tests.servers.network import Blackhole, Refused
@@ -143,6 +144,48 @@ def test_a_process_that_ends_leaves_no_file(hdfs: HdfsCluster, fs: Hdfs, end: st
     assert list(fs.list()) == ["x"]
     assert fs.read_bytes("x") == b"old"
     assert len(hidden(hdfs, fs)) == (1 if end == "kill" else 0)
+
+
+# ---- what writers leave
+
+
+def test_files_of_dead_writers_are_swept_by_the_next_writer_and_those_of_live_ones_are_not(
+    hdfs: HdfsCluster, fs: Hdfs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead, recent = partial_name("dead"), partial_name("recent")
+    hdfs.put(path_of(fs, dead), b"1")
+    live = fs.open("live", "wb", buffering=0)
+    live.write(b"1")
+    monkeypatch.setattr(writing, "STALE_PARTIAL_AGE", 2.0)
+    time.sleep(2.1)
+    hdfs.put(path_of(fs, recent), b"1")
+    another = fsabs.from_url(fs.url())
+    another.write_bytes("x", b"2")
+    left = {os.path.basename(path) for path, _, _ in hdfs.ls(path_of(fs))}
+    assert dead not in left
+    assert recent in left
+    live.close()
+    assert fs.read_bytes("live") == b"1"
+
+
+def test_a_directory_in_which_a_file_is_being_written_is_not_empty(
+    hdfs: HdfsCluster, fs: Hdfs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs.mkdir("run")
+    hdfs.put(path_of(fs, f"run/{partial_name('dead')}"), b"1")
+    with fs.open("run/checkpoint", "wb", buffering=0) as file:
+        file.write(b"1")
+        monkeypatch.setattr(writing, "STALE_PARTIAL_AGE", 0.0)
+        another = fsabs.from_url(fs.url())
+        assert list(another.list("run")) == []
+        with pytest.raises(OSError, match="run") as caught:
+            another.rmdir("run")
+        assert caught.value.errno == errno.ENOTEMPTY
+    assert fs.read_bytes("run/checkpoint") == b"1"
+    fs.remove("run/checkpoint")
+    hdfs.put(path_of(fs, f"run/{partial_name('dead')}"), b"1")
+    fs.rmdir("run")  # with what a dead writer has left
+    assert not fs.exists("run")
 
 
 # ---- users, limits and dying nodes
@@ -286,3 +329,11 @@ def test_a_whole_read_of_what_is_no_file_says_so(hdfs: HdfsCluster, fs: Hdfs) ->
         fs.read_bytes("none")
     with pytest.raises(NotADirectoryError):
         fs.read_bytes("empty/below")
+
+
+def test_a_snapshot_is_read_by_its_path(hdfs: HdfsCluster, fs: Hdfs) -> None:
+    fs.write_bytes("x", b"old")
+    hdfs.snapshot(path_of(fs), "monday")
+    fs.write_bytes("x", b"new")
+    assert list(fs.list(".snapshot")) == ["monday/"]
+    assert fs.read_bytes(".snapshot/monday/x") == b"old"

@@ -1,16 +1,17 @@
-"""The permissions and the replication of files that are written to HDFS, new ones and ones that are replaced."""
+"""The permissions, owners and times of files that are written to HDFS, new ones and ones that are replaced."""
 
 from __future__ import annotations
 
 import os
 
+import hdfs_native
 import pytest
 
 import fsabs
 from fsabs.backends.hdfs import Hdfs
 from fsabs.core.stats import FileStat
 from fsabs.core.writing import PARTIAL_SUFFIX, committing
-from tests.backends.hdfs_paths import path_of
+from tests.backends.hdfs_paths import client_of, path_of, status_of
 from tests.servers.hdfs import HdfsCluster
 
 
@@ -33,23 +34,12 @@ def written(fs: Hdfs, way: str, data: bytes) -> None:
 
 @pytest.mark.parametrize("way", ["write_bytes", "open"])
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o666, 0o400])
-def test_a_file_that_is_replaced_keeps_permissions_and_replication(fs: Hdfs, way: str, mode: int) -> None:
+def test_a_file_that_is_replaced_keeps_its_permissions(hdfs: HdfsCluster, fs: Hdfs, way: str, mode: int) -> None:
     fs.write_bytes("x", b"old")
-    fs.chmod("x", mode)
-    fs.set_replication("x", 2)
+    hdfs.chmod(path_of(fs, "x"), mode)
     written(fs, way, b"new")
     assert fs.read_bytes("x") == b"new"
-    assert (fs.status("x").mode, fs.status("x").replication) == (mode, 2)
-
-
-def test_the_replication_that_is_asked_for_is_above_that_of_the_replaced_file(fs: Hdfs) -> None:
-    fs.write_bytes("x", b"old")
-    own = fsabs.from_url(fs.url(""), replication=2)
-    assert isinstance(own, Hdfs)
-    own.write_bytes("x", b"new")
-    assert fs.status("x").replication == 2
-    fs.write_bytes("x", b"newer")
-    assert fs.status("x").replication == 2
+    assert fs.stat("x").mode & 0o777 == mode
 
 
 def test_what_is_not_published_yet_is_private(hdfs: HdfsCluster, fs: Hdfs) -> None:
@@ -58,9 +48,9 @@ def test_what_is_not_published_yet_is_private(hdfs: HdfsCluster, fs: Hdfs) -> No
         file = fs.open("x", "wb", buffering=0)
         file.write(b"1")
         hidden = [path for path, _, _ in hdfs.ls(path_of(fs)) if path.endswith(PARTIAL_SUFFIX)]
-        assert [fs.status(path).mode for path in hidden] == [0o600]
+        assert [fs.stat(path).mode & 0o777 for path in hidden] == [0o600]
         file.close()
-        assert fs.status("x").mode == 0o644
+        assert fs.stat("x").mode & 0o777 == 0o644
     finally:
         os.umask(before)
 
@@ -72,32 +62,29 @@ def test_owner_and_group_stay_where_the_writer_may_give_them(
     hdfs.chmod(path_of(fs), 0o777)
     for name in ("x", "y", "z"):
         fs.write_bytes(name, b"old")
-        fs.chown(name, "bob", "research")
-    fs.chmod("x", 0o640)
-    fs.chmod("y", 0o664)
+        client_of(fs).set_owner(path_of(fs, name), "bob", "research")
+    hdfs.chmod(path_of(fs, "x"), 0o640)
+    hdfs.chmod(path_of(fs, "y"), 0o664)
     written(fs, "open", b"new")
-    found = fs.status("x")
-    assert (found.owner, found.group, found.mode) == ("bob", "research", 0o640)
+    found = status_of(fs, "x")
+    assert (found.owner, found.group, found.permission) == ("bob", "research", 0o640)
     monkeypatch.setenv("HADOOP_USER_NAME", "alice")
     alice = fsabs.from_url(fs.url(""))
     alice.write_bytes("x", b"hers")
     alice.write_bytes("y", b"hers")
-    assert [(fs.status(name).owner, fs.status(name).mode) for name in "xy"] == [("alice", 0o600), ("alice", 0o644)]
+    statuses = [status_of(fs, name) for name in "xy"]
+    assert [(status.owner, status.permission) for status in statuses] == [("alice", 0o600), ("alice", 0o644)]
 
 
 def test_the_mask_of_an_access_control_list_is_not_taken_for_the_permissions_of_the_group(
     fs: Hdfs, hdfs: HdfsCluster
 ) -> None:
-    from hdfs_native import _internal
-
     fs.write_bytes("x", b"old")
-    fs.chmod("x", 0o600)
-    entry = _internal.AclEntry("user", "access", "rw-", "carol")
-    _internal.RawClient(hdfs.url, {}, None).modify_acl_entries(path_of(fs, "x"), [entry])
-    assert fs.status("x").mode == 0o660
+    hdfs.chmod(path_of(fs, "x"), 0o600)
+    client_of(fs).modify_acl_entries(path_of(fs, "x"), [hdfs_native.AclEntry("user", "access", "rw-", "carol")])
     assert fs.stat("x").mode == 0o100660
     fs.write_bytes("x", b"new")
-    assert fs.status("x").mode == 0o600
+    assert fs.stat("x").mode == 0o100600
 
 
 def test_a_copy_is_given_the_time_and_if_it_is_new_the_permissions_of_its_source(fs: Hdfs) -> None:
@@ -118,7 +105,7 @@ def test_a_copy_is_given_the_time_and_if_it_is_new_the_permissions_of_its_source
 
 
 def test_a_copy_may_be_read_only(hdfs: HdfsCluster, fs: Hdfs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The NameNode lets its owner set no time, and no replication, of a file that he may not write."""
+    """The NameNode lets its owner set no time of a file that he may not write."""
     hdfs.chmod(path_of(fs), 0o777)
     monkeypatch.setenv("HADOOP_USER_NAME", "alice")
     alice = fsabs.from_url(fs.url(""))
@@ -126,5 +113,4 @@ def test_a_copy_may_be_read_only(hdfs: HdfsCluster, fs: Hdfs, monkeypatch: pytes
     for content in (b"new", b"replaced"):
         alice._write_like(fs._key("x", "write"), content, source)
         assert alice.read_bytes("x") == content
-        assert (fs.status("x").owner, fs.status("x").mode, fs.stat("x").last_modified) == ("alice", 0o400, 1e9)
-        fs.set_replication("x", 2)
+        assert (status_of(fs, "x").owner, fs.stat("x").mode, fs.stat("x").last_modified) == ("alice", 0o100400, 1e9)

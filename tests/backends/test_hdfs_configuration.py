@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -10,8 +12,10 @@ import pytest
 
 import fsabs
 from fsabs.backends.hdfs import Hdfs, ViewFs
-from fsabs.backends.hdfs.configuration import HadoopConfiguration, Mount
+from fsabs.backends.hdfs.configuration import HadoopConfiguration
+from tests.backends.hdfs_paths import status_of
 from tests.servers.hdfs import HdfsCluster
+from tests.servers.shared import unique
 
 PAIR = {
     "dfs.nameservices": "two, one",
@@ -47,7 +51,7 @@ def test_files_are_read_with_variables_and_included_ones(tmp_path: Path, monkeyp
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
     monkeypatch.setenv("FSABS_TEST_NAME", "smith")
     conf = HadoopConfiguration.load({"own": "1"})
-    assert conf.default_file_system() == ("hdfs", "two", "")
+    assert conf.file_system("hdfs", "") == ("hdfs", "two")
     assert (conf.get("included"), conf.get("user"), conf.get("own")) == ("yes", "smith", "1")
     assert conf.get("endless").endswith("x")
     monkeypatch.delenv("HADOOP_CONF_DIR")
@@ -79,8 +83,8 @@ def test_namenodes() -> None:
         "one": [("hdfs://third:9001", "third", 9001)],
         "two": [("hdfs://two", "first", 9000), ("hdfs://two", "second", 8020)],
     }.items():
-        assert [node[:3] for node in conf.namenodes(authority)] == expected
-    first = dict(conf.namenodes("two")[0].settings)
+        assert [node[:3] for node in conf.addresses("hdfs", authority)] == expected
+    first = dict(conf.addresses("hdfs", "two")[0].settings)
     assert first["dfs.ha.namenodes.two"] == "a"
     assert first["dfs.namenode.rpc-address.two.a"] == "first:9000"
 
@@ -136,18 +140,18 @@ def test_block_size_replication_and_umask(hdfs: HdfsCluster) -> None:
     fs = Hdfs("/configured-writes", hdfs.authority, configuration=settings)
     fs.makedirs("", exist_ok=True)
     fs.write_bytes("x", b"1")
-    found = fs.status("x")
-    assert (found.block_size, found.replication, found.mode) == (1 << 20, 2, 0o640)
+    found = status_of(fs, "x")
+    assert (found.blocksize, found.replication, found.permission) == (1 << 20, 2, 0o640)
     fs.mkdir("d")
-    assert fs.status("d").mode == 0o750
+    assert fs.stat("d").mode & 0o777 == 0o750
     own = Hdfs("/configured-writes", hdfs.authority, configuration=settings, replication=1, block_size=2 << 20)
     own.write_bytes("y", b"1")
-    assert (own.status("y").block_size, own.status("y").replication) == (2 << 20, 1)
+    assert (status_of(own, "y").blocksize, status_of(own, "y").replication) == (2 << 20, 1)
     before = os.umask(0o077)
     try:
         plain = Hdfs("/configured-writes", hdfs.authority)
         plain.write_bytes("z", b"1")
-        assert plain.status("z").mode == 0o600
+        assert plain.stat("z").mode & 0o777 == 0o600
     finally:
         os.umask(before)
 
@@ -157,9 +161,8 @@ def test_users(hdfs: HdfsCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     hdfs.chown("/user/alice", "alice")
     monkeypatch.setenv("HADOOP_USER_NAME", "alice")
     fs = fsabs.from_url(f"hdfs://{hdfs.authority}")
-    assert isinstance(fs, Hdfs)
     fs.write_bytes("x", b"1")
-    assert fs.status("/user/alice/x").owner == "alice"
+    assert status_of(fs, "x").owner == "alice"
 
 
 @pytest.mark.quick
@@ -172,70 +175,133 @@ def test_a_proxy_user_without_kerberos_is_refused(monkeypatch: pytest.MonkeyPatc
 
 # ---- viewfs and federation
 
+TABLE = "fs.viewfs.mounttable.cluster."
 
-def test_a_mount_table(hdfs: HdfsCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    hdfs.put("/federated/train/x", b"1")
-    hdfs.put("/federated/other/y", b"2")
-    hdfs.put("/fallback/z", b"3")
-    table = "fs.viewfs.mounttable.cluster."
+
+@pytest.fixture
+def root() -> str:
+    """The directory of a test, in which its mount table's links end."""
+    return f"/{unique('federated')}"
+
+
+@pytest.fixture
+def federated(hdfs: HdfsCluster, root: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> HdfsCluster:
+    """A cluster whose directories are one tree by the mount table `cluster`, which is the default file system."""
     settings = {
         "fs.defaultFS": "viewfs://cluster/",
         "dfs.nameservices": "one",
-        "dfs.namenode.rpc-address.one": hdfs.authority,
-        table + "link./data/train": "hdfs://one/federated/train",
-        table + "link./data/other": f"hdfs://{hdfs.authority}/federated/other/",
-        table + "linkFallback": "hdfs://one/fallback",
+        "dfs.ha.namenodes.one": "a",
+        "dfs.namenode.rpc-address.one.a": hdfs.authority,
+        TABLE + "link./data/train": f"hdfs://one{root}/train",
+        TABLE + "link./data/other": f"hdfs://{hdfs.authority}{root}/other/",
+        TABLE + "linkFallback": f"hdfs://one{root}/rest",
     }
     write(tmp_path, "core-site.xml", settings)
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
-    for url in ("viewfs://cluster/", "viewfs:///", "hdfs:///"):
-        fs = fsabs.from_url(url)
-        assert list(fs.list(recursive=True)) == [
-            "data/",
-            "data/other/",
-            "data/other/y",
-            "data/train/",
-            "data/train/x",
-            "z",
-        ]
-        assert list(fs.read_many(["data/train/x", "data/other/y", "z"])) == [b"1", b"2", b"3"]
-        assert fs.stat("data").isdir()
-        assert fs.stat("data/train").isdir()
-    nested = fsabs.from_url("viewfs://cluster/", configuration={table + "link./data/train/a/b": "hdfs://one/fallback"})
-    hdfs.mkdir("/federated/train/a/c")
-    assert [name for name in nested.list("data", recursive=True) if "a" in name.split("/")] == [
-        "train/a/",
-        "train/a/b/",
-        "train/a/b/z",
-        "train/a/c/",
+    hdfs.put(f"{root}/train/x", b"1")
+    hdfs.put(f"{root}/other/y", b"2")
+    hdfs.put(f"{root}/rest/z", b"3")
+    return hdfs
+
+
+@pytest.mark.parametrize("url", ["viewfs://cluster/", "viewfs:///", "hdfs:///"])
+def test_a_mount_table_is_read_and_listed(federated: HdfsCluster, url: str) -> None:
+    """The directories that lead to mount points are listed, although the fallback has none of them."""
+    fs = fsabs.from_url(url)
+    found = list(fs.list(recursive=True))
+    assert found == ["data/", "data/other/", "data/other/y", "data/train/", "data/train/x", "z"]
+    assert list(fs.read_many(["data/train/x", "data/other/y", "z"])) == [b"1", b"2", b"3"]
+    assert [fs.isdir(path) for path in ("data", "data/train", "data/train/x", "dat", "data/trai")] == [
+        True,
+        True,
+        False,
+        False,
+        False,
     ]
-    hdfs.rm("/federated/train/a")
+
+
+def test_a_mount_table_is_written_to(federated: HdfsCluster, root: str) -> None:
     fs = fsabs.from_url("viewfs://cluster/data")
     assert isinstance(fs, ViewFs)
     assert fs.url("train/x") == "viewfs://cluster/data/train/x"
-    fs.write_bytes("train/new", b"4")
-    fs.rename("train/new", "train/newer")
-    assert hdfs.get("/federated/train/newer") == b"4"
-    fs.remove("train/newer")
-    for attempt in (lambda: fs.write_bytes("x", b""), lambda: fs.mkdir("x"), lambda: fs.stat("x")):
-        with pytest.raises(OSError):
-            attempt()
-    with pytest.raises(OSError, match="different links"):
+    fs.makedirs("train/a/b")
+    fs.write_bytes("train/a/b/new", b"4")
+    fs.rename("train/a/b/new", "train/a/newer")
+    with fs.open("other/y", "wb") as file:
+        file.write(b"5")
+    assert federated.get(f"{root}/train/a/newer") == b"4"
+    assert federated.get(f"{root}/other/y") == b"5"
+    fs.remove("train/a", recursive=True)
+    assert federated.ls(f"{root}/train") == [(f"{root}/train/x", False, 1)]
+    with pytest.raises(OSError) as caught:
         fs.rename("train/x", "other/x")
-    with pytest.raises(OSError, match="no mount table 'none'"):
-        fsabs.from_url("viewfs://none/x")
-    hdfs.rm("/federated")
+    assert caught.value.errno == errno.EXDEV
+
+
+def test_a_file_is_not_moved_onto_itself_by_its_other_url(federated: HdfsCluster, root: str) -> None:
+    """It would be removed, as the source of a copy that is itself."""
+    for url, other in (
+        ("viewfs://cluster/data/train/x", f"hdfs://one{root}/train/x"),
+        ("hdfs:///data/other/y", f"{federated.url}{root}/other/y"),
+        ("viewfs:///z", f"hdfs://one{root}/rest/z"),
+    ):
+        for source, target in ((url, other), (other, url)):
+            with pytest.raises(OSError, match="the same file") as caught:
+                fsabs.Path(source).move(fsabs.Path(target))
+            assert caught.value.errno == errno.EINVAL
+    assert [federated.get(f"{root}/{name}") for name in ("train/x", "other/y", "rest/z")] == [b"1", b"2", b"3"]
+
+
+def test_a_mount_point_in_a_mounted_directory_is_listed_once(federated: HdfsCluster, root: str) -> None:
+    link = {TABLE + "link./data/train/a/b": f"hdfs://one{root}/rest"}
+    federated.put(f"{root}/train/a/b/hidden", b"")
+    federated.mkdir(f"{root}/train/a/c")
+    nested = fsabs.from_url("viewfs://cluster/data/train", configuration=link)
+    assert list(nested.list(recursive=True)) == ["a/", "a/b/", "a/b/z", "a/c/", "x"]
+
+
+def test_a_directory_with_mount_points_is_neither_removed_nor_renamed(federated: HdfsCluster, root: str) -> None:
+    """The fallback's directory would go, with what no listing shows, and what is mounted in it would stay."""
+    federated.put(f"{root}/rest/data/train/hidden", b"6")
+    fs = fsabs.from_url("viewfs://cluster/")
+    attempts: list[Callable[[], None]] = [
+        lambda: fs.remove("data", recursive=True),
+        lambda: fs.rmdir("data"),
+        lambda: fs.rename("data", "moved"),
+    ]
+    for attempt in attempts:
+        with pytest.raises(OSError, match="mount points in the directory: other, train") as caught:
+            attempt()
+        assert caught.value.errno == errno.EBUSY
+    assert federated.get(f"{root}/rest/data/train/hidden") == b"6"
+    assert fs.read_bytes("data/train/x") == b"1"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "No viewfs fallback mount found: the mount table needs a linkFallback"),
+        ({"linkFallback": "hdfs://plain/x"}, "No NameNode hosts found: a link leads to host:port, or to a nameservice"),
+        ({"linkFallback": "s3a://bucket/x"}, "Only hdfs mounts are supported"),
+        ({"linkFallback": "hdfs://127.0.0.1:9/x", "linkNfly../ads": "hdfs://n/x"}, "linkNfly../ads: only link"),
+    ],
+)
+@pytest.mark.quick
+def test_a_mount_table_that_the_library_does_not_serve_is_refused(settings: dict[str, str], message: str) -> None:
+    configuration = {f"fs.viewfs.mounttable.t.{name}": value for name, value in settings.items()}
+    with pytest.raises(OSError, match=message) as caught:
+        ViewFs("/x", "t", configuration=configuration).exists("y")
+    assert caught.value.filename == "viewfs://t/x/y"
+    assert caught.value.errno in (errno.EINVAL, errno.EOPNOTSUPP)
 
 
 @pytest.mark.quick
-def test_mounts_of_a_table() -> None:
-    settings = {
-        "fs.viewfs.mounttable.t.link./a": "hdfs://n/x",
-        "fs.viewfs.mounttable.t.link./a/b": "hdfs://n/y/",
-        "fs.viewfs.mounttable.t.homedir": "/home",
-        "fs.viewfs.mounttable.tt.link./c": "hdfs://n/z",
-    }
-    assert HadoopConfiguration(settings).mounts("t") == [Mount("/a/b", "n", "/y"), Mount("/a", "n", "/x")]
-    for name, value in (("linkMergeSlash", "hdfs://n/"), ("link./x", "s3a://n/")):
-        with pytest.raises(OSError, match=name):
-            HadoopConfiguration({f"fs.viewfs.mounttable.t.{name}": value}).mounts("t")
+def test_mount_tables_are_one_file_system_if_they_mount_the_same() -> None:
+    def resolved(**links: str) -> str:
+        table = {f"fs.viewfs.mounttable.t.{name.replace('_', './')}": url for name, url in links.items()}
+        return HadoopConfiguration({**PAIR, **table}).canonical_store("viewfs", "t")
+
+    known = resolved(link_a="hdfs://one/x", linkFallback="hdfs://two/")
+    assert known == resolved(linkFallback="hdfs://two/", link_a="hdfs://third:9001/x")
+    others = [resolved(link_b="hdfs://one/x", linkFallback="hdfs://two/"), resolved(link_a="hdfs://one/y")]
+    assert known not in others

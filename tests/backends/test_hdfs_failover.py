@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 import fsabs
-from fsabs.backends.hdfs import Hdfs, client, writing
+from fsabs.backends.hdfs import Hdfs, ViewFs, client
 from fsabs.backends.hdfs.client import Deadline, HdfsPlace, HdfsRetryPolicy, Nameservice
-from fsabs.backends.hdfs.configuration import HadoopConfiguration, Mount
+from fsabs.backends.hdfs.configuration import HadoopConfiguration
 from tests.servers.hdfs import HdfsCluster
 from tests.servers.network import Blackhole, Refused
 from tests.servers.shared import unique
@@ -76,8 +76,13 @@ def test_a_first_namenode_that_does_not_answer_costs_seconds_once(
 @pytest.mark.parametrize("connects", [True, False], ids=["silent", "off"])
 def test_a_deadline_holds(connects: bool) -> None:
     with Blackhole(connects=connects) as first, Blackhole(connects=not connects) as second:
-        for settings, place in (({}, f"127.0.0.1:{first.port}"), (pair(first.port, second.port), "two")):
-            fs = Hdfs("/x", place, timeout=2, configuration=settings)
+        table = {"fs.viewfs.mounttable.t.linkFallback": f"hdfs://127.0.0.1:{first.port}/"}
+        for of, settings, place in (
+            (Hdfs, {}, f"127.0.0.1:{first.port}"),
+            (Hdfs, pair(first.port, second.port), "two"),
+            (ViewFs, table, "t"),
+        ):
+            fs = of("/x", place, timeout=2, configuration=settings)
             attempts: tuple[Callable[[Hdfs], Any], ...] = (
                 lambda fs: fs.stat("y"),
                 lambda fs: list(fs.list()),
@@ -86,7 +91,7 @@ def test_a_deadline_holds(connects: bool) -> None:
                 lambda fs: list(fs.read_many(["y", "z"])),
             )
             with ThreadPoolExecutor(len(attempts)) as pool:
-                list(pool.map(functools.partial(_times_out, fs, f"hdfs://{place}/x"), attempts))
+                list(pool.map(functools.partial(_times_out, fs, f"{of.scheme}://{place}/x"), attempts))
 
 
 def _times_out(fs: Hdfs, url: str, attempt: Callable[[Hdfs], Any]) -> None:
@@ -143,20 +148,22 @@ def test_a_job_outlives_a_restart_of_its_only_namenode_and_safe_mode(own_cluster
     )
 
 
-def test_a_file_longer_than_what_is_kept_goes_on_after_a_datanode_restart(
-    own_cluster: HdfsCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(writing, "REPLAY_BYTES", 16 << 20)
+def test_a_file_is_copied_although_its_datanode_is_restarted(own_cluster: HdfsCluster) -> None:
+    source = fsabs.Memory("restarted")
+    data = os.urandom(64 << 20)
+    source.write_bytes("x", data)
     fs = fsabs.from_url(f"{own_cluster.url}/long", create=True, timeout=60, block_size=8 << 20)
-    data = os.urandom(1 << 20)
-    with fs.open("x", "wb", buffering=0) as file:
-        for number in range(40):
-            file.write(number.to_bytes(4, "big") + data[4:])
-            if number == 30:
-                own_cluster.kill_datanode()
-                own_cluster.start_datanode()
-    stored = own_cluster.get("/long/x")
-    assert stored == b"".join(number.to_bytes(4, "big") + data[4:] for number in range(40))
+    restarted: list[int] = []
+
+    def progress(files: int, size: int) -> None:
+        if not restarted:
+            restarted.append(size)
+            own_cluster.kill_datanode()
+            own_cluster.start_datanode()
+
+    source.copy_tree("", "", fs, progress=progress)
+    assert restarted
+    assert own_cluster.get("/long/x") == data
     assert [path for path, _, _ in own_cluster.ls("/long")] == ["/long/x"]
 
 
@@ -220,9 +227,9 @@ def test_a_rename_happens_once_whatever_is_lost(executed: list[bool], overwrite:
     lossy = LossyClient(list(executed))
     conf = HadoopConfiguration({})
     with Blackhole(connects=True) as port:  # what is connected to before the first call
-        addresses = conf.namenodes(f"127.0.0.1:{port.port}")
+        addresses = conf.addresses("hdfs", f"127.0.0.1:{port.port}")
         nameservice = Nameservice(addresses, HdfsRetryPolicy.of(5, conf, 1), lambda *_: lossy)
-        a, b, c = (HdfsPlace(nameservice, path, Mount("", "", "")) for path in ("/a", "/b", "/c"))
+        a, b, c = (HdfsPlace(nameservice, path) for path in ("/a", "/b", "/c"))
         a.rename(b, overwrite, Deadline(5))
         assert (lossy.files, lossy.renames) == ({"/b": 1}, 1)
         lossy.executed = [False] * 100_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import errno
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import fsabs
+from fsabs import CachedFS
 from fsabs.backends.hdfs import Hdfs, client
 from fsabs.backends.hdfs.client import Silence
 from tests.servers.network import Blackhole
@@ -302,37 +303,133 @@ def test_a_client_that_is_never_answered_is_replaced(monkeypatch: pytest.MonkeyP
 
 
 class Writer(Library):
-    """A library that says that it has written a file of which the NameNode has nothing."""
+    """A library whose files have one byte less than was written, of the first `short` ones; what is moved is kept."""
 
-    answers_until = math.inf
+    def __init__(self, short: int = 0) -> None:
+        super().__init__()
+        self.short = short
+        self.created = 0
+        self.hidden: dict[str, bytearray] = {}
+        self.files: dict[str, bytes] = {"/x": b"old"}
 
     def create(self, path: str, options: Any) -> Any:
-        return self
+        self.created += 1
+        self.hidden[path] = bytearray()
+        return WrittenFile(self, path, lost=self.created <= self.short)
 
-    def write(self, data: bytes) -> None:
-        if time.monotonic() > self.answers_until:
-            self.released.wait(60)
+    def get_file_info(self, path: str) -> Any:
+        found = {"/": b"", **self.files, **self.hidden}
+        if path not in found:
+            raise FileNotFoundError(path)
+        status = {"length": len(found[path]), "isdir": path == "/", "modification_time": 1, "permission": 0o600}
+        return SimpleNamespace(path=path, owner="me", group="us", **status)
 
-    def close(self) -> None:
+    def set_times(self, path: str, modified: int, accessed: int) -> None:
         pass
+
+    def rename(self, src: str, dst: str, overwrite: bool) -> None:
+        self.files[dst] = bytes(self.hidden.pop(src))
 
     def list_status(self, path: str, recursive: bool) -> Iterator[Any]:
         return iter(())
 
     def delete(self, path: str, recursive: bool) -> bool:
-        return True
+        return self.hidden.pop(path, None) is not None
 
 
-@pytest.mark.parametrize("answers", [math.inf, 2.4], ids=["each attempt ends", "the last one gets no response"])
-def test_a_file_that_did_not_arrive_is_not_published(
-    address: str, monkeypatch: pytest.MonkeyPatch, answers: float
+class WrittenFile:
+    """A file that is written; of one that is `lost`, the last byte does not arrive, and nothing is said."""
+
+    def __init__(self, library: Writer, path: str, lost: bool) -> None:
+        self._library, self._path, self._lost = library, path, lost
+
+    def write(self, data: bytes) -> None:
+        self._library.hidden[self._path] += data
+
+    def close(self) -> None:
+        if self._lost:
+            del self._library.hidden[self._path][-1]
+
+
+@pytest.fixture
+def writer(monkeypatch: pytest.MonkeyPatch) -> Writer:
+    """A library that is written to, in the place of hdfs-native."""
+    found = Writer()
+    monkeypatch.setattr(client, "library", lambda: found)
+    return found
+
+
+def source() -> fsabs.FS:
+    """Return an FS with a file `x`."""
+    found = fsabs.Memory("source")
+    found.write_bytes("x", b"new")
+    return found
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda fs: fs.write_bytes("x", b"new"),
+        lambda fs: fs.write_many({"x": b"new"}),
+        lambda fs: CachedFS(fs).write_bytes("x", b"new"),
+        lambda fs: source().copy("x", "x", fs),
+        lambda fs: source().copy_tree("", "", fs),
+    ],
+    ids=["write_bytes", "write_many", "through a cache", "copy", "copy_tree"],
+)
+def test_a_whole_content_that_did_not_arrive_is_written_again_under_another_name(
+    address: str, writer: Writer, write: Callable[[fsabs.FS], None]
 ) -> None:
-    library = Writer()
-    library.answers_until = time.monotonic() + answers
-    monkeypatch.setattr(client, "library", lambda: library)
-    with pytest.raises(OSError, match="HDFS has 7 of 5 bytes"):
-        Hdfs("/", address, timeout=3.2).write_bytes("x", b"short")  # the last attempt begins after 3 s
-    library.released.set()
+    writer.short = 2
+    write(Hdfs("/", address, timeout=20))
+    assert (writer.created, writer.files, writer.hidden) == (3, {"/x": b"new"}, {})
+
+
+def test_a_stream_that_did_not_arrive_is_not_published(address: str, writer: Writer) -> None:
+    writer.short = 1
+    file = Hdfs("/", address, timeout=20).open("x", "wb")
+    file.write(b"new")
+    with pytest.raises(OSError, match="HDFS has 2 of 3 bytes"):
+        file.close()
+    assert (writer.created, writer.files, writer.hidden) == (1, {"/x": b"old"}, {})
+
+
+def test_a_content_that_never_arrives_is_an_error_in_time(address: str, writer: Writer) -> None:
+    writer.short = 1_000_000
+    begun = time.monotonic()
+    with pytest.raises(OSError, match="HDFS has 2 of 3 bytes"):
+        Hdfs("/", address, timeout=1).write_bytes("x", b"new")
+    assert time.monotonic() - begun < 20
+    assert (writer.files, writer.hidden) == ({"/x": b"old"}, {})
+
+
+def test_what_a_namenode_refuses_for_good_is_not_written_again(
+    address: str, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(file: WrittenFile, data: bytes) -> None:
+        raise RuntimeError('RPCError("org.apache.hadoop.hdfs.protocol.DSQuotaExceededException", "too much")')
+
+    monkeypatch.setattr(WrittenFile, "write", refuse)
+    with pytest.raises(OSError, match="too much") as caught:
+        Hdfs("/", address, timeout=20).write_bytes("x", b"new")
+    assert caught.value.errno == errno.EDQUOT
+    assert (writer.created, writer.files, writer.hidden) == (1, {"/x": b"old"}, {})
+
+
+def test_a_large_content_may_take_longer_than_one_request(
+    address: str, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = WrittenFile.write
+
+    def slowly(file: WrittenFile, data: bytes) -> None:
+        time.sleep(0.01)  # a call has a MiB
+        write(file, data)
+
+    monkeypatch.setattr(WrittenFile, "write", slowly)
+    begun = time.monotonic()
+    Hdfs("/", address, timeout=1.5).write_bytes("x", bytes(160 << 20))
+    assert time.monotonic() - begun > 1.5
+    assert writer.files == {"/x": bytes(160 << 20)}
 
 
 def test_a_small_file_that_is_opened_knows_its_version_when_it_is_asked_for_one(fs: Hdfs, library: Library) -> None:

@@ -124,8 +124,7 @@ def write(url: str, environment: dict[str, str], stop: Event, results: Any) -> N
             fs.write_bytes(name + ".new", data)
             fs.rename(name + ".new", name)
         elif written % 3 == 1:
-            with fs.open(name, "xb") as file:
-                file.write(data)
+            stream(fs, name, data)
         else:
             fs.write_bytes(name, data)
         longest = max(longest, time.monotonic() - begun)
@@ -135,6 +134,20 @@ def write(url: str, environment: dict[str, str], stop: Event, results: Any) -> N
     results.close()
     results.join_thread()
     os._exit(0)
+
+
+def stream(fs: fsabs.FS, name: str, data: bytes) -> None:
+    """Write a file by a stream, and again as often as it raises, as a program does."""
+    end = time.monotonic() + DEADLINE
+    while True:
+        try:
+            with fs.open(name, "wb") as file:
+                file.write(data)
+            return
+        except OSError:
+            assert not fs.exists(name) or fs.read_bytes(name) == data
+            if time.monotonic() > end:
+                raise
 
 
 # ---- the faults

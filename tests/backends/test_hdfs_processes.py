@@ -159,3 +159,29 @@ def test_a_child_does_not_free_what_its_parent_has_left_in_a_cycle(fs: Hdfs) -> 
         assert gc.isenabled()
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("end", ["closed", "dropped"])
+def test_what_is_not_used_any_more_is_freed_without_the_garbage_collector(fs: Hdfs, end: str) -> None:
+    """Training loops switch it off, and each client holds sockets and threads."""
+    kept = []
+    fs.read_bytes("x")
+    gc.collect()
+    gc.disable()
+    try:
+        before = len(os.listdir("/proc/self/fd"))
+        for number in range(20):
+            own = fsabs.from_url(fs.url())
+            own.write_bytes(f"{number}", own.read_bytes("x"))
+            assert len(list(own.list())) > number
+            for missing in (own.read_bytes, own.stat, own.remove):
+                with pytest.raises(FileNotFoundError):
+                    missing("missing")
+            if end == "closed":
+                own.close()
+                kept.append(own)
+            del own, missing
+        assert len(os.listdir("/proc/self/fd")) < before + 20
+    finally:
+        gc.enable()
+    assert all(own.read_bytes("0") == b"content" for own in kept[:2]), "and may be used again"

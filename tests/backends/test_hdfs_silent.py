@@ -1,4 +1,4 @@
-"""Nodes of HDFS that stop without a word: writing goes on, silence is remembered, and a listing is not lost."""
+"""Nodes of HDFS that stop without a word: whole contents are written, silence is remembered, a listing is not lost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import fsabs
-from fsabs.backends.hdfs import Hdfs, client, writing
+from fsabs.backends.hdfs import Hdfs, client
 from fsabs.core.writing import PARTIAL_SUFFIX
 from fsabs.testing.children import forked
 from tests.servers import hdfs as hdfs_server
@@ -71,53 +71,60 @@ def stored(pair: HdfsPair, folder: str) -> dict[str, int]:
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("longer", [False, True], ids=["that is kept", "that is longer than what is kept"])
-def test_a_file_is_written_although_its_namenode_falls_silent(
-    pair: HdfsPair, monkeypatch: pytest.MonkeyPatch, longer: bool
-) -> None:
-    if longer:
-        monkeypatch.setattr(writing, "REPLAY_BYTES", 8 * MIB)
-    folder = f"/silent-namenode-{longer}"
-    fs = fsabs.from_url(f"hdfs://pair{folder}", create=True, timeout=40, block_size=4 * MIB)
-    pieces = [os.urandom(MIB) for _ in range(24)]
-    with fs.open("x", "wb", buffering=0) as file:
-        for piece in pieces[:14]:
-            file.write(piece)
-        with FrozenNode(pair, f"nn{pair.active}"):
-            begun = time.monotonic()
-            for piece in pieces[14:]:
-                file.write(piece)
-            file.close()
-            assert time.monotonic() - begun < 20
-            assert fs.read_bytes("x") == b"".join(pieces)
-    assert stored(pair, folder) == {"x": 24 * MIB}
-
-
-@pytest.mark.timeout(180)
-def test_small_files_are_written_although_their_namenode_falls_silent(pair: HdfsPair) -> None:
-    fs = fsabs.from_url("hdfs://pair/silent-small", create=True, timeout=40)
-    file = fs.open("x", "wb")
-    file.write(b"content")
+def test_a_stream_whose_namenode_falls_silent_raises_and_leaves_the_old_file(pair: HdfsPair) -> None:
+    fs = fsabs.from_url("hdfs://pair/silent-stream", create=True, timeout=40, block_size=4 * MIB)
+    fs.write_bytes("x", b"old")
+    file, small = fs.open("x", "wb", buffering=0), fs.open("small", "wb")
+    file.write(bytes(6 * MIB))
+    small.write(b"content")
     with FrozenNode(pair, f"nn{pair.active}"):
         begun = time.monotonic()
-        file.close()
-        fs.write_bytes("y", b"content")
-        assert time.monotonic() - begun < 10
-    assert pair.get("/silent-small/x") == pair.get("/silent-small/y") == b"content"
+        with pytest.raises(OSError) as caught:
+            for _ in range(10):
+                file.write(bytes(MIB))
+        assert caught.value.filename == "hdfs://pair/silent-stream/x"
+        for each in (file, small):
+            with pytest.raises(OSError):
+                each.close()
+        assert time.monotonic() - begun < 30
+        assert fs.read_bytes("x") == b"old"
+        fs.write_bytes("small", b"content")
+    assert stored(pair, "/silent-stream") == {"x": 3, "small": 7}
 
 
 @pytest.mark.timeout(180)
-def test_a_file_is_written_although_a_datanode_of_its_pipeline_freezes(pair: HdfsPair) -> None:
+def test_a_file_is_copied_although_its_namenode_falls_silent(pair: HdfsPair) -> None:
+    """What was copied is copied again, to the other NameNode, and its bytes are counted once."""
+    source = fsabs.Memory("silent-copy")
+    data = os.urandom(64 * MIB)
+    source.write_bytes("x", data)
+    fs = fsabs.from_url("hdfs://pair/silent-copy", create=True, timeout=40, block_size=4 * MIB)
+    counted: list[int] = []
+    with contextlib.ExitStack() as frozen:
+
+        def progress(files: int, size: int) -> None:
+            if not counted:
+                frozen.enter_context(FrozenNode(pair, f"nn{pair.active}"))
+            counted.append(size)
+
+        begun = time.monotonic()
+        source.copy_tree("", "", fs, progress=progress)
+        assert time.monotonic() - begun < 30
+        assert fs.read_bytes("x") == data
+    assert counted == sorted(counted)
+    assert counted[-1] == len(data)
+    assert stored(pair, "/silent-copy") == {"x": len(data)}
+
+
+@pytest.mark.timeout(180)
+def test_a_file_is_written_although_a_datanode_is_frozen(pair: HdfsPair) -> None:
     """Both DataNodes are needed until the NameNode knows that one is dead, which takes it 14 seconds here."""
     fs = fsabs.from_url("hdfs://pair/frozen-pipeline", create=True, timeout=60)
     data = os.urandom(3 * MIB)
-    file = fs.open("x", "wb", buffering=0)
-    file.write(data[:MIB])
     with FrozenNode(pair, "dn1"):
         begun = time.monotonic()
-        file.write(data[MIB:])
-        file.close()
-        assert time.monotonic() - begun < 59
+        fs.write_bytes("x", data)
+        assert time.monotonic() - begun < 90
         assert fs.read_bytes("x") == data
     assert [name for name in stored(pair, "/frozen-pipeline") if not name.endswith(PARTIAL_SUFFIX)] == ["x"]
 
@@ -175,7 +182,7 @@ def test_a_silence_that_was_none_does_not_fail_reads(pair: HdfsPair, monkeypatch
     fs = fsabs.from_url("hdfs://pair/slow", timeout=30)
     assert isinstance(fs, Hdfs)
     monkeypatch.setattr(client, "SHORT_TIMEOUT", 0.001)
-    nameservice = fs._connection.get().find("/slow/x").nameservice
+    nameservice = fs._client.get().place("slow/x").nameservice
     client._silence[nameservice._key] = client.Silence(time.monotonic() + 60)
     for name in ("dn0", "dn1"):
         pair.freeze(name)

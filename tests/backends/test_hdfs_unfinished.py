@@ -14,6 +14,7 @@ import pytest
 
 import fsabs
 from fsabs.backends.hdfs import Hdfs
+from tests.backends.hdfs_paths import client_of, path_of
 from tests.servers.hdfs import HdfsCluster
 
 BLOCK = 1 << 20
@@ -83,8 +84,8 @@ def test_a_file_is_read_again_once_the_lease_of_its_killed_writer_is_recovered(f
         for read in READS.values():
             refused(fs, read)
         assert opened.read() == b"1" * 299_990, "what was complete when it was opened is there"
-        until = time.monotonic() + 40
-        while not fs.recover_lease("x"):
+        client, until = client_of(fs), time.monotonic() + 40
+        while not client.recover_lease(path_of(fs, "x")):
             assert time.monotonic() < until
             time.sleep(0.5)
     data = fs.read_bytes("x")
@@ -103,7 +104,7 @@ def test_a_file_is_read_whole_once_its_writer_has_closed_it(fs: Hdfs) -> None:
 @pytest.mark.parametrize("replication", [1, 2])
 def test_whole_blocks_are_nothing_unfinished(fs: Hdfs, size: int, replication: int) -> None:
     fs.write_bytes("x", bytes(size))
-    fs.set_replication("x", replication)
+    client_of(fs).set_replication(path_of(fs, "x"), replication)
     for read in (READS["read_bytes"], READS["read_many"], READS["open"], READS["open_blob"]):
         assert read(fs) == bytes(size)
 

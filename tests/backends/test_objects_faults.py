@@ -16,7 +16,9 @@ import pytest
 
 import fsabs
 from fsabs.backends.hub import Hub
+from fsabs.backends.hub.tree import Tree
 from fsabs.backends.objects import ObjectStore
+from fsabs.core.identity import Identity
 from tests import soak
 from tests.backends.test_s3_reads import certificate
 from tests.backends.tiny import TinyFS, TinyStore
@@ -199,6 +201,11 @@ class Kind(NamedTuple):
     """Faults that nothing contradicts, for want of a checksum, or of what says which redirects are the store's."""
 
 
+def unknown_tree(fs: Hub) -> Tree:
+    """A tree of which nothing is known, so that listings of the hub are asked for each time."""
+    return Tree(Identity("hub", "hf://datasets/o/n", fs.pinned, 0))
+
+
 KINDS = {
     "s3": Kind(HostileStore, _opened_s3),
     "gcs": Kind(GcsStore, _opened_gcs),
@@ -226,9 +233,8 @@ OPENED = [f"{kind} {how}" for kind in KINDS for how in ("plain", "tls")]
 @pytest.fixture(params=OPENED)
 def opened(request: pytest.FixtureRequest, pem: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    # Listings of the hub are asked for each time: what is known of a commit is asked for once.
     monkeypatch.setenv("FSABS_CACHE_DIR", "")
-    monkeypatch.setattr(Hub, "_tree", property(lambda fs: fs.dialect.new_tree()))
+    monkeypatch.setattr(Hub, "_tree", property(unknown_tree))
     name, how, *patient = request.param.split()
     kind = KINDS[name]
     with kind.store(pem if how == "tls" else None, seed=soak.seed(1)) as store:

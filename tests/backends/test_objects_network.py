@@ -18,7 +18,7 @@ import pytest
 from fsabs.backends.hub import Hub
 from fsabs.backends.objects import ObjectStore
 from tests import namespaces, soak
-from tests.backends.test_objects_faults import HASTY, KINDS, Job, Opened, opened, pem  # noqa: F401
+from tests.backends.test_objects_faults import HASTY, KINDS, Job, Opened, opened, pem, unknown_tree  # noqa: F401
 from tests.servers.fixtures import require
 from tests.servers.hostile_store import HostileStore
 
@@ -44,7 +44,7 @@ def write_over_small_packets(kind: str, how: str, pem: str) -> None:  # noqa: F8
     """Do all operations, in a network of this process's own."""
     namespaces.start_loopback(1500)
     os.environ |= {"AWS_EC2_METADATA_DISABLED": "true", "FSABS_CACHE_DIR": ""}
-    Hub._tree = property(lambda fs: fs.dialect.new_tree())  # type: ignore[assignment]
+    Hub._tree = property(unknown_tree)  # type: ignore[assignment]
     tested = KINDS[kind]
     with tested.store(pem if how == "tls" else None, seed=1) as store:
         store.reads_slowly = True

@@ -1,4 +1,4 @@
-"""Requests that are answered elsewhere, and stores that tell how many requests they accept."""
+"""Requests that are answered elsewhere, and stores that say when they accept further ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fsabs.backends.objects.client import absolute
 from fsabs.backends.objects.failures import OutOfQuota, Redirected, refused
 from fsabs.backends.objects.http1 import ResponseHead
 from fsabs.backends.objects.messages import Request
-from tests.backends.tiny import TinyAccess, TinyDialect, TinyFS, TinyStore
+from tests.backends.tiny import TinyDialect, TinyFS, TinyStore
 from tests.servers import hostile_store
 from tests.servers.hostile_store import Answer, HostileStore, content
 
@@ -53,37 +53,8 @@ class Redirecting(TinyStore):
         return answer
 
 
-class Quotas:
-    """So many requests, and then a wait."""
-
-    def __init__(self) -> None:
-        self.left = 10
-        self.waits: list[float] = []
-        self.learnt = 0
-
-    def delay(self, request: Request) -> float:
-        """Count a request."""
-        self.left -= 1
-        if self.left >= 0:
-            return 0.0
-        self.left = 10
-        self.waits.append(0.05)
-        return 0.05
-
-    def learn(self, request: Request, head: ResponseHead) -> None:
-        """Count a response."""
-        self.learnt += 1
-
-
 class FollowingDialect(TinyDialect):
     """Follows redirects."""
-
-    quotas: Quotas | None = None
-
-    def access(self) -> TinyAccess:
-        access = super().access()
-        access.quotas = self.quotas
-        return access
 
     def failure(self, request: Request, head: ResponseHead, body: bytes) -> Exception:
         error = super().failure(request, head, body)
@@ -101,10 +72,9 @@ class FollowingDialect(TinyDialect):
 class FollowingFS(TinyFS):
     """The FS of that."""
 
-    def __init__(self, url: str, quotas: Quotas | None = None) -> None:
+    def __init__(self, url: str) -> None:
         super().__init__(url)
-        self.dialect = dialect = FollowingDialect(url)
-        dialect.quotas = quotas
+        self.dialect = FollowingDialect(url)
         self.__setstate__(self.__getstate__())
 
 
@@ -230,18 +200,6 @@ def test_an_address_that_is_refused_is_asked_for_again(elsewhere: Elsewhere) -> 
         store.answer = mended  # type: ignore[method-assign]
         assert fs.read_bytes(KEYS[3]) == content(KEYS[3])
         assert store.redirects == 2
-
-
-def test_quotas_are_waited_for(elsewhere: Elsewhere) -> None:
-    quotas = Quotas()
-    with Redirecting(elsewhere.endpoint + "/cdn/{key}?sig=1") as store:
-        fs = FollowingFS(store.endpoint, quotas)
-        assert list(fs.read_many(KEYS)) == [content(key) for key in KEYS]
-        for key in KEYS[:30]:
-            assert fs.read_bytes(key) == content(key)
-        fs.close()
-    assert len(quotas.waits) == 8  # of 90 requests; those that were redirected don't count
-    assert quotas.learnt == 180
 
 
 def test_a_store_that_is_out_of_quota_is_waited_for(elsewhere: Elsewhere) -> None:

@@ -601,6 +601,7 @@ def test_a_directory_is_renamed_by_copies_at_once() -> None:
 # ---- uploads that were left
 
 
+DAY = 24 * 3600
 UPLOADS = (
     "<ListMultipartUploadsResult><Upload><Key>k</Key><UploadId>1</UploadId><Initiated>2026-01-01T00:00:00Z</Initiated>"
     "</Upload>{}</ListMultipartUploadsResult>"
@@ -617,9 +618,17 @@ def _listing_uploads(page: str) -> Callable[[ScriptedStore, Asked, socket.socket
     return script
 
 
+@pytest.mark.parametrize("seconds", [0, 3600, DAY - 1, float("nan")])
+def test_uploads_that_may_be_under_way_are_not_aborted(seconds: float) -> None:
+    with ScriptedStore({}, _listing_uploads(UPLOADS.format(""))) as store:
+        with pytest.raises(ValueError, match="less than a day"):
+            opened(store).abort_uploads(seconds)
+        assert store.requests == []
+
+
 def test_an_upload_that_has_ended_meanwhile_is_not_aborted() -> None:
     with ScriptedStore({}, _listing_uploads(UPLOADS.format(""))) as store:
-        assert opened(store).abort_uploads(0) == 0
+        assert opened(store).abort_uploads(DAY) == 0
         assert [asked.method for asked in store.requests] == ["GET", "DELETE"]
 
 
@@ -635,6 +644,6 @@ def test_an_upload_that_has_ended_meanwhile_is_not_aborted() -> None:
 def test_what_is_no_page_of_uploads_is_an_error(page: str) -> None:
     with ScriptedStore({}, _listing_uploads(page)) as store:
         with pytest.raises(fsabs.CorruptFileError):
-            opened(store).abort_uploads(0)
+            opened(store).abort_uploads(DAY)
         assert {asked.method for asked in store.requests} == {"GET"}
         assert len(store.requests) < 5

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -146,3 +149,29 @@ def test_a_zip_on_s3_costs_what_its_index_costs(moto: MotoServer, tmp_path: Path
     listing = next(row for row in rows if row[0] == "listing")
     assert 1 <= int(opening[1]) <= 3
     assert listing[1] == "0"
+
+
+@pytest.mark.quick
+def test_planted_secrets_are_never_printed(tmp_path: Path) -> None:
+    """In the file, the environment, a URL and its query: by no command that looks at configuration or stores."""
+    (tmp_path / "pfio.ini").write_text(
+        "[corp]\nscheme = s3\nendpoint = http://user:planted-url@127.0.0.1:9\naws_access_key_id = $PLANTED_KEY\n"
+        "aws_secret_access_key = planted-file\nmax_attempts = 1\n"
+    )
+    env = {"PFIO_CONFIG_PATH": str(tmp_path / "pfio.ini"), "PLANTED_KEY": "planted-variable"}
+    env |= {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "planted-environment", "AWS_MAX_ATTEMPTS": "1"}
+    env |= {"S3_ENDPOINT": "http://127.0.0.1:9"}
+    urls = ["corp://bucket/x", "http://user:planted-url@127.0.0.1:9/x?token=planted-query", "s3://bucket/x"]
+    for command in (["explain"], ["explain", "--measure"], ["doctor"]):
+        for url in urls:
+            done = _any(command[0], url, *command[1:], "--debug", "--json", env=env)
+            assert "planted-" not in done, (command, url, done)
+    assert "planted-" not in _any("manifest", "create", urls[1], f"{tmp_path}/m.jsonl", "--debug", env=env)
+    assert "planted-" not in _any("cache", "warm", urls[0], "--dir", f"{tmp_path}/cache", "--debug", env=env)
+
+
+def _any(*arguments: str, env: dict[str, str]) -> str:
+    """Return all that a command writes, whatever its exit code."""
+    command = [sys.executable, "-m", "fsabs", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **env}, check=False)
+    return done.stdout + done.stderr

@@ -52,7 +52,7 @@ def test_parts_and_errors(tmp_path: Path) -> None:
     merged = fsabs("manifest", "merge", "sub.jsonl", "sub-deep.jsonl", "m.jsonl", cwd=tmp_path)
     assert merged.out == "m.jsonl: 2 entries, 2.0 kB\n"
     failed = fsabs("manifest", "create", "data", "m.txt", cwd=tmp_path, code=1)
-    assert failed.err.startswith("fsabs: a manifest's name ends in .jsonl (JSON lines), .parquet (Parquet), .json")
+    assert failed.err.startswith("fsabs: a manifest's name ends in .jsonl (JSON lines), .parquet (Parquet), not as")
     failed = fsabs("manifest", "check", "none", "m.jsonl", cwd=tmp_path, code=1)
     assert (failed.out, failed.err.count("\n")) == ("", 1)
     shutil.copy(tmp_path / "m.jsonl", tmp_path / "cut.jsonl")

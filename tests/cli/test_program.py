@@ -230,9 +230,7 @@ def test_no_file_becomes_a_standard_stream(tmp_path: Path) -> None:
     assert int((tmp_path / "number").read_text()) > 2
 
 
-@pytest.mark.parametrize(
-    "arguments", ["ls d", "ls d d", "ls -l d", "find d", "tree d", "du d d", "cat d/a", "cp d/a -"]
-)
+@pytest.mark.parametrize("arguments", ["ls d", "ls d d", "ls -l d", "find d", "du d d", "cat d/a", "cp d/a -"])
 def test_a_reader_that_has_enough_is_not_told(arguments: str, tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     for number in range(2000):

@@ -120,7 +120,6 @@ def test_control_characters_of_others_are_quoted(tmp_path: Path, refusing: str) 
         (0, "ls", str(folder)),
         (0, "ls", "-l", str(folder), str(tmp_path)),
         (0, "ls", "--json", "-l", str(tmp_path)),
-        (0, "tree", str(folder)),
         (0, "find", str(folder)),
         (0, "find", "--print0", str(folder)),
         (0, "du", str(folder)),
@@ -237,7 +236,6 @@ def test_planted_secrets_are_never_printed(
         for command in (
             ["ls", "-l", url],
             ["ls", f"{url}*"],
-            ["tree", url],
             ["find", url],
             ["du", url],
             ["stat", url],

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 
 def forked(check: Callable[[], object]) -> int:
@@ -27,20 +26,3 @@ def forked(check: Callable[[], object]) -> int:
 def all_end_well(*pids: int) -> bool:
     """Wait for children; whether all checks were right."""
     return [os.waitpid(pid, 0)[1] for pid in pids] == [0] * len(pids)
-
-
-@contextlib.contextmanager
-def living_child() -> Iterator[None]:
-    """A forked child that lives for the block, and does nothing."""
-    wait, go = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(go)
-        os.read(wait, 1)
-        os._exit(0)
-    try:
-        yield
-    finally:
-        os.close(go)
-        os.close(wait)
-        os.waitpid(pid, 0)

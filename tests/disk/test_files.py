@@ -23,11 +23,10 @@ from fsabs.core.stats import FileStat
 from fsabs.core.writing import PARTIAL_SUFFIX
 from fsabs.disk import files
 from fsabs.disk.descriptors import open_ours
-from fsabs.disk.files import Replacement, ResumedReplacement
+from fsabs.disk.files import Replacement
 from fsabs.disk.folders import Folder
 from fsabs.testing.children import forked
 from tests import namespaces
-from tests.containers.forks import living_child
 from tests.users import ALICE, BOB, as_user, needs_root, shared_folder
 
 pytestmark = pytest.mark.quick
@@ -376,10 +375,6 @@ def test_a_directorys_access_list_lets_nobody_read_a_private_file(tmp_path: Path
         memory.copy_tree("d", ".", fs)
         for name in ("small", "large"):
             assert mode_of(tmp_path / name) == mode_of(tmp_path / "builtin") == 0o660
-        resumed = ResumedReplacement.of(str(tmp_path / "resumed"), "id", 1)
-        assert resumed is not None
-        resumed.commit()
-        assert mode_of(tmp_path / "resumed") == 0o660
         os.removexattr(tmp_path / "small", "system.posix_acl_access")
         for mode in (0o640, 0o600):
             (tmp_path / "small").chmod(mode)
@@ -433,29 +428,6 @@ def test_names_of_partial_files_can_not_be_foreseen(tmp_path: Path) -> None:
             names.update(hidden(tmp_path))
             assert os.fstat(out.descriptor).st_mode & 0o077 == 0 or not (tmp_path / "x").exists()
     assert len(names) == 50
-
-
-@needs_root
-def test_a_strangers_partial_of_a_large_copy_is_not_adopted(tmp_path: Path) -> None:
-    """Neither his content, nor a link that he has put in its place, to a file of the writer's."""
-    folder, victim = shared_folder(), tmp_path / "victim"
-    victim.write_bytes(b"precious")
-    path = str(folder / "big")
-    first = ResumedReplacement.of(path, "identity", 100)
-    assert first is not None
-    (partial,) = hidden(folder)
-    first.abort()
-    for plant in (
-        lambda: (folder / partial).write_bytes(b"forged"),
-        lambda: (folder / partial).symlink_to(victim),
-        lambda: os.mkfifo(folder / partial),
-    ):
-        as_user(BOB, plant)
-        assert ResumedReplacement.of(path, "identity", 100) is None
-        (folder / partial).unlink()
-    os.link(victim, folder / partial)  # one's own file under that name
-    assert ResumedReplacement.of(path, "identity", 100) is None
-    assert victim.read_bytes() == b"precious"
 
 
 def test_a_private_file_is_opened_for_what_it_is(tmp_path: Path) -> None:
@@ -646,64 +618,3 @@ def test_a_forked_child_neither_publishes_nor_removes(tmp_path: Path) -> None:
     assert not (tmp_path / "x").exists()
     out.commit()
     assert (tmp_path / "x").read_bytes() == b"parent"
-
-
-def test_a_resumed_file_goes_on_where_it_was_left(tmp_path: Path) -> None:
-    path, step = str(tmp_path / "big"), ResumedReplacement.STEP
-    content = os.urandom(2 * step + 1000)
-    first = ResumedReplacement.of(path, "one", len(content))
-    assert first is not None
-    assert ResumedReplacement.of(path, "one", len(content)) is None, "it is being written"
-    first.write(content[: step + 5000])
-    first.leave()
-    assert ResumedReplacement.of(path, "two", len(content)).offset == 0  # type: ignore[union-attr]
-    second = ResumedReplacement.of(path, "one", len(content))
-    assert second is not None
-    assert second.offset == step
-    second.write(content[step:])
-    second.commit()
-    assert (tmp_path / "big").read_bytes() == content
-    assert mode_of(tmp_path / "big") == 0o666 & ~_umask()
-    assert hidden(tmp_path) == []
-
-
-def test_a_file_that_was_left_is_taken_up_whatever_children_there_are(tmp_path: Path) -> None:
-    """They have its descriptor, as the workers of a loader do, which were forked while the file was written."""
-    path, step = str(tmp_path / "big"), ResumedReplacement.STEP
-    first = ResumedReplacement.of(path, "one", 2 * step)
-    assert first is not None
-    first.write(bytes(step))
-    with living_child():
-        first.leave()
-        second = ResumedReplacement.of(path, "one", 2 * step)
-    assert second is not None
-    assert second.offset == step
-    second.abort()
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-@pytest.mark.parametrize("at", [0, 300_000, 999_999])
-def test_a_large_copy_that_reads_back_as_something_else_is_not_published(
-    at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One bit that the file system gets wrong, in the first, a middle and the last piece that is compared."""
-    content, pread = os.urandom(1_000_000), os.pread
-
-    def wrong(fd: int, size: int, offset: int) -> bytes:
-        data = bytearray(pread(fd, size, offset))
-        if offset <= at < offset + size:
-            data[at - offset] ^= 1
-        return bytes(data)
-
-    out = ResumedReplacement.of(str(tmp_path / "big"), "identity", len(content))
-    assert out is not None
-    monkeypatch.setattr(os, "pread", wrong)
-    with pytest.raises(fsabs.errors.CorruptFileError, match="is not what was written"):
-        out.write(content)
-    out.abort()
-    assert list(tmp_path.iterdir()) == []

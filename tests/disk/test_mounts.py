@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -67,6 +69,51 @@ def test_a_network_mount_is_seen_in_the_table(path: str, kind: str) -> None:
 )
 def test_kinds_of_filesystems(kind: str, network: bool) -> None:
     assert folders.is_network(kind) is network
+
+
+def on(monkeypatch: pytest.MonkeyPatch, kinds: dict[str, str]) -> None:
+    """Have the filesystems of files be those of the nearest folder that is named."""
+
+    def kind(path: str) -> str:
+        place = os.path.realpath(path)
+        return kinds[max((folder for folder in kinds if place.startswith(folder)), key=len)]
+
+    monkeypatch.setattr(folders, "filesystem_of", kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "local"),
+    [
+        ("ext4", True),
+        ("overlay", True),
+        ("tmpfs", True),
+        ("nfs4", False),
+        ("fuse.sshfs", False),
+        ("fuse.fuse-overlayfs", False),
+        ("fuseblk", False),
+        ("virtiofs", False),
+        ("", False),
+    ],
+)
+def test_only_what_is_known_is_taken_for_a_local_file(
+    kind: str, local: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(monkeypatch, {"/": kind})
+    (tmp_path / "x").touch()
+    assert [folders.is_local(f"{tmp_path}/{name}") for name in "xy"] == [local, local]
+
+
+def test_a_file_is_where_its_link_leads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.stat("/dev/shm").st_dev == os.stat(tmp_path).st_dev:
+        pytest.skip("one file system has both folders")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as other:
+        on(monkeypatch, {"/": "ext4", other: "nfs4"})
+        (tmp_path / "here").touch()
+        for name in ("there", "missing"):
+            (tmp_path / name).symlink_to(f"{other}/{name}")
+        Path(other, "there").touch()
+        names = ("here", "there", "missing", "here", "new")
+        assert [folders.is_local(f"{tmp_path}/{name}") for name in names] == [True, False, False, True, True]
 
 
 def test_an_item_cache_on_a_network_mount_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 The packages that suites come with are installed, pinned, into `.venv-judges`, which finds those of the tests, too. Each
 suite runs in a process of its own for each store, two at once. The exit status is 1 if a test fails that the list does
-not name, or passes that it names. A run of everything writes the tables of `docs/judges.md`.
+not name, or passes that it names. A run of everything writes `RESULTS.txt`.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ from tests.servers import guard
 
 FOLDER = ROOT / ".venv-judges"
 EXPECTED = Path(__file__).with_name("expected.toml")
-PAGE = ROOT / "docs" / "judges.md"
-BEGIN, END = "<!-- judges: begin -->", "<!-- judges: end -->"
+RESULTS = Path(__file__).with_name("RESULTS.txt")
+HEAD = """`make judges` writes this file. expected.toml names each test that did not pass, and the reason.
+"""
+ROW = "{:<72}  {:<11}  {:<9}  {:>6}  {:>10}  {:>20}"
 PYTHON = (3, 11)
 """The version whose own tests the list is about; those of another are run, and not compared."""
 LIMIT = 1800.0
@@ -145,21 +147,15 @@ def compare(run: Run, expected: Iterable[Expected]) -> list[str]:
     return problems + [f"is listed, and no test: {line}" for line in sorted(unused)]
 
 
-def document(runs: Iterable[Run], expected: Iterable[Expected]) -> None:
-    """Write the tables into the page."""
-    rows = ["| suite | version | store | passed | not passed | skipped by the suite |", "|---|---|---|---|---|---|"]
+def document(runs: Iterable[Run]) -> None:
+    """Write the table of what the suites have given."""
+    lines = [HEAD, ROW.format("suite", "version", "store", "passed", "not passed", "skipped by the suite")]
     for one in runs:
         suite, counts = SUITES[one.name], one.counts
         version = suite.package.partition("==")[2] or "Python {}.{}".format(*sys.version_info)
-        numbers = " | ".join(str(counts[outcome]) for outcome in ("passed", "failed", "skipped"))
-        rows.append(f"| {suite.title} | {version} | {one.place} | {numbers} |")
-    rows += ["", "| suite | not passed | why |", "|---|---|---|"]
-    for listed in expected:
-        tests = ", ".join(f"`{line.partition('::')[2].replace('|', '¦')}`" for line in listed.tests)
-        where = f" ({', '.join(listed.places)})" if listed.places else ""
-        rows.append(f"| {SUITES[listed.suite].title} | {tests}{where} | {listed.reason} |")
-    part = "\n".join([BEGIN, "", *rows, "", END])
-    PAGE.write_text(re.sub(re.escape(BEGIN) + ".*" + re.escape(END), lambda _: part, PAGE.read_text(), flags=re.DOTALL))
+        numbers = (counts[outcome] for outcome in ("passed", "failed", "skipped"))
+        lines.append(ROW.format(suite.title, version, one.place, *numbers))
+    RESULTS.write_text("\n".join([*lines, ""]))
 
 
 def main() -> int:
@@ -187,7 +183,7 @@ def main() -> int:
                 print(done.output, *problems, sep="\n", flush=True)
             failed |= bool(problems)
     if not (failed or chosen.names or chosen.short):
-        document(runs, expected)
+        document(runs)
     return int(failed)
 
 

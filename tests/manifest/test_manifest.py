@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import random
@@ -29,7 +28,7 @@ FILES = {
     "z\uffff": b"8",
     "large": bytes(range(256)) * 8192,
 }
-SUFFIXES = [".jsonl", ".parquet", ".json"]
+SUFFIXES = [".jsonl", ".parquet"]
 
 
 def tree(fs: fsabs.FS, files: dict[str, bytes] | None = None) -> fsabs.FS:
@@ -56,9 +55,8 @@ def test_a_manifest_has_every_file(data: fsabs.FS, tmp_path: Path, suffix: str) 
         entries = list(found)
         assert [entry.name for entry in entries] == sorted(FILES)
         for entry in entries:
-            version = None if suffix == ".json" else data.stat(entry.name).version
             digest = manifest.entries.digest_of("sha256", [FILES[entry.name]])
-            assert entry == ManifestEntry(entry.name, len(FILES[entry.name]), version, digest)
+            assert entry == ManifestEntry(entry.name, len(FILES[entry.name]), data.stat(entry.name).version, digest)
             assert found.find(entry.name) == entry
             assert next(found.scan(entry.name)) == entry
         assert found.find("a") is None
@@ -71,9 +69,9 @@ def test_names_are_found_in_a_long_manifest(tmp_path: Path) -> None:
     count = 20_000
     entries = [ManifestEntry(f"d{at // 100:04}/{at % 100:02}" + "x" * (at % 300), at) for at in range(count)]
     entries.sort()
-    for suffix in (".jsonl", ".parquet"):
+    for suffix in SUFFIXES:
         with open(tmp_path / f"m{suffix}", "wb") as file:
-            manifest.formats.write(file, suffix, entries, "memory://x")
+            manifest.formats.write(file, suffix, entries)
         with Manifest(tmp_path / f"m{suffix}") as found:
             assert list(found) == entries
             for entry in random.Random(1).sample(entries, 500):
@@ -102,8 +100,7 @@ def test_the_same_data_set_gives_the_same_bytes(data: fsabs.FS, tmp_path: Path, 
     for fs, name in ((data, "one"), (data, "two"), (copy, "three")):
         manifest.create(fs, tmp_path / f"{name}{suffix}", versions=False)
     one, two, three = ((tmp_path / f"{name}{suffix}").read_bytes() for name in ("one", "two", "three"))
-    assert one == two
-    assert one.replace(data.url().encode(), b"") == three.replace(copy.url().encode(), b"")
+    assert one == two == three
 
 
 def test_a_manifest_in_the_data_set_is_not_part_of_it(data: fsabs.FS) -> None:
@@ -201,7 +198,7 @@ def test_a_manifest_is_the_same_one_after_pickling(data: fsabs.FS, tmp_path: Pat
 
 def test_other_suffixes_are_refused(data: fsabs.FS, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"a manifest's name ends in .jsonl \(JSON lines\), .parquet"):
-        manifest.create(data, tmp_path / "m.txt")
+        manifest.create(data, tmp_path / "m.json")
     with pytest.raises(ValueError, match="digest must be sha256 or md5 or None, not 'crc'"):
         manifest.create(data, tmp_path / "m.jsonl", digest="crc")
 
@@ -279,68 +276,3 @@ def test_damaged_parquet(data: fsabs.FS, tmp_path: Path) -> None:
         pq.write_table(table.replace_schema_metadata(counts), path)
         with pytest.raises(CorruptFileError, match="is no path in a data set|'a' stands after 'b'"):
             list(Manifest(path))
-
-
-# ---- Croissant
-
-
-def croissant(**item: object) -> bytes:
-    return json.dumps({"@type": "sc:Dataset", "distribution": [{"@type": "cr:FileObject", **item}]}).encode()
-
-
-def test_a_croissant_document_of_others(tmp_path: Path) -> None:
-    """A document as in the examples of the specification: absolute URLs, an archive, and a set of files in it."""
-    base = "https://github.com/mlcommons/data/raw/main"
-    digest = "b98d4d2bd2bc0d2c9e6d0a2b3e9cf3e2a1d9c4f5e6a7b8c9d0e1f2a3b4c5d6e7"
-    archive = {"@type": "cr:FileObject", "@id": "train.zip", "contentUrl": f"{base}/train2014.zip", "sha256": digest}
-    document = {
-        "@context": {"@vocab": "https://schema.org/"},
-        "@type": "sc:Dataset",
-        "distribution": [
-            {**archive, "contentSize": "13510573713 B", "encodingFormat": "application/zip"},
-            {"@type": "cr:FileObject", "@id": "labels", "containedIn": {"@id": "train.zip"}, "contentUrl": "x.json"},
-            {"@type": "cr:FileSet", "@id": "images", "containedIn": {"@id": "train.zip"}, "includes": "*.jpg"},
-            {"@type": "cr:FileObject", "contentUrl": "docs/a%20b.csv", "contentSize": "2 KiB", "md5": "0" * 32},
-            {"@type": "cr:FileObject", "contentUrl": "docs/c.csv", "contentSize": "1.005 KB"},
-        ],
-    }
-    (tmp_path / "m.json").write_text(json.dumps(document))
-    with Manifest(tmp_path / "m.json", base) as found:
-        assert list(found) == [
-            ManifestEntry("docs/a b.csv", 2048, None, "md5:" + "0" * 32),
-            ManifestEntry("docs/c.csv", 1005),
-            ManifestEntry("train2014.zip", 13510573713, None, "sha256:" + digest),
-        ]
-    with pytest.raises(CorruptFileError, match="train2014.zip does not lie below memory://other/"):
-        Manifest(tmp_path / "m.json", "memory://other")
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (b"", "Expecting value"),
-        (b"[1]", "list indices"),
-        (b"{}", "'distribution'"),
-        (b'{"distribution": [1]}', "no list of objects"),
-        (croissant(contentUrl="../x", contentSize="1 B"), "climbs above the root"),
-        (croissant(contentUrl="a%2F..%2F..%2Fx", contentSize="1 B"), "climbs above the root"),
-        (croissant(contentUrl="x"), "'x' has the contentSize None"),
-        (croissant(contentUrl="x", contentSize="1.5 B"), "which is rounded"),
-        (croissant(contentUrl="x", contentSize="1 parsec"), "'1 parsec'"),
-        (croissant(contentUrl="x", contentSize="1", sha256="zz"), "'x' has the digest"),
-        (croissant(contentUrl="https://u:secret@h/x?token=hidden", contentSize="1"), "does not lie below"),
-    ],
-)
-def test_damaged_croissant(tmp_path: Path, content: bytes, reason: str) -> None:
-    (tmp_path / "m.json").write_bytes(content)
-    with pytest.raises(CorruptFileError) as caught:
-        Manifest(tmp_path / "m.json")
-    assert reason in str(caught.value)
-    assert "secret" not in str(caught.value)
-    assert "hidden" not in str(caught.value)
-
-
-def test_croissant_wants_digests(data: fsabs.FS, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"Croissant wants a digest of every file, and 'a.txt' has none"):
-        manifest.create(data, tmp_path / "m.json", digest=None)
-    assert not (tmp_path / "m.json").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import random
@@ -10,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from fsabs import FS
 from fsabs.readers import instances
@@ -66,6 +68,13 @@ def records_below(where: str | Path | FS) -> list[bytes]:
     reader = RecordIODataReader(where)
     tasks = [Task(0, name, start, start + count) for name, start, count in shards_of(reader)]
     return [record for task in tasks for record in reader.read_records(task)]
+
+
+def assert_refused(where: str | Path) -> None:
+    """Check that readers refuse a directory, whose data set is not complete."""
+    with pytest.raises(OSError, match="fsabs prepare or convert is replacing") as caught:
+        records_below(where)
+    assert caught.value.errno == errno.EBUSY
 
 
 def digest(records: Iterable[bytes]) -> str:

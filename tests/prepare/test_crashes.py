@@ -24,7 +24,7 @@ from fsabs.prepare.output import Commit, OutputDirectory
 from fsabs.prepare.plan import OutputFile, UnitResult
 from fsabs.readers import RecordWriter
 from fsabs.readers.sharded import verify
-from tests.prepare.data import MODEL, digest, plain_loop, raw_files, records_below, write_tree
+from tests.prepare.data import MODEL, assert_refused, digest, plain_loop, raw_files, records_below, write_tree
 from tests.servers.hdfs import HdfsCluster
 
 pytestmark = pytest.mark.timeout(180)
@@ -64,9 +64,37 @@ def test_a_killed_worker_costs_an_attempt_and_no_record(folder: Path) -> None:
 
 def test_a_worker_that_is_always_killed_is_an_error_that_names_the_files(folder: Path) -> None:
     (folder / "model.py").write_text(MODEL.replace("    return", "    import os; os.kill(os.getpid(), 9)\n    return"))
-    with pytest.raises(ChildProcessError, match=r"ended with -9 at files '0/0000.jpg' to '6/0034.jpg'"):
+    with pytest.raises(ChildProcessError, match=r"ended 3 times at files '0/0000.jpg' to '6/0034.jpg'$"):
         prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
-    assert not (folder / "out").exists()
+    assert_refused(folder / "out")
+
+
+def test_units_that_share_a_pool_with_one_that_kills_its_worker(folder: Path) -> None:
+    killed = "    if '0039' in filename: import os; os.kill(os.getpid(), 9)\n    return"
+    (folder / "model.py").write_text(MODEL.replace("    return", killed))
+    with pytest.raises(ChildProcessError, match=r"ended 3 times at files .*'4/0032.jpg' to '5/0012.jpg'"):
+        prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=2, records_per_file=4)
+    (folder / "raw/4/0039.jpg").unlink()
+    report = prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=2, records_per_file=4)
+    assert report.records == len(records_below(folder / "out")) == 39
+
+
+def test_ctrl_c_ends_workers_that_never_come_back_to_python(folder: Path) -> None:
+    note = f"open({str(folder)!r} + '/pid-%d' % os.getpid(), 'w').close()"
+    stuck = f"    {note}; re.match('(a+)+$', 'a' * 64 + 'b')\n    return"
+    (folder / "model.py").write_text("import os, re\n" + MODEL.replace("    return", stuck))
+    arguments = [*(str(folder / name) for name in ("model.py", "raw", "out")), "local", "--num-workers", "2"]
+    command = [sys.executable, "-m", "fsabs", "prepare", *arguments, "--records-per-file", "4"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, process_group=0) as running:
+        end = time.monotonic() + 60
+        while len(found := list(folder.glob("pid-*"))) < 2:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        os.killpg(running.pid, signal.SIGINT)
+        error = running.communicate(timeout=60)[1]
+    assert running.returncode == 130
+    assert error.startswith(b"fsabs: interrupted")
+    assert not any(Path("/proc", path.name.removeprefix("pid-")).exists() for path in found)
 
 
 @pytest.mark.parametrize("earlier", [False, True])
@@ -81,17 +109,18 @@ def test_a_run_after_a_kill_goes_on_where_it_was(folder: Path, earlier: bool) ->
     program = "import sys; from fsabs import prepare; prepare.run(*sys.argv[1:], num_workers=2, records_per_file=4)"
     command = [sys.executable, "-c", program, *(str(folder / name) for name in ("model.py", "raw", "out"))]
     running = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    staging = folder / ".out.fsabs-prepare"
+    staging = folder / "out/.fsabs-prepare"
     end = time.monotonic() + 30
     while len(list(staging.glob("job-*/done/0*"))) < 3:
         assert time.monotonic() < end
         time.sleep(0.005)
     running.send_signal(signal.SIGKILL)
-    running.communicate()  # until its workers have ended, too, with the units that they have
+    running.communicate()  # until its workers have ended, too
     units = len(list(staging.glob("job-*/done/0*")))
     assert 3 <= units < 10
-    assert (folder / "out").exists() == earlier
-    if earlier:
+    if not earlier:
+        assert_refused(folder / "out")
+    else:
         assert digest(records_below(folder / "out")) == digest(plain_loop(FILES))
         assert sorted(os.listdir(folder / "out"))[-1].startswith("old-")
     log.unlink()
@@ -99,7 +128,7 @@ def test_a_run_after_a_kill_goes_on_where_it_was(folder: Path, earlier: bool) ->
     assert report.resumed_files == 4 * units
     assert len(log.read_text().split()) == 40 - 4 * units
     assert digest(records_below(folder / "out")) == digest(plain_loop(FILES))
-    assert not (folder / ".out.fsabs-prepare").exists()
+    assert not (folder / "out/.fsabs-prepare").exists()
 
 
 def change_imported(folder: Path, path: str) -> dict[str, Any]:
@@ -141,7 +170,7 @@ def test_units_of_a_run_that_failed_count_if_nothing_changed(folder: Path, chang
 
     with pytest.raises(PrepareError, match="AssertionError"):
         prepare.run(*arguments, num_workers=1, records_per_file=4)
-    done = 4 * len(list(folder.glob(".out.fsabs-prepare/job-*/done/*")))
+    done = 4 * len(list(folder.glob("out/.fsabs-prepare/job-*/done/*")))
     assert done == 12
     whole.touch()
     options = {name: value for name, value in CHANGES[change](folder).items() if name != "x"}
@@ -160,8 +189,8 @@ def test_an_attempt_that_failed_keeps_no_room(folder: Path) -> None:
     write_tree(fsabs.from_url(folder / "one", create=True), dict(list(FILES.items())[:1]))
     with pytest.raises(PrepareError, match="full"):
         prepare.run(folder / "model.py", folder / "one", folder / "out", num_workers=1, records_per_file=2)
-    assert list(folder.glob(".out.fsabs-prepare/job-*/parts"))
-    assert not list(folder.glob(".out.fsabs-prepare/job-*/parts/*"))
+    assert list(folder.glob("out/.fsabs-prepare/job-*/parts"))
+    assert not list(folder.glob("out/.fsabs-prepare/job-*/parts/*"))
 
 
 # ---- the commit
@@ -208,11 +237,9 @@ def staged(output: OutputDirectory, run: str, count: int) -> Commit:
 
 
 def state(where: Path) -> str:
-    """Return what readers see: `none`, `refused`, or the names of the runs whose records are there."""
+    """Return what readers see: `refused`, or the name of the run whose records are there."""
     try:
         records = records_below(where)
-    except FileNotFoundError:
-        return "none"
     except OSError as exc:
         if exc.errno != errno.EBUSY:
             raise
@@ -228,9 +255,7 @@ def state(where: Path) -> str:
     return run
 
 
-@pytest.mark.parametrize("beside", [True, False], ids=["renamed", "moved"])
-def test_a_commit_that_is_cut_off_after_any_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: bool) -> None:
-    monkeypatch.setattr("fsabs.prepare.output.RENAMING_SCHEMES", frozenset({"file"}) if beside else frozenset())
+def test_a_commit_that_is_cut_off_after_any_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     for steps in range(100):
         where = tmp_path / f"{steps}" / "out"
@@ -249,8 +274,9 @@ def test_a_commit_that_is_cut_off_after_any_step(tmp_path: Path, monkeypatch: py
         seen.append(state(where))
         third = OutputDirectory(where)  # of the same job or another
         third.check()
+        third.complete_commit()
         resumed = third.begin("new" if steps % 2 else "newer")
-        if seen[-1] in ("none", "refused"):
+        if seen[-1] == "refused":
             assert state(where) == "new"
             assert not resumed
         third.commit(staged(third, "newer", 4))
@@ -260,22 +286,13 @@ def test_a_commit_that_is_cut_off_after_any_step(tmp_path: Path, monkeypatch: py
         if ended:
             break
     assert ended
-    assert seen[0] == "old"
-    assert seen[-1] == "new"
-    assert set(seen) == {"old", "none" if beside else "refused", "new"}
-    assert [name for at, name in enumerate(seen) if at == 0 or seen[at - 1] != name] == [
-        "old",
-        "none" if beside else "refused",
-        "new",
-    ]
+    assert [name for at, name in enumerate(seen) if at == 0 or seen[at - 1] != name] == ["old", "refused", "new"]
 
 
-@pytest.mark.parametrize("beside", [True, False], ids=["renamed", "moved"])
 @pytest.mark.parametrize("step", ["rename", "remove"])
 def test_a_run_after_one_that_was_cut_off_in_its_commit_does_nothing_again(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, beside: bool, step: str
+    folder: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    monkeypatch.setattr("fsabs.prepare.output.RENAMING_SCHEMES", frozenset({"file"}) if beside else frozenset())
     log = folder / "log"
     (folder / "model.py").write_text(
         LOGGING.format(log=str(log)) + MODEL.replace("    return", "    note(filename)\n    return")
@@ -346,18 +363,24 @@ def test_replacing_a_directory_on_hdfs(hdfs: HdfsCluster) -> None:
 def test_a_directory_that_became_someone_elses_is_left_alone(tmp_path: Path) -> None:
     output = OutputDirectory(tmp_path / "out")
     commit = staged(output, "new", 2)
-    (tmp_path / "out").mkdir()
     (tmp_path / "out" / "precious").write_text("x")
     with pytest.raises(FileExistsError, match="precious"):
         output.commit(commit)
-    assert os.listdir(tmp_path / "out") == ["precious"]
+    assert sorted(os.listdir(tmp_path / "out")) == [".fsabs-prepare", ".fsabs-publishing", "precious"]
 
 
-@pytest.mark.parametrize("beside", [True, False], ids=["renamed", "moved"])
-def test_what_another_program_put_beside_the_shards_stays(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, beside: bool
-) -> None:
-    monkeypatch.setattr("fsabs.prepare.output.RENAMING_SCHEMES", frozenset({"file"}) if beside else frozenset())
+def test_no_old_file_takes_the_place_of_a_new_one_that_is_gone(tmp_path: Path) -> None:
+    first, second = OutputDirectory(tmp_path / "out"), OutputDirectory(tmp_path / "out")
+    first.commit(staged(first, "old", 3))
+    commit = staged(second, "new", 3)
+    second.fs.remove(list(commit.moves)[1])
+    with pytest.raises(FileNotFoundError, match="gone from the staging directory"):
+        second.commit(commit)
+    assert state(tmp_path / "out") == "old"
+    assert [result.number for result in OutputDirectory(tmp_path / "out").begin("new")] == [0, 2]
+
+
+def test_what_another_program_put_beside_the_shards_stays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = folder / "model.py", folder / "raw", folder / "out"
     prepare.run(*arguments, num_workers=1)
     checkpoint = folder / "out" / "ckpt" / "step-900"

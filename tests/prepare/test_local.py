@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import shutil
-import stat
 import subprocess
 import sys
 import tarfile
@@ -21,7 +20,7 @@ import pytest
 import fsabs
 from fsabs import FS, FileStat, Memory, StaleFileError, manifest, prepare
 from fsabs.cli import main
-from fsabs.core import keys, process
+from fsabs.core import keys
 from fsabs.core.blobs import Blob
 from fsabs.core.layers import LayerFS
 from fsabs.prepare import FeatureColumn, ModelError, PrepareError, PrepareProgress, PrepareReport, running, work
@@ -29,7 +28,17 @@ from fsabs.prepare.inputs import InputFile, InputRoot, InputRoots, list_files
 from fsabs.prepare.model import FUNCTION, Model, ModelSource, RecordError
 from fsabs.prepare.plan import OutputFormat, PrepareJob, Unit, UnitResult
 from fsabs.readers import decode
-from tests.prepare.data import MODEL, digest, plain_loop, raw_files, records_below, visible, write_tree, zipped
+from tests.prepare.data import (
+    MODEL,
+    assert_refused,
+    digest,
+    plain_loop,
+    raw_files,
+    records_below,
+    visible,
+    write_tree,
+    zipped,
+)
 from tests.servers.moto import MotoServer
 from tests.users import ALICE, as_user, needs_root, shared_folder
 
@@ -242,7 +251,7 @@ def test_a_file_that_fails_is_named_or_left_out(folder: Path) -> None:
         prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
     raised = "prepare_data_for_a_single_file raised AssertionError: no label (line 7 of model.py)"
     assert str(caught.value) == f"{folder}/raw/3/0010.jpg: {raised}"
-    assert not (folder / "out").exists()
+    assert_refused(folder / "out")
     (folder / "only").mkdir()
     (folder / "only" / "0010").write_bytes(b"x")
     with pytest.raises(PrepareError, match=rf"no records; the first reason: {folder}/only/0010: prepare_data_for_a"):
@@ -287,6 +296,21 @@ def test_directories_that_can_not_be_used(folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["empty", "foreign", "link", "model.py", "raw"]
 
 
+def test_the_root_of_a_scheme_and_a_home_are_outputs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stores = f"[corp]\nscheme = file\nprefix = {folder}/corp\n[dc]\npfs = file://{folder}/dc\nusername = me\n"
+    (folder / "pfio.ini").write_text(stores)
+    monkeypatch.setenv("PFIO_CONFIG_PATH", str(folder / "pfio.ini"))
+    for output, where in (
+        ("corp://", "corp"),
+        ("/pfs/dc/home/me", "dc/home/me"),
+        ("/pfs/dc/home/me/out/", "dc/home/me/out"),
+    ):
+        (folder / where).mkdir(parents=True)
+        prepare.run(folder / "model.py", folder / "raw", output, num_workers=1)
+        assert digest(records_below(folder / where)) == digest(plain_loop(FILES))
+        shutil.rmtree(folder / where)
+
+
 @needs_root
 def test_the_output_is_not_in_the_input_by_a_mount(folder: Path) -> None:
     (folder / "mounted").mkdir()
@@ -303,9 +327,9 @@ def test_the_output_is_not_in_the_input_by_a_mount(folder: Path) -> None:
 
 @needs_root
 def test_a_staging_directory_of_another_user_is_not_trusted(folder: Path) -> None:
-    shared = shared_folder()
-    (shared / "own").write_bytes(b"own")
-    staging = shared / ".out.fsabs-prepare"
+    out = shared_folder()
+    (out / "own").write_bytes(b"own")
+    staging = out / ".fsabs-prepare"
 
     def plant() -> None:
         os.umask(0)
@@ -315,15 +339,15 @@ def test_a_staging_directory_of_another_user_is_not_trusted(folder: Path) -> Non
 
     as_user(ALICE, plant)
     with pytest.raises(PermissionError, match="another user"):
-        prepare.run(folder / "model.py", folder / "raw", shared / "out", num_workers=1)
+        prepare.run(folder / "model.py", folder / "raw", out, num_workers=1)
     os.chown(staging, 0, 0)
     with pytest.raises(PermissionError, match="others may write"):
-        prepare.run(folder / "model.py", folder / "raw", shared / "out", num_workers=1)
-    assert (shared / "own").read_bytes() == b"own"
+        prepare.run(folder / "model.py", folder / "raw", out, num_workers=1)
+    assert sorted(os.listdir(out)) == [".fsabs-prepare", "own"]
     shutil.rmtree(staging)
-    prepare.run(folder / "model.py", folder / "raw", shared / "out", num_workers=1)
-    assert sorted(os.listdir(shared)) == ["out", "own"]
-    assert stat.S_IMODE((shared / "out").stat().st_mode) == 0o777 & ~process.umask()
+    (out / "own").unlink()
+    prepare.run(folder / "model.py", folder / "raw", out, num_workers=1)
+    assert digest(records_below(out)) == digest(plain_loop(FILES))
 
 
 @pytest.mark.parametrize(
@@ -353,6 +377,20 @@ def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments[1] = str(folder / "nonesuch.py")
     assert main(arguments) == 1
     assert "nonesuch.py" in capsys.readouterr().err
+
+
+def test_what_the_function_prints_is_not_the_output_of_the_command(folder: Path) -> None:
+    (folder / "model.py").write_text(MODEL.replace("    return", "    print('hello')\n    return"))
+    arguments = ["prepare", *(str(folder / name) for name in ("model.py", "raw", "out")), "local", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "fsabs", *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=120,
+        check=True,
+    )
+    assert json.loads(done.stdout)["records"] == 60
+    assert done.stderr.count(b"hello") == 60
 
 
 def test_progress_reaches_the_end(folder: Path) -> None:
@@ -389,7 +427,7 @@ def test_an_answer_that_can_not_be_unpickled_is_an_error(folder: Path, monkeypat
         "parent = os.getpid()\n"
         "work.UnitWorker.run = lambda self, unit: Bad()\n"
     )
-    with pytest.raises(ChildProcessError, match=r"at files '0/0000.jpg' to .*invalid literal for int"):
+    with pytest.raises(ChildProcessError, match=r"at files '0/0000.jpg' to "):
         prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
 
 
@@ -493,3 +531,17 @@ def test_an_object_of_a_directory_s_name_hides_nothing_from_a_pattern(
     listing = list_files("s3://twofold/raw/**")
     urls = [listing.roots[file.root].url + "/" + file.path for file in listing.files]
     assert sorted(file.size for file in listing.files) == [5, 5, 7, 7], urls
+
+
+def test_a_program_that_every_process_would_run_again_is_told(folder: Path) -> None:
+    names = [str(folder / name) for name in ("model.py", "raw", "out")]
+    script = f"from fsabs import prepare\n\n{{}}prepare.run(*{names!r}, num_workers=2)\n"
+    (folder / "program.py").write_text(script.format(""))
+    command = [sys.executable, str(folder / "program.py")]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False)
+    assert b"you have forgotten to use the proper idiom" in done.stderr
+    assert b"ChildProcessError: a worker process ended 3 times at files" in done.stderr
+    assert not list(folder.glob("out/.fsabs-prepare/job-*/done/*"))
+    (folder / "program.py").write_text(script.format('if __name__ == "__main__":\n    '))
+    subprocess.run(command, stdin=subprocess.DEVNULL, timeout=120, check=True)
+    assert digest(records_below(folder / "out")) == digest(plain_loop(FILES))

@@ -123,8 +123,8 @@ class AzureStore(HostileStore):
             raise Refused(501, "NotImplemented", f"{method} {query}")
         if component == "block" and method == "PUT":
             return self._put_block(request, query["blockid"])
-        if component == "blocklist":
-            return self._put_list(request) if method == "PUT" else self._get_list(key)
+        if component == "blocklist" and method == "PUT":
+            return self._put_list(request)
         if self.hierarchical and method == "PUT" and ("resource" in query or "mode" in query):
             return self._make_directory(request) if "resource" in query else self._rename(request)
         if self.hierarchical and method == "DELETE" and query.get("recursive") == "true":
@@ -249,15 +249,6 @@ class AzureStore(HostileStore):
         found = self.put(request.key, b"".join(blocks[name] for name in names), _metadata(request))
         self.blocks.pop(request.key, None)
         return self._said(201, ETag=f'"{found.etag}"')
-
-    def _get_list(self, key: str) -> Answer:
-        if key not in self.blocks and key not in self.blobs:
-            raise Refused(404, "BlobNotFound")
-        entries = "".join(
-            f"<Block><Name>{name}</Name><Size>{len(data)}</Size></Block>"
-            for name, data in self.blocks.get(key, {}).items()
-        )
-        return self._said(200, f"<BlockList><UncommittedBlocks>{entries}</UncommittedBlocks></BlockList>".encode())
 
     def _copy(self, request: Request, source: str) -> Answer:
         found = self._existing(self.key_of(urllib.parse.urlsplit(source).path))

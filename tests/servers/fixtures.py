@@ -90,7 +90,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[hub_server.
     """A Hugging Face hub, for clients that have no token and an empty cache."""
     from huggingface_hub import constants
 
-    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_HUB_OFFLINE", "HF_OIDC_RESOURCE"):
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_OIDC_RESOURCE"):
         monkeypatch.delenv(name, raising=False)
     home = tmp_path / "huggingface"
     monkeypatch.setenv("HF_HOME", str(home))

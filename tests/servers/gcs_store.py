@@ -287,12 +287,6 @@ class GcsStore(HostileStore):
                 raise Refused(400, "BadDigest")
             self.uploads[upload][int(request.query["partNumber"])] = request.body
             return self._plain(200, b"", _md5(request.body))
-        if request.method == "GET":
-            entries = "".join(
-                f'<Part><PartNumber>{number}</PartNumber><ETag>"{_md5(part)}"</ETag><Size>{len(part)}</Size></Part>'
-                for number, part in sorted(self.uploads[upload].items())
-            )
-            return self._plain(200, f"<ListPartsResult>{entries}</ListPartsResult>".encode())
         parts = self.uploads.pop(upload)
         _, metadata, kind = self._begun.pop(upload)
         if request.method == "POST":

@@ -59,7 +59,6 @@ HDFS_SITE = {
     "dfs.namenode.heartbeat.recheck-interval": "5000",  # a dead DataNode is known after 20 s
     "dfs.namenode.stale.datanode.interval": "10000",
     "dfs.heartbeat.interval": "1",
-    "fs.trash.interval": "10",  # minutes
     "dfs.namenode.acls.enabled": "true",
 }
 

@@ -105,28 +105,19 @@ class HubServer(HostileStore):
 
     Args:
         certificate: the file of a key and its certificate; plain without one.
-        quotas: requests of a window by kind, `api` and `resolvers`; none without them.
-        window: seconds.
-        lifetime: seconds that addresses are good for.
     """
 
-    def __init__(
-        self,
-        certificate: str | None = None,
-        seed: int = 0,
-        *,
-        quotas: Mapping[str, int] | None = None,
-        window: float = 300.0,
-        lifetime: float = 3600.0,
-    ) -> None:
+    def __init__(self, certificate: str | None = None, seed: int = 0) -> None:
         super().__init__(certificate, seed)
         self.repositories: dict[tuple[str, str], Repository] = {}
         self.large: dict[str, bytes] = {}
         self.counts: collections.Counter[str] = collections.Counter()
         self.seen: list[Request] = []
-        self.quotas = dict(quotas or {})
-        self.window = window
-        self.lifetime = lifetime
+        self.quotas: dict[str, int] = {}
+        """Requests of a window by kind, `api` and `resolvers`; no limit without one."""
+        self.window = 300.0
+        self.lifetime = 3600.0
+        """Seconds that addresses are good for."""
         self.page = MAX_PAGE
         self.refused = 0
         self._used: collections.Counter[tuple[str, str, int]] = collections.Counter()

@@ -1,8 +1,7 @@
 """The long forms of randomised tests: how a test asks for its size and seed, and notes what it tried.
 
 A test marked `soak` runs in the suite with a fixed seed and a small number of rounds. `make soak` runs the same test
-again and again with other seeds and more rounds (`python -m tests.soak`), and writes what was tried to
-`docs/reliability.md`.
+again and again with other seeds and more rounds (`python -m tests.soak`), and writes what was tried to `RESULTS.txt`.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
 """`python -m tests.soak`: run the tests marked `soak` with new seeds until `$SOAK_MINUTES` are over.
 
 Each run of a test is a process of its own with a time limit. The state (the next seed of each test, what was tried,
-what failed) is a JSON file, so that an interrupted soak continues with the next seed. `docs/reliability.md` has the
-totals in its generated table. The exit status is 1 if a run failed.
+what failed) is a JSON file, so that an interrupted soak continues with the next seed. `RESULTS.txt` has the totals. The
+exit status is 1 if a run failed.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -23,8 +22,10 @@ from tests.servers import guard
 
 ROOT = Path(__file__).parents[2]
 STATE = Path(os.environ.get("SOAK_STATE", ROOT / ".soak.json"))
-PAGE = ROOT / "docs" / "reliability.md"
-BEGIN, END = "<!-- soak: begin -->", "<!-- soak: end -->"
+RESULTS = Path(__file__).with_name("RESULTS.txt")
+HEAD = """`make soak` writes this file: what all runs of a soak have tried.
+"""
+ROW = "{:<70}  {:>4}  {:>7}  {:>6}  {}"
 FACTOR = int(os.environ.get("SOAK_FACTOR", "5"))
 """How many times the rounds of the suite each run has."""
 LIMIT = 900.0
@@ -109,15 +110,14 @@ def main() -> int:
 
 
 def document(state: dict[str, Any]) -> None:
-    """Write the totals into the page's generated part."""
-    rows = ["| test | runs | minutes | tried | failed |", "|---|---|---|---|---|"]
+    """Write the totals."""
+    lines = [HEAD, ROW.format("test", "runs", "minutes", "failed", "tried")]
     for test, mine in sorted(state.items()):
         name = test.partition("::")[2].replace("::", " ").removeprefix("test_").replace("_", " ")
         tried = ", ".join(f"{number:,} {what}" for what, number in sorted(mine["tried"].items()))
-        rows.append(f"| {name} | {mine['runs']} | {mine['seconds'] / 60:.1f} | {tried} | {len(mine['failed'])} |")
-    part = "\n".join([BEGIN, "", *rows, "", END])
-    page = PAGE.read_text()
-    PAGE.write_text(re.sub(re.escape(BEGIN) + ".*" + re.escape(END), lambda _: part, page, flags=re.DOTALL))
+        minutes = f"{mine['seconds'] / 60:.1f}"
+        lines.append(ROW.format(name, mine["runs"], minutes, len(mine["failed"]), tried).rstrip())
+    RESULTS.write_text("\n".join([*lines, ""]))
 
 
 if __name__ == "__main__":

@@ -121,7 +121,7 @@ def test_a_layer_says_what_its_inner_fs_says(name: str) -> None:
 # What a layer has to lead through a method that it overrides, unless it overrides that, too.
 WAYS_ROUND = {
     "_open_blob": {"_open_from_start", "_read_bytes", "_read_many", "_read_many_versioned", "_local_path"},
-    "_create": {"_write_bytes", "_write_many", "_resume", "_can_copy_from", "_copy_from"},
+    "_create": {"_write_bytes", "_write_many", "_can_copy_from", "_copy_from"},
     "_list": {"_list_names", "_list_names_from"},
     "_walk": {"_walk_names", "_usage"},
     "_remove": {"_empty"},
@@ -178,6 +178,7 @@ def test_a_faulty_layer_takes_every_fast_path_apart() -> None:
         "_read_link",
         "_is_strong",
         "_storage_order",
+        "_reads_back",
         "_set_modified",
         "_has_content",
         "_same_content",

@@ -212,7 +212,6 @@ def write_process(
     header = {
         "schema": SCHEMA, "host": host, "boot": boot or host, "pid": pid, "parent": parent, "main": 1, "cores": cores,
         "rank": rank, "worker": worker, "program": "train.py", "monotonic_ns": begin, "wall_ns": BEGIN + begin + skew,
-        "events": True,
     }  # fmt: skip
     path = os.path.join(folder, f"trace-{host}-{pid}-{BEGIN:x}.fstrace")
     rows = [
@@ -225,7 +224,7 @@ def write_process(
         for at in range(0, len(rows), 1000):
             file.write(chunks.framed(chunks.content(chunks.grouped(rows[at : at + 1000]))))
         if footer:
-            tally = {"recorded": len(rows), "dropped": 0, "histograms": []}
+            tally = {"recorded": len(rows), "operations": []}
             file.write(chunks.framed(chunks.content({}, tally=tally, end=max([begin, *(one.end for one in events)]))))
     return path
 

@@ -49,9 +49,7 @@ def test_fine_histograms_are_right_to_two_percent() -> None:
     for part in (0.01, 0.5, 0.95, 0.99):
         exact = float(np.sort(values)[math.ceil(part * len(values)) - 1])
         assert figures.percentile(counts, part) == pytest.approx(exact, rel=0.017, abs=0.5)
-    by_bits = np.bincount([int(value).bit_length() for value in values]).tolist()
-    assert figures.coarse(counts) == by_bits
-    assert figures.coarse(figures.finer(by_bits)) == by_bits
+    assert figures.coarse(counts) == np.bincount([int(value).bit_length() for value in values]).tolist()
     assert figures.bit_lengths(np.array([0, 1, 2, 3, 4, 2**40, 2**40 - 1])).tolist() == [0, 1, 2, 2, 3, 41, 40]
     assert [Histogram.bounds(bucket) for bucket in (0, 1, 2, 10)] == [(0, 0), (1, 1), (2, 3), (512, 1023)]
 
@@ -288,7 +286,6 @@ FINDINGS: dict[str, list[Event]] = {
     "F010": [one._replace(error="OSError" * (at % 10 == 0)) for at, one in enumerate(READ)],
     "F011": [*READ, *(event(at * MS, 50_000, "decompress", "zip.inflate", 10) for at in range(300))],
     "F012": [one._replace(duration=50 * MS) if at % 50 == 0 else one for at, one in enumerate(_gets())],
-    "F013": [*_gets(), *(event(at * MS, MS // 3, "connect", "s3.connect", thread=2) for at in range(300))],
     "F014": [*READ, *(event(at * MS + MS // 8, 800_000, "fs", "local.stat") for at in range(300))],
     "F015": _gets(beside=1, duration=MS),
     "F018": [*STEPS, *(event(at * MS, MS // 2, "wait", "steps.next") for at in range(300))],
@@ -432,7 +429,7 @@ def test_workers_of_a_first_epoch_are_not_slow_because_the_next_have_a_cache(tmp
 @pytest.mark.quick
 def test_every_code_is_documented_and_belongs_to_one_rule() -> None:
     codes = sorted(rule.code for rule in rules.RULES)
-    once = {3}  # requests that waited for a free connection: there is no limit of those any more
+    once = {3, 13}  # requests that waited for a free connection, connections that were not kept
     assert codes == [f"F{number:03}" for number in range(1, len(codes) + len(once) + 1) if number not in once]
     page = (Path(__file__).parents[2] / "docs/tracing.md").read_text(encoding="utf-8")
     assert sorted(set(re.findall(r"\bF0\d\d\b", page))) == codes

@@ -238,18 +238,13 @@ def test_starting_twice_and_elsewhere(tmp_path: Path, fs: Local) -> None:
     trace.start(tmp_path / "one")
     trace.start(tmp_path / "one")
     fs.read_bytes("a.bin")
-    trace.start(tmp_path / "two", detail="histograms")
+    trace.start(tmp_path / "two")
     fs.read_bytes("a.bin")
     trace.stop()
     trace.stop()
-    assert len(list(trace.events(tmp_path / "one"))) == 1
-    counted = trace.analyze(tmp_path / "two")
-    assert counted.events == 0
-    (row,) = counted.operations
-    assert (row.operation, row.calls, row.bytes) == ("read_bytes", 1, 100)
-    assert 0 < row.least <= row.p50 <= row.most < 1
-    with pytest.raises(ValueError, match="detail"):
-        trace.start(tmp_path / "three", detail="all")  # type: ignore[arg-type]
+    for folder in ("one", "two"):
+        (read,) = trace.events(tmp_path / folder)
+        assert (read.operation, read.size) == ("read_bytes", 100)
     with pytest.raises(TypeError, match="str"):
         trace.start(tmp_path / "three", max_bytes="50MB")  # type: ignore[arg-type]
 

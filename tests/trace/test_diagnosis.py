@@ -270,11 +270,6 @@ SITUATIONS: dict[str, Situation] = {
     ),
     "a listing at the start": Situation("F026", Job(_fast, listing=300), {"listing": 0.0}),
     "stat before open": Situation("F002", Job(_stats), {"sample": _steady(_read(1))}),
-    "a connection for each request": Situation(
-        "F013",
-        Job(_steady(_read(10, MIB, Part("connect", "s3.connect", 8, beside=4), _get(2, MIB, 4)))),
-        {"sample": _steady(_read(2, MIB, _get(2, MIB, 4)))},
-    ),
     "a slow tail": Situation("F012", Job(_tail), {"sample": _steady(_read(2, MIB, _get(2, MIB, 4)))}),
     "opened again": Situation("F009", Job(_again), {"sample": _once}),
     "transfer": Situation("F020", Job(_fast, transfer=20), {"transfer": 0.0}, (2,)),

@@ -1,8 +1,7 @@
-"""What other tools get of a trace: as many events as there were, each figure where it belongs, texts escaped."""
+"""What other tools get of a trace: as many events as there were, each figure where it belongs."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,35 +14,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import fsabs
 from fsabs import trace
-from fsabs.trace.exporters import frames, otel, prometheus
-from fsabs.trace.schema import (
-    Event,
-    ProcessInfo,
-    Tally,
-)
-from tests.trace.synthetic import BEGIN, example_analysis
-from tests.trace.test_report import NOTHING
-
-SAMPLE = re.compile(r'^([a-z_]+)(?:\{((?:[a-z]+="(?:[^"\\\n]|\\[\\n"])*",?)*)\})? (-?[0-9.e+-]+|NaN)$')
-
-
-def _samples(text: str) -> dict[tuple[str, str], float]:
-    """The samples of an exposition, by name and labels, checked against the format's rules."""
-    found: dict[tuple[str, str], float] = {}
-    family, families = "", []
-    assert text.endswith("\n")
-    for line in text.splitlines():
-        if line.startswith("# TYPE "):
-            family = line.split()[2]
-            families.append(family)
-        elif not line.startswith("#"):
-            match = SAMPLE.match(line)
-            assert match, line
-            assert match[1].startswith(family), "a family's samples are together"
-            assert (match[1], match[2] or "") not in found, line
-            found[match[1], match[2] or ""] = float(match[3])
-    assert len(families) == len(set(families))
-    return found
+from fsabs.trace.exporters import frames, otel
+from fsabs.trace.schema import Event, ProcessInfo
+from tests.trace.synthetic import BEGIN
 
 
 def _work(folder: Path) -> None:
@@ -54,59 +27,6 @@ def _work(folder: Path) -> None:
         fs.read_bytes("a.bin")
     with pytest.raises(FileNotFoundError):
         fs.read_bytes("none")
-
-
-@pytest.mark.quick
-def test_what_a_running_recorder_counts_is_exposed(tmp_path: Path) -> None:
-    assert _samples(prometheus.running()) == {}
-    with trace.record(tmp_path / "trace", detail="histograms"):
-        _work(tmp_path / "data")
-        found = _samples(prometheus.running())
-    labels = next(one for name, one in found if 'operation="read_bytes"' in one and name.endswith("operations_total"))
-    assert found["fsabs_operations_total", labels] == 21
-    assert found["fsabs_operation_errors_total", labels] == 1
-    assert found["fsabs_operation_bytes_total", labels] == 20 * 4096
-    assert found["fsabs_operation_size_bytes_bucket", f'{labels},le="1023"'] == 1
-    assert found["fsabs_operation_size_bytes_bucket", f'{labels},le="16383"'] == 21
-    buckets = [
-        value
-        for (name, one), value in found.items()
-        if name == "fsabs_operation_duration_seconds_bucket" and one.startswith(labels)
-    ]
-    assert buckets == sorted(buckets)
-    assert buckets[-1] == 21 == found["fsabs_operation_duration_seconds_count", labels]
-    assert found["fsabs_operation_duration_seconds_sum", labels] > 0
-    assert not [one for _, one in found if "a.bin" in one]
-
-
-@pytest.mark.quick
-def test_processes_are_added_up_and_labels_are_escaped() -> None:
-    one = Tally("fs", 'a"\\\n.read', 3, 1, 300, 7_000, 1_000, 3_000, [0, 0, 3], [0, 3])
-    text = prometheus.text([one, one._replace(latency=[0, 0, 0, 4], calls=4)], 5)
-    found = _samples(text)
-    labels = r'kind="fs",layer="a\"\\\n",operation="read"'
-    assert found["fsabs_operations_total", labels] == 7
-    assert found["fsabs_operation_duration_seconds_count", labels] == 7
-    assert found["fsabs_operation_duration_seconds_sum", labels] == pytest.approx(14e-6)
-    assert found["fsabs_events_dropped_total", ""] == 5
-
-
-@pytest.mark.quick
-def test_an_analysis_is_exposed() -> None:
-    analysis = example_analysis()
-    found = _samples(prometheus.of(analysis))
-    for row in analysis.operations:
-        labels = f'kind="{row.kind}",layer="{row.layer}",operation="{row.operation}"'
-        assert found["fsabs_operations_total", labels] == row.calls
-        assert found["fsabs_operation_duration_seconds_sum", labels] == pytest.approx(row.seconds)
-    assert found["fsabs_read_amplification_ratio", ""] == pytest.approx(analysis.amplification.ratio)
-    assert found["fsabs_cache_hit_ratio", ""] == pytest.approx(46 / 60)
-    assert analysis.stall is not None
-    assert found["fsabs_data_stall_ratio", ""] == pytest.approx(analysis.stall.percentage / 100)
-    assert _samples(prometheus.of(NOTHING)) == {
-        ("fsabs_events_dropped_total", ""): 0,
-        ("fsabs_trace_seconds", ""): 0,
-    }
 
 
 def _event(begin: int, end: int, kind: str, name: str, process: int = 0, thread: int = 1, error: str = "") -> Event:

@@ -224,7 +224,7 @@ def test_fields_of_another_type_are_a_note(tmp_path: Path, changes: dict[str, An
 
 @pytest.mark.quick
 @pytest.mark.parametrize(
-    "tally", [[], {"recorded": "7"}, {"recorded": 7, "histograms": [{"kind": 7}, 3]}, {"failure": 3}]
+    "tally", [[], {"recorded": "7"}, {"recorded": 7, "operations": [{"kind": 7}, 3]}, {"failure": 3}]
 )
 def test_counts_of_another_type_are_left_out(tmp_path: Path, tally: Any) -> None:
     path = Path(write_process(tmp_path, [event(0, 10, "fs", "zip.read", 1)], footer=False))

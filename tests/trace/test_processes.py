@@ -182,16 +182,13 @@ def test_a_worker_traces_as_its_parent_does_when_it_is_started(tmp_path: Path, d
     for folder in ("one", "two", ""):
         settings = tmp_path / f"settings-{folder}"
         if folder:
-            trace.start(tmp_path / folder, detail="histograms", max_bytes=12345)
+            trace.start(tmp_path / folder, max_bytes=12345)
         worker = context.Process(target=_traced_into, args=(str(settings),))
         worker.start()
         worker.join()
         trace.stop()
         found.append(settings.read_text())
-    expected = [
-        f"TraceSettings(folder={str(tmp_path / folder)!r}, detail='histograms', max_bytes=12345)"
-        for folder in ("one", "two")
-    ]
+    expected = [f"TraceSettings(folder={str(tmp_path / folder)!r}, max_bytes=12345)" for folder in ("one", "two")]
     assert found == [*expected, "None"]
 
 
@@ -278,7 +275,7 @@ def test_a_trace_within_one_into_the_same_folder_ends_with_the_outer_one(tmp_pat
 
 def test_a_trace_into_another_folder_goes_on_after_one_within_it(tmp_path: Path, data: Path) -> None:
     fs = fsabs.from_url(str(data))
-    with trace.record(tmp_path / "outer", detail="events"):
+    with trace.record(tmp_path / "outer"):
         fs.read_bytes("0.bin")
         with trace.record(tmp_path / "inner"):
             fs.read_bytes("1.bin")

@@ -14,6 +14,7 @@ from fsabs import FS, CorruptFileError, FileStat, Local, Memory, StaleFileError
 from fsabs.backends.s3 import S3
 from fsabs.cli import program
 from fsabs.core.fs import keys_of
+from fsabs.disk import folders
 from fsabs.spi import Blob
 from fsabs.transfer import files
 from fsabs.transfer.copier import Copier, CopyResult, FileCopy, batches
@@ -155,13 +156,6 @@ class Full(Local):
 
     def _create(self, key: str, exclusive: bool) -> fsabs.spi.Writer:
         writer = super()._create(key, exclusive)
-        return self._limited(writer)
-
-    def _resume(self, key: str, source: Blob) -> tuple[fsabs.spi.Writer, int]:
-        writer, start = super()._resume(key, source)
-        return self._limited(writer), start
-
-    def _limited(self, writer: fsabs.spi.Writer) -> fsabs.spi.Writer:
         write, written = writer.write, 0
 
         def limited(data: bytes) -> None:
@@ -176,8 +170,7 @@ class Full(Local):
 
 
 @pytest.mark.quick
-def test_a_full_disk_is_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "RESUMED_FROM", 1 << 20)
+def test_a_full_disk_is_left_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "s").mkdir()
     (tmp_path / "s/x").write_bytes(os.urandom(20 << 20))
     for path in (tmp_path / "s", tmp_path / "s/x"):
@@ -186,6 +179,108 @@ def test_a_full_disk_is_left_as_it_was(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(OSError, match="No space left"):
         Local(tmp_path).copy_tree("s", "", target)
     assert os.listdir(tmp_path / "t") == []
+
+
+def test_nothing_is_written_after_a_write_that_failed() -> None:
+    written: list[bytes] = []
+
+    def write(piece: bytes) -> None:
+        written.append(piece)
+        if len(written) == 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(OSError, match="space"):
+        list(files.write_behind(iter([b"1", b"2", b"3", b"4"]), write))
+    assert written == [b"1", b"2"]
+
+
+def test_what_a_network_filesystem_reports_at_close_comes_before_the_copy_is_visible(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = Memory(), Local(tmp_path)
+    source.write_bytes("x", os.urandom(2 << 20))
+    target.write_bytes("x", b"old")
+
+    def full(number: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+        patch.setattr(os, "close", full)
+        source.copy_tree("", "", target)
+    assert target.read_bytes("x") == b"old"
+
+
+@pytest.fixture
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The filesystem that everything is on."""
+    monkeypatch.setattr(folders, "filesystem_of", lambda path: request.param)
+    return str(request.param)
+
+
+def writing_wrong(monkeypatch: pytest.MonkeyPatch, at: int = 0) -> None:
+    """Have the system store one bit as the other, in every write that reaches so far."""
+    write = os.write
+
+    def wrong(fd: int, data: bytes) -> int:
+        changed = bytearray(data)
+        if at < len(changed):
+            changed[at] ^= 1
+        return write(fd, changed)
+
+    monkeypatch.setattr(os, "write", wrong)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("kind", ["nfs4", "fuse.sshfs", "unheard-of", ""], indirect=True)
+@pytest.mark.parametrize("size", [10, 2 << 20, 20 << 20])
+def test_wrong_bytes_on_a_network_filesystem_are_an_error(
+    kind: str, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = Memory(), Local(tmp_path)
+    source.write_bytes("x", os.urandom(size))
+    target.write_bytes("x", b"old")
+    writing_wrong(monkeypatch, size % (8 << 20) - 1)  # in the last piece
+    with pytest.raises(CorruptFileError) as caught:
+        source.copy_tree("", "", target)
+    assert caught.value.filename == target.url("x")
+    assert os.listdir(tmp_path) == ["x"]
+    if size > 1 << 20:
+        assert target.read_bytes("x") == b"old"
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("kind", ["nfs4"], indirect=True)
+def test_wrong_bytes_are_an_error_where_a_file_is_written_in_place(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a file is that is mounted: no other one can be moved over it."""
+    source, target = Memory(), Local(tmp_path)
+    source.write_bytes("x", os.urandom(2 << 20))
+    target.write_bytes("x", b"old")
+
+    def mounted(*args: object, **named: object) -> None:
+        writing_wrong(monkeypatch)
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    monkeypatch.setattr(os, "rename", mounted)
+    with pytest.raises(CorruptFileError, match="are read with"):
+        source.copy_tree("", "", target)
+
+
+@pytest.mark.quick
+@pytest.mark.skipif(not os.path.exists("/proc/self/io"), reason="the system doesn't count what is read")
+@pytest.mark.parametrize("kind", ["ext4", "xfs", "overlay", "tmpfs", "nfs4"], indirect=True)
+def test_only_what_is_written_to_another_machine_is_read_again(kind: str, tmp_path: Path) -> None:
+    def bytes_read() -> int:
+        return int(Path("/proc/self/io").read_text().split()[1])
+
+    source, target = Memory(), Local(tmp_path)
+    for number in range(20):
+        source.write_bytes(f"{number}", os.urandom(500_000))
+    source.write_bytes("large", os.urandom(10_000_000))
+    before = bytes_read()
+    source.copy_tree("", "", target)
+    assert bytes_read() - before > 20_000_000 if kind == "nfs4" else bytes_read() - before < 1_000_000
 
 
 @pytest.mark.quick
@@ -386,8 +481,8 @@ def test_a_name_that_is_not_text_is_named(buckets: tuple[S3, S3], tmp_path: Path
     assert caught.value.filename == f"s3://{buckets[0].bucket}/d/a%FF"
 
 
-@pytest.mark.parametrize("size", [12 << 20, files.RESUMED_FROM + 12345])
-def test_a_sparse_file_stays_sparse(tmp_path: Path, size: int) -> None:
+def test_a_sparse_file_stays_sparse(tmp_path: Path) -> None:
+    size = 12 << 20
     with open(tmp_path / "x", "wb") as file:
         file.truncate(size)
         file.seek(size // 2)

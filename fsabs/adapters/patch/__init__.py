@@ -1,7 +1,7 @@
 """Patches: functions of other libraries that open a URL, or a `Path`, through this library once they are patched.
 
 `patch("cv2", "PIL")` patches them for good, in a `with` block or around a function; `FSABS_PATCH=cv2,PIL` in the
-environment does it when `fsabs` is imported, or in a whole program by `python -m fsabs.adapters.patch program.py`.
+environment does it when `fsabs` is imported, which an installed package does at the start of Python.
 """
 
 from __future__ import annotations

@@ -222,11 +222,6 @@ def by_file(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         return call(file)
 
 
-def by_lasting_file(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Give the function an open file, which its result keeps."""
-    return call(open_file(path))
-
-
 def by_bytes(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Give the function the whole content, read by one request."""
     return call(io.BytesIO(read_bytes(path)))

@@ -32,9 +32,7 @@ _LIBRARIES: dict[str, str] = {  # by the name that users say: the module that pa
     "safetensors": "libraries",
     "shutil": "system",
     "soundfile": "libraries",
-    "tifffile": "libraries",
     "torch": "libraries",
-    "torchaudio": "libraries",
 }
 _INSTALL = {"cv2": "opencv-python-headless", "PIL": "pillow"}
 
@@ -56,8 +54,8 @@ def patch(*libraries: str, missing_ok: bool = False) -> Patched:
     a decorator, it is there while the function runs. A module that is imported later is patched then.
 
     Args:
-        libraries: of cv2, PIL, imageio, tifffile, numpy, h5py, torch, safetensors, pandas, soundfile, torchaudio; and
-            of Python's own builtins (`open`), os, shutil, glob, pathlib; `ValueError` for another one.
+        libraries: of cv2, PIL, imageio, numpy, h5py, torch, safetensors, pandas, soundfile; and of Python's own
+            builtins (`open`), os, shutil, glob, pathlib; `ValueError` for another one.
         missing_ok: pass over a library that is not installed, which is a `MissingDependencyError` otherwise.
     """
     if not libraries:

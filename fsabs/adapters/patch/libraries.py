@@ -1,9 +1,8 @@
-"""Patches of other libraries: of images (cv2, PIL, imageio, tifffile), arrays, tables and sound."""
+"""Patches of other libraries: of images (cv2, PIL, imageio), arrays, tables and sound."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import warnings
 import weakref
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from . import calls
-from .calls import PatchedCall, is_ours
+from .calls import PatchedCall
 
 if TYPE_CHECKING:
     from .calls import Call
@@ -44,7 +43,7 @@ def _cv2(cv2: ModuleType) -> list[PatchedCall]:
                 file.write(data)
         return done
 
-    single = [
+    return [
         PatchedCall(cv2, "imread", imread, 0, "filename"),
         PatchedCall(cv2, "imwrite", imwrite, 0, "filename"),
         PatchedCall(cv2, "imreadmulti", calls.by_local, 0, "filename"),
@@ -52,92 +51,6 @@ def _cv2(cv2: ModuleType) -> list[PatchedCall]:
         PatchedCall(cv2, "imwritemulti", calls.by_written_local, 0, "filename"),
         PatchedCall(cv2, "haveImageReader", calls.by_local, 0, "filename"),
     ]
-    return [*single, *(_ClassPatch(cv2, name) for name in ("VideoCapture", "VideoWriter", "FileStorage"))]
-
-
-class _ClassPatch(PatchedCall):
-    """A class of cv2: its methods can't be set, and a subclass crashes the process, so a substitute takes its place.
-
-    For anything but a URL it makes the original's objects, which are its instances, too.
-    """
-
-    def __init__(self, cv2: ModuleType, name: str) -> None:
-        super().__init__(cv2, name, calls.by_local)
-
-    def _wrapped(self, original: Any) -> Any:
-        made = _Substitute(original.__name__, (_OfUrl,), {"__module__": original.__module__})
-        made._original, made._patched = original, self
-        return made
-
-
-class _Substitute(type):
-    """The type of what stands for a class of cv2."""
-
-    _original: Any
-    _patched: PatchedCall
-
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        # Functions of cv2 take a FileStorage, and none that takes its place.
-        is_opened_later = not args and not kwargs and cls.__name__ != "FileStorage"
-        if cls._patched.active and (is_opened_later or cls._is_copied(_path_of(args, kwargs))):
-            return super().__call__(*args, **kwargs)
-        return cls._original(*args, **kwargs)
-
-    def _is_copied(cls, path: Any) -> bool:
-        """Return whether a path is ours, and no camera's stream, which has no end."""
-        live = cls.__name__ == "VideoCapture" and isinstance(path, str) and path.startswith(("http:", "https:"))
-        return is_ours(path) and not live
-
-    def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, cls._original) or super().__instancecheck__(instance)
-
-    def __getattr__(cls, name: str) -> Any:
-        return getattr(cls._original, name)
-
-
-def _path_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return args[0] if args else kwargs.get("filename", kwargs.get("source"))
-
-
-class _OfUrl:
-    """An object of cv2 on a local copy, which `release` removes, and commits if it was written."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._object: Any = type(self)._original()  # type: ignore[attr-defined]
-        if args or kwargs:
-            self.open(*args, **kwargs)
-
-    def open(self, *args: Any, **kwargs: Any) -> Any:
-        """Open another file, after what was open is released."""
-        self.release()
-        path = _path_of(args, kwargs)
-        if not type(self)._is_copied(path):  # type: ignore[attr-defined]
-            return self._object.open(*args, **kwargs)
-        args = args[1:]
-        kwargs = {name: value for name, value in kwargs.items() if name not in ("filename", "source")}
-
-        def call(local: Any) -> Any:
-            return self._object.open(local, *args, **kwargs)
-
-        kind = type(self).__name__
-        flags = args[0] if args else kwargs.get("flags", 0)
-        reads = kind == "VideoCapture" or (kind == "FileStorage" and flags & 3 == 0)
-        adds = kind == "FileStorage" and flags & 3 == 2 and calls.exists(path)  # APPEND
-        return calls.copy_until_closed(self, path, "r" if reads else "r+" if adds else "w", call, self._object.release)
-
-    def release(self) -> None:
-        """Release the object, and remove the local copy."""
-        with _closing_copy(self):
-            self._object.release()
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "_object":
-            raise AttributeError(name)
-        found = getattr(self._object, name)
-        if callable(found):
-            found = functools.partial(found)
-            vars(found)["owner"] = self  # which is dropped only after its methods
-        return found
 
 
 def _pil(image: ModuleType) -> list[PatchedCall]:
@@ -149,16 +62,14 @@ def _pil(image: ModuleType) -> list[PatchedCall]:
         found.filename = calls.as_url(path)
         return found
 
+    def saved(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        write = calls.by_extended_local if kwargs.get("append") else calls.by_written_local
+        return write(call, path, args, kwargs)
+
     return [
         PatchedCall(image, "open", opened, 0, "fp"),
-        PatchedCall(image.Image, "save", _written, 1, "fp"),
+        PatchedCall(image.Image, "save", saved, 1, "fp"),
     ]
-
-
-def _written(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Give the function a local path: with what is there, where it is to add to that."""
-    write = calls.by_extended_local if kwargs.get("append") else calls.by_written_local
-    return write(call, path, args, kwargs)
 
 
 def _imageio(module: ModuleType) -> list[PatchedCall]:
@@ -170,18 +81,6 @@ def _imageio(module: ModuleType) -> list[PatchedCall]:
         *(PatchedCall(module, name, calls.by_local, 0, keyword) for name in reads),
         *(PatchedCall(module, name, calls.by_written_local, 0, keyword) for name in writes),
         *(PatchedCall(module, name, calls.by_lasting_local, 0, keyword) for name in lasting),
-    ]
-
-
-def _tifffile(module: ModuleType) -> list[PatchedCall]:
-    def read(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return (calls.by_lasting_file if kwargs.get("aszarr") else calls.by_file)(call, path, args, kwargs)
-
-    return [
-        PatchedCall(module, "imread", read, 0, "files"),
-        PatchedCall(module, "imwrite", _written, 0, "file"),
-        PatchedCall(module, "memmap", calls.refused, 0, "filename"),
-        PatchedCall(module.TiffFile, "__init__", calls.by_lasting_file, 1, "file"),
     ]
 
 
@@ -336,14 +235,6 @@ def _soundfile(module: ModuleType) -> list[PatchedCall]:
     ]
 
 
-def _torchaudio(module: ModuleType) -> list[PatchedCall]:
-    return [
-        PatchedCall(module, "load", calls.by_local, 0, "uri"),
-        PatchedCall(module, "info", calls.by_local, 0, "uri"),
-        PatchedCall(module, "save", calls.by_written_local, 0, "uri"),
-    ]
-
-
 # ---- pandas: what it reads goes through fsspec's interface, what it writes through a local file
 
 _PANDAS_OWN = ("http://", "https://", "ftp://", "memory://")
@@ -429,12 +320,10 @@ TARGETS = {
     "cv2": {"cv2": _cv2},
     "PIL": {"PIL.Image": _pil},
     "imageio": {"imageio": _imageio, "imageio.v2": _imageio, "imageio.v3": _imageio},
-    "tifffile": {"tifffile": _tifffile},
     "numpy": {"numpy": _numpy},
     "h5py": {"h5py": _h5py},
     "torch": {"torch": _torch},
     "safetensors": {"safetensors.numpy": _safetensors, "safetensors.torch": _safetensors},
     "soundfile": {"soundfile": _soundfile},
-    "torchaudio": {"torchaudio": _torchaudio},
     "pandas": {"pandas": _pandas},
 }

@@ -17,7 +17,6 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from ...core import errors, keys
-from ...core.blobs import Blob
 from ...core.errors import StaleFileError
 from ...core.fs import FS, FileStat, StoreNotes
 from ..objects import ObjectStore, bodies, checksums
@@ -36,7 +35,6 @@ from ..objects.messages import (
     Reading,
     Request,
     Response,
-    StoredPart,
     Text,
     is_number,
 )
@@ -58,7 +56,6 @@ _NO_CONTAINER = frozenset({"ContainerNotFound", "FilesystemNotFound", "Container
 _ERRNO_OF_CODE = dict.fromkeys(("DirectoryIsNotEmpty", "DirectoryNotEmpty"), errno.ENOTEMPTY) | dict.fromkeys(
     ("LeaseIdMissing", "LeaseIdMismatchWithBlobOperation", "BlobArchived", "BlobBeingRehydrated"), errno.EBUSY
 )
-_block_digest = re.compile("[0-9a-f]{24}[0-9]{6}([0-9a-f]{8})").fullmatch
 _plain = re.compile(
     "<Blob><Name>([^<]*)</Name>(?:<(?:VersionId|IsCurrentVersion)>[^<]*</[^>]*>)*"
     "<Properties>(?:<Creation-Time>[^<]*</Creation-Time>)?<Last-Modified>([^<]*)</Last-Modified><Etag>([^<]*)</Etag>"
@@ -143,9 +140,7 @@ class AzureDialect(Dialect):
         message = html.unescape(text_of(body, b"Message")).partition("\n")[0].strip(" .")
         text = refusal_text(status, code or head.reason, message)
         error: OSError | None = None
-        if status == 404 and request.query.startswith("blocklisttype="):
-            code, error = GONE, FileNotFoundError(errno.ENOENT, "no block of an upload is left")
-        elif code == "InvalidBlockList":  # its blocks are another list's, perhaps that of the same request before
+        if code == "InvalidBlockList":  # its blocks are another list's, perhaps that of the same request before
             code, error = GONE, OSError(errno.EIO, "blocks of the upload are gone: another list was made")
         elif code in _NO_CONTAINER:
             error = FileNotFoundError(errno.ENOENT, f"the container {self.bucket!r} does not exist")
@@ -330,18 +325,14 @@ class AzureDialect(Dialect):
         return None
 
     def part(self, part: PartOf, body: Body) -> Request:
-        """Return a Put Block, whose id has the CRC32C of the block."""
-        name = f"{part.upload}{part.number:06d}{checksums.digest('CRC32C', checksums.pieces(body)).hex()}"
+        """Return a Put Block."""
+        name = f"{part.upload}{part.number:06d}"
         query = query_of(blockid=base64.b64encode(name.encode()).decode(), comp="block")
         return Request("PUT", part.key, query, (VERSION, *self._checksum(body)), body)
 
     def receipt(self, number: int, request: Request, response: Response) -> str:
         """Return the id of a block."""
         return urllib.parse.unquote(request.query.partition("=")[2].partition("&")[0])
-
-    def receipt_of_stored(self, part: StoredPart) -> str:
-        """Return the id of a block that the store has."""
-        return base64.b64encode(part.version.encode()).decode()
 
     def complete(self, key: str, upload: str, receipts: Sequence[str], exclusive: bool) -> Request:
         """Return a Put Block List."""
@@ -353,32 +344,6 @@ class AzureDialect(Dialect):
     def abort(self, key: str, upload: str) -> Request | None:
         """Return None: blocks that no list has are removed by the store after a week, and are invisible until then."""
         return None
-
-    def parts(self, key: str, upload: str, token: Any) -> Request:
-        """Return a Get Block List."""
-        return Request("GET", key, query_of(blocklisttype="uncommitted", comp="blocklist"), (VERSION,), about=True)
-
-    def parts_page(self, upload: str, response: Response) -> tuple[list[StoredPart], Any]:
-        """Return the blocks of an upload."""
-        found = []
-        for entry in bodies.entries_of(bodies.page_text(response), "Block"):
-            fields = bodies.fields_of(entry)
-            name = base64.b64decode(fields["Name"]).decode("latin-1")
-            if name.startswith(upload) and _block_digest(name):
-                found.append(StoredPart(int(name[24:30]), int(fields["Size"]), name, {}))
-        return sorted(found), None
-
-    # ---- what depends on options
-
-    def is_part_of(self, part: StoredPart, blob: Blob, offset: int) -> bool:
-        """Return whether the CRC32C in the id of a block is that of what a blob has at an offset."""
-        match = _block_digest(part.version)
-        content = checksums.pieces_of(blob, offset, part.size)
-        return match is not None and match[1] == checksums.digest("CRC32C", content).hex()
-
-    def like_written(self, key: str) -> tuple[str, ...]:
-        """Return the header fields of what is written."""
-        return self._like(key, "")
 
     # ---- directories, of accounts that have them
 

@@ -320,7 +320,7 @@ class GCSDialect(Dialect):
     ) -> Request:
         """Return a request of the XML API."""
         path = self._xml_path + urllib.parse.quote(key, safe="/~")
-        return Request(method, key, query, headers, body, slow=slow, path=path, about=method == "GET")
+        return Request(method, key, query, headers, body, slow=slow, path=path)
 
     def part(self, part: PartOf, body: Body) -> Request:
         """Return the request that sends a part."""
@@ -337,12 +337,6 @@ class GCSDialect(Dialect):
         key, name = token or (None, None)
         query = query_of(prefix=prefix or None, key_marker=key, upload_id_marker=name)
         return Request("GET", "", f"{query}{query and '&'}uploads", path=self._xml_path[:-1])
-
-    # ---- what depends on options
-
-    def like_written(self, key: str) -> tuple[str, ...]:
-        """Return what objects are written with."""
-        return self.begin(key, "").headers
 
 
 def _quoted(text: str) -> str:

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ...core import process
 from ...core.stats import FileStat
-from .configuration import HadoopConfiguration, Mount, NameNodeAddress
+from .configuration import HadoopConfiguration, NameNodeAddress
 from .library import Pending, Verdict, begin, library, no_answer, not_connected, translated, verdict
 
 T = TypeVar("T")
@@ -200,8 +200,8 @@ class Nameservice:
             try:
                 found = self._attempt(f"{what} from {node.name}", ask, self._share(deadline), node)
             except OSError as exc:
-                self._check(exc, node, attempts, repeat)
-                self._pause(exc, attempts, begun, deadline)
+                if not (self._may_repeat(exc, node, attempts, repeat) and self._wait(exc, attempts, begun, deadline)):
+                    raise
                 now = self._remembered()
                 following = self._nodes[(self._nodes.index(node) + 1) % len(self._nodes)]
                 node = now if now is not known and now is not node else following
@@ -222,25 +222,25 @@ class Nameservice:
         """Return the seconds for one attempt, which leave time to ask the others."""
         return min(deadline.left(), max(deadline.share(), 2 * PROBE_INTERVAL))
 
-    def _check(self, exc: OSError, node: NameNode, attempts: int, repeat: bool) -> None:
-        """Raise `exc` if the call must not be tried again."""
+    def _may_repeat(self, exc: OSError, node: NameNode, attempts: int, repeat: bool) -> bool:
+        """Return whether a call that `exc` has ended on `node` may be tried again."""
         found = verdict(exc)
         if found is not Verdict.FINAL and exc.errno not in (errno.EHOSTDOWN, errno.EROFS):
             node.lose_connection()
         if found is Verdict.FINAL or (found is Verdict.UNKNOWN and not repeat):
-            raise exc
-        if self.policy.max_attempts is not None and attempts >= self.policy.max_attempts:
-            raise exc
+            return False
+        return self.policy.max_attempts is None or attempts < self.policy.max_attempts
 
-    def _pause(self, exc: OSError, attempts: int, begun: float, deadline: Deadline) -> None:
-        """Wait once all NameNodes have been tried; raises `exc` if the time is over."""
+    def _wait(self, exc: OSError, attempts: int, begun: float, deadline: Deadline) -> bool:
+        """Wait once all NameNodes have been tried; return False if the time is over."""
         rounds, place = divmod(attempts + 1, len(self._nodes))
         delay = self.policy.delay(rounds - 1) if place == 0 else 0.0
         contacted = self._key in _active or exc.errno in (errno.EHOSTDOWN, errno.EROFS)
         first = not contacted and verdict(exc) is Verdict.NOT_EXECUTED
         if not deadline.has(delay) or (first and time.monotonic() + delay >= begun + self.policy.first_contact):
-            raise exc
+            return False
         time.sleep(delay)
+        return True
 
     def _attempt(self, what: str, function: Callable[[], T], seconds: float, node: NameNode | None = None) -> T:
         """Return what `function()` returns; `TimeoutError` after `seconds`, or once another than `node` is active."""
@@ -329,11 +329,10 @@ class Nameservice:
 
 
 class HdfsPlace(NamedTuple):
-    """The place of a path: its nameservice, its path there, and the link of the mount table that leads to it."""
+    """The place of a path: its nameservice, and its path there."""
 
     nameservice: Nameservice
     path: str
-    mount: Mount
 
     def beside(self, path: str) -> HdfsPlace:
         """Return the place of another path of the same nameservice."""
@@ -351,10 +350,6 @@ class HdfsPlace(NamedTuple):
     def delete(self, deadline: Deadline | None = None, recursive: bool = True) -> None:
         """Remove a file, or a directory with all that is in it, or else an empty one; what is missing is no error."""
         self.call("delete", recursive, deadline=deadline)
-
-    def recover_lease(self, deadline: Deadline | None = None) -> bool:
-        """Take a file away from the client that writes it; True once it is closed, else ask again."""
-        return bool(self.call("recover_lease", deadline=deadline))
 
     def set_modified(self, when: float, deadline: Deadline | None = None) -> None:
         """Set the time of modification of a file, to milliseconds."""
@@ -388,17 +383,16 @@ class HdfsPlace(NamedTuple):
         return False
 
 
-class Connection:
-    """The nameservices that the paths of an FS lie in, in one process: one, or those of a mount table.
+class HdfsClient:
+    """The client of one file system for one process: its nameservice, and how files are written there.
 
-    Directories above the mount points have no NameNode: they can be listed, and nothing can be made in them.
+    A mount table (`viewfs://`) is one client of the library, which finds the nameservice of each path and the active
+    one of its NameNodes. It lists what the fallback has: the directories that lead to mount points are added here.
     """
 
     def __init__(self, scheme: str, authority: str, options: HdfsOptions) -> None:
         self._conf = conf = HadoopConfiguration.load(options.configuration)
-        self._options = options
         self._library = library()
-        self._nameservices: dict[str, Nameservice] = {}
         self.swept: set[str] = set()
         """Directories in which files of dead writers were looked for."""
         if os.environ.get("HADOOP_PROXY_USER") and not conf.kerberos:
@@ -407,11 +401,12 @@ class Connection:
         for name, path in (("keytab", options.keytab), ("ticket cache", options.ticket_cache)):
             if path and not os.access(path.removeprefix("FILE:"), os.R_OK):
                 raise PermissionError(errno.EACCES, f"the Kerberos {name} {path} can't be read")
-        if not authority:
-            scheme, authority, _ = conf.default_file_system()
-        self._mounts = conf.mounts(authority) if scheme == "viewfs" else [Mount("", authority, "")]
-        self.replication = options.replication
-        """The replication of all files that are written; None for the configuration's, or that of a replaced file."""
+        scheme, authority = conf.file_system(scheme, authority)
+        self._mount_points = list(conf.mounts(authority)) if scheme == "viewfs" else []
+        addresses = conf.addresses(scheme, authority)
+        policy = HdfsRetryPolicy.of(options.timeout, conf, len(addresses))
+        # No method of this object, which would be in a cycle that only the garbage collector frees.
+        self._nameservice = Nameservice(addresses, policy, functools.partial(_connect, conf, options))
         self._write_options = {
             "block_size": options.block_size or conf.size("dfs.blocksize") or conf.size("dfs.block.size"),
             "replication": options.replication or conf.optional_number("dfs.replication"),
@@ -428,53 +423,24 @@ class Connection:
         """Return the library's options for a new file."""
         return self._library.WriteOptions(**self._write_options, permission=permission)
 
-    def find(self, path: str) -> HdfsPlace:
-        """Return the place of a path; raise an error if no link leads there."""
-        if (found := self._link(path)) is not None:
-            return found
-        if self.points(path) or path == "/":
-            raise OSError(errno.EROFS, "a directory of the mount table can only be listed")
-        if self.points(os.path.dirname(path)) or os.path.dirname(path) == "/":
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-        raise FileNotFoundError(errno.ENOENT, "no link of the mount table leads there")
+    def place(self, key: str) -> HdfsPlace:
+        """Return the place of a key."""
+        return HdfsPlace(self._nameservice, "/" + key)
 
-    def is_table(self, path: str) -> bool:
-        """Return whether a path is a directory above mount points."""
-        return self._link(path) is None and bool(self.points(path) or path == "/")
+    def mounts_below(self, key: str) -> list[str]:
+        """Return the names in a directory that are mount points, or lead to one."""
+        prefix = f"/{key}/" if key else "/"
+        return sorted({path[len(prefix) :].partition("/")[0] for path in self._mount_points if path.startswith(prefix)})
 
-    def points(self, path: str) -> list[str]:
-        """Return the names in a directory of the table which lead to mount points."""
-        prefix = path.rstrip("/") + "/"
-        return sorted({m.path[len(prefix) :].partition("/")[0] for m in self._mounts if m.path.startswith(prefix)})
 
-    def fallback(self) -> HdfsPlace | None:
-        """Return the place whose members the root of a mount table has, too."""
-        last = self._mounts[-1]
-        return None if last.path else self._place(last, "")
-
-    def _link(self, path: str) -> HdfsPlace | None:
-        path = path.rstrip("/")
-        for mount in self._mounts:
-            if path == mount.path or path.startswith(mount.path + "/"):
-                hidden = not mount.path and self.points(path)  # a directory of the table hides the fallback's
-                return None if hidden else self._place(mount, path[len(mount.path) :])
-        return None
-
-    def _place(self, mount: Mount, below: str) -> HdfsPlace:
-        nameservice = self._nameservices.get(mount.authority)
-        if nameservice is None:
-            addresses = self._conf.namenodes(mount.authority)
-            policy = HdfsRetryPolicy.of(self._options.timeout, self._conf, len(addresses))
-            nameservice = self._nameservices[mount.authority] = Nameservice(addresses, policy, self._connect)
-        return HdfsPlace(nameservice, mount.target + below or "/", mount)
-
-    def _connect(self, address: NameNodeAddress, datanode_timeout: float) -> Any:
-        timeout = {"dfs.client.socket-timeout": str(int(datanode_timeout * 1000))}
-        settings = {**self._conf.settings(), **dict(address.settings), **timeout}
-        if address.host:
-            settings["dfs.client.failover.max.attempts"] = "0"  # `Nameservice` repeats
-        own = self._options
-        return self._library.RawClient(address.url, settings, None, own.principal, own.keytab, own.ticket_cache)
+def _connect(conf: HadoopConfiguration, options: HdfsOptions, address: NameNodeAddress, datanode_timeout: float) -> Any:
+    """Return a client of the library that waits `datanode_timeout` seconds for each DataNode."""
+    timeout = {"dfs.client.socket-timeout": str(int(datanode_timeout * 1000))}
+    settings = {**conf.settings(), **dict(address.settings), **timeout}
+    if address.host:
+        settings["dfs.client.failover.max.attempts"] = "0"  # `Nameservice` repeats
+    principal, keytab, tickets = options.principal, options.keytab, options.ticket_cache
+    return library().RawClient(address.url, settings, None, principal, keytab, tickets)
 
 
 def _is_active(node: NameNode, policy: HdfsRetryPolicy) -> None:

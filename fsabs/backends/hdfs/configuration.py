@@ -32,17 +32,9 @@ class NameNodeAddress(NamedTuple):
     url: str
     """The URL for the library: `hdfs://host:port`, or the nameservice, of which `settings` leave this NameNode."""
     host: str
-    """Empty if the library chooses among several NameNodes by itself."""
+    """Empty if the library chooses among several NameNodes by itself: those of a mount table, and observers."""
     port: int
     settings: tuple[tuple[str, str], ...] = ()
-
-
-class Mount(NamedTuple):
-    """A link of a mount table: what lies at `path`, of which file system and where in it."""
-
-    path: str
-    authority: str
-    target: str
 
 
 class HadoopConfiguration:
@@ -113,8 +105,10 @@ class HadoopConfiguration:
         """True if the cluster wants more than a user's name."""
         return self.get("hadoop.security.authentication", "simple") != "simple"
 
-    def default_file_system(self) -> tuple[str, str, str]:
-        """Return scheme, authority and path of `fs.defaultFS`; else the nameservice, if there is just one."""
+    def file_system(self, scheme: str, authority: str) -> tuple[str, str]:
+        """Return a scheme and authority; with no authority those of `fs.defaultFS`, else of the only nameservice."""
+        if authority:
+            return scheme, authority
         url = self._default_url()
         if not url:
             reason = (
@@ -124,7 +118,7 @@ class HadoopConfiguration:
         parts = urlsplit(url)
         if parts.scheme not in ("hdfs", "viewfs") or not parts.netloc:
             raise _wrong("fs.defaultFS", url, "is no hdfs:// or viewfs:// URL with a host")
-        return parts.scheme, parts.netloc, parts.path
+        return parts.scheme, parts.netloc
 
     def _default_url(self) -> str:
         names = self.get("dfs.nameservices").split(",")
@@ -133,14 +127,24 @@ class HadoopConfiguration:
 
     def canonical_store(self, scheme: str, authority: str) -> str:
         """Return the same text for every way to name a file system; the scheme alone if there is no default."""
-        if not authority:
-            if not self._default_url():
-                return scheme
-            scheme, authority, _ = self.default_file_system()
+        if not authority and not self._default_url():
+            return scheme
+        scheme, authority = self.file_system(scheme, authority)
         if scheme == "viewfs":
-            mounts = (f"{m.path}={self._canonical(m.authority)}{m.target}" for m in self.mounts(authority))
-            return " ".join([scheme, *mounts])
+            links = ((path, urlsplit(url)) for path, url in sorted(self.mounts(authority).items()))
+            return " ".join([scheme, *(f"{path}={self._canonical(url.netloc)}{url.path}" for path, url in links)])
         return f"{scheme} {self._canonical(authority)}"
+
+    def resolve(self, scheme: str, authority: str, key: str) -> tuple[str, str]:
+        """Return the nameservice that a key lies in, as `canonical_store` names it, and the key there."""
+        if authority or self._default_url():
+            scheme, authority = self.file_system(scheme, authority)
+        mounts, path = self.mounts(authority) if scheme == "viewfs" else {}, f"/{key}"
+        for link in sorted(mounts, key=len, reverse=True):
+            if f"{path}/".startswith(f"{link}/"):
+                target = urlsplit(mounts[link])
+                return self.canonical_store("hdfs", target.netloc), f"{target.path}{path[len(link) :]}".strip("/")
+        return self.canonical_store(scheme, authority), key
 
     def _canonical(self, authority: str) -> str:
         if f"dfs.ha.namenodes.{authority}" in self._settings:
@@ -154,17 +158,20 @@ class HadoopConfiguration:
         """Return where the configuration is, and the NameNodes of a file system, for people."""
         folder = _folder()
         found = {"configuration": str(folder) if folder else "none: HADOOP_CONF_DIR and HADOOP_HOME are not set"}
-        if not authority:
-            scheme, authority, _ = self.default_file_system()
+        is_default = not authority
+        scheme, authority = self.file_system(scheme, authority)
+        if is_default:
             found["default"] = f"{scheme}://{authority} (fs.defaultFS, or dfs.nameservices)"
         if scheme == "viewfs":
-            found["mounts"] = ", ".join(f"{mount.path or '/'} on {mount.authority}" for mount in self.mounts(authority))
-            return found
-        nodes = [f"{node.host}:{node.port}" if node.host else node.url for node in self.namenodes(authority)]
+            mounts = sorted(self.mounts(authority).items())
+            return {**found, "mounts": ", ".join(f"{path or '/'} on {url}" for path, url in mounts)}
+        nodes = [f"{node.host}:{node.port}" if node.host else node.url for node in self.addresses(scheme, authority)]
         return {**found, "namenodes": ", ".join(nodes)}
 
-    def namenodes(self, authority: str) -> list[NameNodeAddress]:
-        """Return the NameNodes of a nameservice, or of `host`, `host:port`."""
+    def addresses(self, scheme: str, authority: str) -> list[NameNodeAddress]:
+        """Return the NameNodes of a nameservice, or of `host`, `host:port`; of a mount table the library's one."""
+        if scheme == "viewfs":
+            return [NameNodeAddress(f"viewfs://{authority}", "", 0)]
         if ids := self.get(f"dfs.ha.namenodes.{authority}"):
             return self._of_nameservice(authority, [name.strip() for name in ids.split(",") if name.strip()])
         address = self.get(f"dfs.namenode.rpc-address.{authority}") or authority
@@ -200,28 +207,19 @@ class HadoopConfiguration:
         addresses = {str(found[4][0]) for found in socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_STREAM)}
         return [socket.getfqdn(address) if by_name else address for address in sorted(addresses)]
 
-    def mounts(self, table: str) -> list[Mount]:
-        """Return the links of a mount table, the longest paths first; a fallback is mounted at the root."""
+    def mounts(self, table: str) -> dict[str, str]:
+        """Return the URLs that a mount table leads to, by the paths of its links; that of the fallback is empty."""
         prefix = f"fs.viewfs.mounttable.{table}."
-        found = []
+        found = {}
         for name in self._settings:
-            rest = name.removeprefix(prefix) if name.startswith(prefix) else ""
-            if rest == "linkFallback":
-                found.append(self._mount("", name))
-            elif rest.startswith("link."):
-                found.append(self._mount(rest.removeprefix("link."), name))
-            elif rest.startswith(("linkMergeSlash", "linkMerge", "linkNfly", "linkRegex")):
+            if not name.startswith(prefix):
+                continue
+            kind, _, path = name.removeprefix(prefix).partition(".")
+            if kind in ("link", "linkFallback"):
+                found[path.rstrip("/")] = self.get(name).rstrip("/")
+            elif kind.startswith("link"):  # which the library would not follow, and go to the fallback
                 raise OSError(errno.EOPNOTSUPP, f"{name}: only link and linkFallback of a mount table are supported")
-        if not found:
-            raise OSError(errno.EINVAL, f"the configuration has no mount table {table!r} ({prefix}link.<path>)")
-        return sorted(found, key=lambda mount: -len(mount.path))
-
-    def _mount(self, path: str, name: str) -> Mount:
-        url = self.get(name)
-        parts = urlsplit(url)
-        if parts.scheme != "hdfs" or not parts.netloc:
-            raise _wrong(name, url, "is no hdfs:// URL with a host")
-        return Mount(path.rstrip("/"), parts.netloc, parts.path.rstrip("/"))
+        return found
 
 
 def _folder() -> Path | None:

@@ -1,5 +1,5 @@
-"""The FS of an HDFS nameservice (`Hdfs`) or of a mount table (`ViewFs`), with what only HDFS has: owners, quotas,
-leases, snapshots. Keys are absolute paths without the `/` at their beginning.
+"""The FS of an HDFS nameservice (`Hdfs`) or of a mount table (`ViewFs`). Keys are absolute paths without the `/` at
+their beginning.
 
 A blob's version is the time of writing and the size, which is all that HDFS gives.
 """
@@ -13,15 +13,15 @@ import getpass
 import os
 import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...core import identity, keys, process
 from ...core.blobs import Blob
 from ...core.fs import FS, Capabilities, FileStat, StoreNotes, StrPath
 from ...core.threads import in_threads
-from ...core.writing import Writer, committing, is_partial
+from ...core.writing import Writer, is_partial
 from .. import WRITABLE
-from .client import Connection, Deadline, HdfsOptions, HdfsPlace, file_stat
+from .client import Deadline, HdfsClient, HdfsOptions, HdfsPlace, file_stat
 from .configuration import HadoopConfiguration
 from .library import begin, each, no_answer
 from .reading import CONCURRENCY, HdfsBlob, HdfsSmallBlob, open_file, small_file
@@ -31,37 +31,6 @@ SMALL_FILE_BYTES = 256 * 1024
 """The largest file, in bytes, that is read when it is opened: a request without content takes about as long."""
 _ONE_READ = 16 * 1024 * 1024  # bytes of a file that is read in one call
 _MAX_SWEPT = 10_000  # directories that are remembered as cleared of what dead writers left
-
-
-class HdfsStatus(NamedTuple):
-    """Owner, permissions and replication of a file or directory."""
-
-    owner: str
-    group: str
-    mode: int
-    """Permission bits."""
-    replication: int
-    """Copies of each block; 0 for a directory."""
-    block_size: int
-    """Bytes of a block; 0 for a directory."""
-    last_accessed: float
-    """Seconds since 1970, to the precision that the NameNode keeps; 0 for a directory."""
-
-
-class ContentSummary(NamedTuple):
-    """The number and size of the files below a path, as the NameNode counts them."""
-
-    size: int
-    """Bytes of all files."""
-    files: int
-    directories: int
-    """A directory itself is counted."""
-    space_consumed: int
-    """Bytes of all replicas."""
-    quota: int | None
-    """How many files and directories may lie there, None if there is no limit."""
-    space_quota: int | None
-    """How many bytes of replicas may lie there, None if there is no limit."""
 
 
 class Hdfs(FS):
@@ -75,7 +44,7 @@ class Hdfs(FS):
 
     - `timeout`: seconds that an operation may take, with its repetitions, before it raises `TimeoutError`.
     - `replication`, `block_size`: of files that are written; if None, those of Hadoop's configuration, else the
-      cluster's. With `replication` of None, a file that is replaced keeps its own.
+      cluster's.
     - `configuration`: settings of Hadoop by name, above those of the files.
     - `principal`, `keytab`, `ticket_cache`: of Kerberos: a user, and the file with its key or tickets, if not the
       default.
@@ -114,8 +83,9 @@ class Hdfs(FS):
             raise ValueError(f"timeout= is a finite number of seconds above 0, and not {timeout}")
         self.nameservice = nameservice
         self._options = HdfsOptions(timeout, replication, block_size, configuration, principal, keytab, ticket_cache)
-        connect = functools.partial(Connection, self.scheme, nameservice, self._options)
-        self._connection: process.PerProcess[Connection] = process.PerProcess(connect)
+        self._client: process.PerProcess[HdfsClient] = process.PerProcess(
+            functools.partial(HdfsClient, self.scheme, nameservice, self._options)
+        )
         self._cwd = keys.normalize(cwd or "", f"user/{_user()}")
         self._root = "" if cwd is None else self._cwd
 
@@ -135,6 +105,9 @@ class Hdfs(FS):
     def _resolved_store(self) -> str:
         return self._configuration().canonical_store(self.scheme, self.nameservice)
 
+    def _place(self, key: str) -> identity.Place:
+        return identity.Place("Hdfs", *self._configuration().resolve(self.scheme, self.nameservice, key))
+
     def _principal(self) -> str:
         return os.environ.get("HADOOP_PROXY_USER") or self._options.principal or _user()
 
@@ -153,13 +126,16 @@ class Hdfs(FS):
     def _is_strong(self, version: str) -> bool:
         return identity.is_older_than_a_tick(int(version.split("-")[-2], 16) / 1e3)
 
+    def _close(self) -> None:
+        self._client.close()
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.cwd!r}, {self.nameservice!r})"
 
     # ---- calls
 
     def _find(self, key: str) -> HdfsPlace:
-        return self._connection.get().find("/" + key)
+        return self._client.get().place(key)
 
     def _deadline(self) -> Deadline:
         return Deadline(self._options.timeout)
@@ -179,25 +155,25 @@ class Hdfs(FS):
             raise
 
     def _stat_once(self, key: str) -> FileStat:
-        if self._connection.get().is_table("/" + key):
-            return FileStat.of_directory(keys.name(key))
-        return file_stat(self._find(key).status(), keys.name(key))
+        try:
+            return file_stat(self._find(key).status(), keys.name(key))
+        except FileNotFoundError:
+            if self._client.get().mounts_below(key):
+                return FileStat.of_directory(keys.name(key))
+            raise
 
     def _list(self, key: str) -> Iterator[FileStat]:
-        connection, path = self._connection.get(), "/" + key
-        points = [FileStat.of_directory(name) for name in connection.points(path)]
-        place = connection.fallback() if points and not key else None
-        if not connection.is_table(path):
-            place = connection.find(path)
-        if place is None:
-            return iter(points)
+        place, mounts = self._find(key), self._client.get().mounts_below(key)
         try:
             found = self._visible(place, place.nameservice.list_directory(place.path))
         except FileNotFoundError:
-            self._stat(key)  # raises if the path leads through a file
-            raise
-        names = {point.filename for point in points}
-        return iter(_in_order(points + [member for member in found if member.filename not in names]))
+            if not mounts:
+                self._stat(key)  # raises if the path leads through a file
+                raise
+            found = []
+        if mounts:
+            found = [stat for stat in found if stat.filename not in mounts] + [*map(FileStat.of_directory, mounts)]
+        return iter(_in_order(found))
 
     def _visible(self, place: HdfsPlace, statuses: list[Any]) -> list[FileStat]:
         """Return the stats of a directory's members, without files that are being written."""
@@ -243,7 +219,7 @@ class Hdfs(FS):
         except FileNotFoundError:
             self._stat(key)  # raises if the path leads through a file
             raise
-        return HdfsBlob(self, key, self._connection, opened)
+        return HdfsBlob(self, key, self._client, opened)
 
     def _open_to_read(self, key: str) -> Blob:
         deadline = self._deadline()
@@ -296,14 +272,14 @@ class Hdfs(FS):
     # ---- writing
 
     def _create(self, key: str, exclusive: bool) -> Writer:
-        connection, place, deadline = self._connection.get(), self._find(key), self._deadline()
-        if (folder := keys.parent(key)) not in connection.swept:
-            if len(connection.swept) >= _MAX_SWEPT:
-                connection.swept.clear()
-            connection.swept.add(folder)
+        client, place, deadline = self._client.get(), self._find(key), self._deadline()
+        if (folder := keys.parent(key)) not in client.swept:
+            if len(client.swept) >= _MAX_SWEPT:
+                client.swept.clear()
+            client.swept.add(folder)
             sweep(place.beside(os.path.dirname(place.path)), deadline)
         check = begin(self._check_target, place, exclusive, deadline)  # while the file is created, under a hidden name
-        writer = HdfsWriter(connection, place, exclusive, deadline)
+        writer = HdfsWriter(client, place, exclusive, deadline)
         try:
             if not check.wait(deadline.left()):
                 raise no_answer("stat", self._options.timeout)
@@ -314,11 +290,6 @@ class Hdfs(FS):
             raise
         return writer
 
-    def _write_like(self, key: str, data: bytes, stat: FileStat, moved: bool = False) -> None:
-        with committing(self._create(key, False)) as writer:
-            writer.keep(stat, moved=moved)
-            writer.write(data)
-
     def _check_target(self, place: HdfsPlace, exclusive: bool, deadline: Deadline) -> None:
         """Raise if there is something at `place` that a new file can't take the place of."""
         with contextlib.suppress(FileNotFoundError):
@@ -328,29 +299,31 @@ class Hdfs(FS):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
 
     def _append(self, key: str) -> Writer:
-        connection, place = self._connection.get(), self._find(key)
+        client, place = self._client.get(), self._find(key)
         deadline = Deadline(self._options.timeout, attempts=1)
         if not self._is(key, directory=None):
-            options = connection.write_options(0o666 & ~connection.umask)
+            options = client.write_options(0o666 & ~client.umask)
             HdfsOutput(place, "create", deadline, options).close(deadline)
         return HdfsAppendWriter(place, HdfsOutput(place, "append", deadline))
 
     def _mkdir(self, key: str, mode: int) -> None:
         if self._is(key, directory=None):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-        self._find(key).call("mkdirs", mode & ~self._connection.get().umask, False)
+        self._find(key).call("mkdirs", mode & ~self._client.get().umask, False)
 
     def _rename(self, src: str, dst: str) -> None:
         overwrite = self._rename_target(dst, self._stat(src)) is not None
-        source, target = self._find(src), self._find(dst)
-        if source.mount != target.mount:
-            raise OSError(errno.EXDEV, f"/{src} and /{dst} are in different links of the mount table")
-        source.rename(target, overwrite, self._deadline())
+        self._check_no_mounts(src)
+        self._find(src).rename(self._find(dst), overwrite, self._deadline())
 
     def _set_modified(self, key: str, when: float) -> None:
         self._find(key).set_modified(when)
 
+    def _set_mode(self, key: str, mode: int) -> None:
+        self._find(key).call("set_permission", mode & 0o777)
+
     def _remove(self, key: str) -> None:
+        self._check_no_mounts(key)
         place = self._find(key)
         place.status()  # `FileNotFoundError`
         try:
@@ -362,89 +335,20 @@ class Hdfs(FS):
             place.delete(recursive=False)
 
     def _remove_tree(self, key: str) -> None:
+        self._check_no_mounts(key)
         self._find(key).delete()
 
-    # ---- what only HDFS has
-
-    def remove(self, path: StrPath, recursive: bool = False, *, trash: bool = False) -> None:
-        """Remove a file, or with `recursive` a directory and all that is in it.
-
-        With `trash` it is moved into the trash of the user (`/user/NAME/.Trash/Current`), from where the NameNode
-        deletes it later; `OSError` (EOPNOTSUPP) if the NameNode keeps no trash. What is in the trash already is removed
-        for good.
-        """
-        if not trash:
-            super().remove(path, recursive)
-            return
-        key = self._nonempty_key(path, "remove")
-        with self._naming("remove", key):
-            if not recursive and self._stat(key).directory:
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            wanted = [key]
-            if key in ("", self._root):  # which is emptied, and stays
-                wanted = [keys.join(key, stat.filename) for stat in self._list(key)]
-            for each in wanted:
-                deadline = Deadline(self._options.timeout, attempts=1)
-                if self._find(each).call("trash", repeat=False, deadline=deadline) is None:
-                    self._remove_tree(each)
-
-    def status(self, path: StrPath) -> HdfsStatus:
-        """Return owner, group, permissions, replication and block size."""
-        with self._named_key("status", path) as key:
-            found = self._find(key).status()
-        mode, accessed = found.permission & 0o1777, found.access_time / 1000
-        return HdfsStatus(found.owner, found.group, mode, found.replication or 0, found.blocksize or 0, accessed)
-
-    def chmod(self, path: StrPath, mode: int) -> None:
-        """Set the permission bits of a file or directory."""
-        with self._named_key("chmod", path) as key:
-            self._find(key).call("set_permission", mode & 0o1777)
-
-    def _set_mode(self, key: str, mode: int) -> None:
-        self._find(key).call("set_permission", mode & 0o777)
-
-    def chown(self, path: StrPath, owner: str | None = None, group: str | None = None) -> None:
-        """Set the owner, the group or both, by name; the owner only as HDFS's superuser."""
-        with self._named_key("chown", path) as key:
-            self._find(key).call("set_owner", owner, group)
-
-    def set_replication(self, path: StrPath, replication: int) -> None:
-        """Set how many copies of each block of a file there are to be; the NameNode makes or removes them later."""
-        with self._named_key("set_replication", path) as key:
-            if not self._find(key).call("set_replication", replication):
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-
-    def content_summary(self, path: StrPath = "") -> ContentSummary:
-        """Return how much lies below `path`, in one request: bytes, files, directories, and the quotas."""
-        with self._named_key("content_summary", path) as key:
-            found = self._find(key).call("get_content_summary")
-        # No limit is -1, which arrives without its sign.
-        limits = [quota if quota < 1 << 63 else None for quota in (found.quota, found.space_quota)]
-        return ContentSummary(found.length, found.file_count, found.directory_count, found.space_consumed, *limits)
-
-    def recover_lease(self, path: StrPath) -> bool:
-        """Take a file away from the client that writes it, so that it can be read or appended to.
-
-        Returns True once the file is closed; False while the recovery is under way: ask again.
-        """
-        with self._named_key("recover_lease", path) as key:
-            return self._find(key).recover_lease()
-
-    def snapshots(self, path: StrPath = "") -> list[str]:
-        """Return the names of the snapshots of a directory; the files of one lie in `path/.snapshot/NAME`."""
-        with self._named_key("snapshots", path) as key:
-            return [stat.filename for stat in self._list(keys.join(key, ".snapshot"))]
-
-    @contextlib.contextmanager
-    def _named_key(self, operation: str, path: StrPath) -> Iterator[str]:
-        """Yield the key of a path; what is raised gets the URL and the operation."""
-        key = self._key(path, operation)
-        with self._naming(operation, key):
-            yield key
+    def _check_no_mounts(self, key: str) -> None:
+        """Raise EBUSY if mount points lie below `key`: what the fallback has there is hidden by them."""
+        if mounts := self._client.get().mounts_below(key):
+            raise OSError(errno.EBUSY, f"there are mount points in the directory: {', '.join(mounts)}")
 
 
 class ViewFs(Hdfs):
-    """The mount table `nameservice` of Hadoop's configuration: directories of several nameservices as one tree."""
+    """The mount table `nameservice` of Hadoop's configuration: directories of several nameservices as one tree.
+
+    hdfs-native serves it, and finds the active NameNodes: the table needs a `linkFallback`.
+    """
 
     scheme = "viewfs"
 

@@ -359,7 +359,7 @@ class Verdict(enum.Enum):
     """The connection broke, or no response came: it may have been executed."""
 
 
-RECOVER_LEASE = "recover_lease(path) takes the file from a writer that is gone"
+RECOVER_LEASE = "if its writer is gone, recover_lease(path) of hdfs_native.Client closes the file"
 """What helps against a file that another client writes."""
 
 # What an error says, and its errno. The library's own types come first: they may be a path alone.
@@ -373,14 +373,15 @@ _ERRNO = [
     (r"StandbyException|ObserverRetryOnActive", errno.EHOSTDOWN),
     (r"SafeModeException|in safe mode", errno.EROFS),
     (r"RetriableException|RpcServerException: .*too busy|server too busy", errno.EBUSY),
-    (r"LeaseExpired|No lease on", errno.EBUSY),
     (r"File does not exist", errno.ENOENT),
+    (r"LeaseExpired|No lease on", errno.EBUSY),
     (r"AccessControlException|Permission denied|AuthorizationException", errno.EACCES),
     (r"Kerberos: |SASLError|SaslException|GSSException|NoSASLMechanism|InvalidToken", errno.EACCES),
     (r"PathIsNotEmptyDirectory|directory is not empty", errno.ENOTEMPTY),
     (r"ParentNotDirectory|is not a directory|must both be directories", errno.ENOTDIR),
     (r"TooLong", errno.ENAMETOOLONG),
     (r"InvalidPath|IllegalArgument|InvalidArgument|UrlParse|cannot be the root|under source", errno.EINVAL),
+    (r"^No viewfs fallback mount|^No NameNode hosts|^Only hdfs mounts", errno.EINVAL),
     (r"^Unicode\w+: |^OverflowError: ", errno.EINVAL),
     (r"across different name services", errno.EXDEV),
     (r"QuotaExceeded", errno.EDQUOT),
@@ -395,6 +396,8 @@ _ERRNO = [
 _ADVICE = [
     (r"Failed to |failed to create|\w+: [Ff]ailed to |RecoveryInProgress", f"; {RECOVER_LEASE}"),
     (r"no DataNode could serve", ": it is silent or off, has lost it, or its bytes don't match their checksums"),
+    (r"No viewfs fallback mount", ": the mount table needs a linkFallback"),
+    (r"No NameNode hosts", ": a link leads to host:port, or to a nameservice that has dfs.ha.namenodes"),
     (r"All nodes failed for write", "; what is without checksums (dfs.checksum.type NULL) can't be appended to"),
 ]
 _NOT_EXECUTED = {errno.EHOSTDOWN, errno.EROFS, errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH}
@@ -432,7 +435,10 @@ class Translated:
 
     def __exit__(self, kind: object, exc: BaseException | None, trace: TracebackType | None) -> None:
         if exc is not None and (found := _translation(exc)) is not None:
-            raise found from exc
+            try:
+                raise found from exc
+            finally:
+                del found  # it refers to this frame, and this frame to it
 
 
 translated = Translated()
@@ -443,8 +449,6 @@ def _translation(exc: BaseException) -> OSError | None:
     name = type(exc).__name__  # Rust's panics are no Exception, and must not pass
     if isinstance(exc, socket.gaierror):
         return OSError(errno.EHOSTUNREACH, f"the host's name can't be resolved: {exc.strerror}")
-    if name == "TrashNotEnabledError":
-        return OSError(errno.EOPNOTSUPP, "the NameNode keeps no trash (fs.trash.interval is 0)")
     if name == "PanicException":
         return OSError(errno.EIO, one_line(f"hdfs-native failed: {exc}"))
     if isinstance(exc, OSError) and exc.errno is not None:

@@ -21,7 +21,7 @@ from ...core import ranges as ranges_of
 from ...core.blobs import Blob, BytesBlob, Origin
 from ...core.stats import FileStat
 from ...core.threads import in_threads
-from .client import Connection, Deadline, HdfsPlace, Nameservice, file_stat
+from .client import Deadline, HdfsClient, HdfsPlace, Nameservice, file_stat
 from .library import RECOVER_LEASE
 
 MAX_GAP_BYTES = 256 * 1024
@@ -104,15 +104,13 @@ def _refuse_unfinished(client: Any, path: str, readable: int, status: Any) -> No
 class HdfsBlob(Blob):
     """An open file. Each process opens it for itself, and raises `StaleFileError` if the version is another one."""
 
-    __slots__ = ("_connection", "_opened")
+    __slots__ = ("_client", "_opened")
     smallest_window = 32 * 1024
     largest_window = 8 * 1024 * 1024
 
-    def __init__(
-        self, origin: Origin, key: str, connection: process.PerProcess[Connection], opened: OpenedFile
-    ) -> None:
+    def __init__(self, origin: Origin, key: str, client: process.PerProcess[HdfsClient], opened: OpenedFile) -> None:
         super().__init__(origin, key, opened.stat.size, opened.stat.version)
-        self._connection = connection
+        self._client = client
         self._opened: process.PerProcess[OpenedFile] = process.PerProcess(_never_made)
         self._opened.adopt(opened)
 
@@ -150,7 +148,7 @@ class HdfsBlob(Blob):
 
     @property
     def _place(self) -> HdfsPlace:
-        return self._connection.get().find("/" + self._key)
+        return self._client.get().place(self._key)
 
     def _deadline(self) -> Deadline:
         return Deadline(self._place.nameservice.policy.timeout)

@@ -1,9 +1,8 @@
-"""Writing a file of HDFS: under a hidden name, moved into its place when it is complete, through failures of nodes.
+"""Writing a file of HDFS: under a hidden name, moved into its place when it is complete.
 
 HDFS lists a file from the moment it is created, and completes what a killed client leaves: so the name is hidden until
-`commit`, and only the file's owner may read it until then. The last bytes that were sent are kept. A file that is
-still whole in them is written again under another name when a NameNode or a DataNode fails; a longer one is closed by a
-recovery of its lease, and continued by an append.
+`commit`, and only the file's owner may read it until then. When a NameNode or a DataNode fails, what was written is
+given up: a whole content is written again, by another writer (`retry_seconds`).
 
 A writer of the library that is freed completes its file: only a file under a hidden name can be given up.
 """
@@ -15,18 +14,16 @@ import errno
 import functools
 import os
 import time
-from collections import deque
+from collections.abc import Iterator
 from operator import methodcaller
 from typing import Any
 
 from ...core import process
 from ...core.stats import FileStat
 from ...core.writing import Writer, is_partial, partial_name
-from .client import Connection, Deadline, HdfsPlace, first_page
+from .client import Deadline, HdfsClient, HdfsPlace, first_page
 from .library import Verdict, verdict
 
-REPLAY_BYTES = 24 * 1024 * 1024
-"""Bytes that were sent last and are kept: more than the library and the sockets hold back."""
 ABORT_SECONDS = 10.0
 """Seconds, at most, to delete what an abort leaves; what is still there is swept later."""
 STALE_PARTIAL_AGE = 3600.0
@@ -34,6 +31,7 @@ STALE_PARTIAL_AGE = 3600.0
 _BUFFER = 1024 * 1024  # to be sent to a DataNode at once
 _PRIVATE = 0o600
 _ACL = 0o10000  # set in the permissions of what has an access control list, whose mask is in the group's bits
+_REQUEST = 16 * 1024 * 1024  # bytes of a write that have the time of one operation
 _FINAL = {errno.EACCES, errno.EPERM, errno.EDQUOT, errno.ENAMETOOLONG, errno.EINVAL, errno.ENOENT, errno.ENOTDIR}
 _FINAL |= {errno.EOPNOTSUPP, errno.EBADF, errno.EEXIST, errno.EISDIR, errno.ENOSPC}
 
@@ -63,20 +61,24 @@ class HdfsOutput:
 class HdfsWriter(Writer):
     """Writes under a hidden name, and renames at `commit`."""
 
-    def __init__(self, connection: Connection, place: HdfsPlace, exclusive: bool, deadline: Deadline) -> None:
-        self._connection = connection
+    def __init__(self, client: HdfsClient, place: HdfsPlace, exclusive: bool, deadline: Deadline) -> None:
+        self._client = client
         self._place = place
         self._exclusive = exclusive
-        self._umask = connection.umask
+        self._umask = client.umask
         self._kept: FileStat | None = None
         self._moved = False
         self._written = 0
-        self._replay: deque[bytes] = deque()
-        self._replay_start = 0  # where in the file the kept bytes begin
+        self._retry_seconds = 0.0
         self._abandoned: list[HdfsPlace] = []  # earlier names, which may exist
         self._output: HdfsOutput | None = None
         self._partial = place
-        self._create_repeatedly(deadline)
+        self._create(deadline)
+
+    @property
+    def retry_seconds(self) -> float:
+        """The time of an operation, after a failure of a node."""
+        return self._retry_seconds
 
     def keep(self, stat: FileStat, *, moved: bool = False) -> None:
         """Have the file get the time of `stat` and, if it is new or `moved`, its permissions."""
@@ -84,36 +86,24 @@ class HdfsWriter(Writer):
 
     def write(self, data: bytes) -> None:
         """Send `data`."""
-        output, deadline = self._opened(), self._deadline()
-        self._keep_bytes(data)
-        try:
-            output.write(data, deadline)
-        except OSError as exc:
-            self._recover(exc, deadline)
+        with self._noting_failures():
+            for start in range(0, len(data), _REQUEST):
+                self._opened().write(data[start : start + _REQUEST], self._deadline())
+        self._written += len(data)
 
     def commit(self) -> None:
         """Complete the file, check that all of it arrived, and move it to its name."""
-        self._opened()
         deadline = self._deadline()
-        failure: OSError | None = None
-        while True:
-            try:
-                made = self._complete(deadline)
-                break
-            except OSError as exc:
-                if failure is None or deadline.has(0):
-                    failure = exc
-                self._recover(failure, deadline)
+        with self._noting_failures():
+            made = self._complete(deadline)
         self._set_attributes(made, deadline)
         self._partial.rename(self._place, not self._exclusive, deadline)
         self._output = None
-        self._replay.clear()
         _delete(self._abandoned)
 
     def abort(self) -> None:
         """Delete the hidden file; its writer, when freed, finds nothing to complete."""
         output, self._output = self._output, None
-        self._replay.clear()
         if output is not None:
             _delete([*self._abandoned, self._partial])
 
@@ -125,11 +115,14 @@ class HdfsWriter(Writer):
             raise ValueError("the writer is finished")
         return self._output
 
-    def _keep_bytes(self, data: bytes) -> None:
-        self._replay.append(data)
-        self._written += len(data)
-        while self._written - self._replay_start - len(self._replay[0]) >= REPLAY_BYTES:
-            self._replay_start += len(self._replay.popleft())
+    @contextlib.contextmanager
+    def _noting_failures(self) -> Iterator[None]:
+        """Note in a block whether its failure is a node's, and not the content's or the user's."""
+        try:
+            yield
+        except OSError as exc:
+            self._retry_seconds = 0.0 if exc.errno in _FINAL else self._place.nameservice.policy.timeout
+            raise
 
     def _complete(self, deadline: Deadline) -> Any:
         """Complete the file; return its status."""
@@ -139,36 +132,13 @@ class HdfsWriter(Writer):
             raise OSError(errno.EIO, f"HDFS has {made.length} of {self._written} bytes")
         return made
 
-    # ---- failures
-
-    def _recover(self, failure: OSError, deadline: Deadline) -> None:
-        """Bring the file to where it was to be, or raise `failure`, or a later one that is not for want of time."""
-        delay = 0.2
-        while failure.errno not in _FINAL and deadline.has(delay):
-            time.sleep(delay)
-            delay = min(2 * delay, 2.0)
-            try:
-                if self._replay_start == 0:
-                    self._abandoned.append(self._partial)
-                    self._create_repeatedly(deadline)
-                    position = 0
-                else:
-                    position = self._append_again(deadline)
-                self._send_from(position, deadline)
-            except OSError as exc:
-                if deadline.has(0):
-                    failure = exc
-                continue
-            return
-        raise failure
-
-    def _create_repeatedly(self, deadline: Deadline) -> None:
+    def _create(self, deadline: Deadline) -> None:
         """Create a hidden file; after a lost response under another name, so that no late request meets it."""
         folder, name = os.path.split(self._place.path)
         while True:
             self._partial = self._place.beside(os.path.join(folder, partial_name(name)))
             try:
-                self._output = HdfsOutput(self._partial, "create", deadline, self._connection.write_options(_PRIVATE))
+                self._output = HdfsOutput(self._partial, "create", deadline, self._client.write_options(_PRIVATE))
                 return
             except OSError as exc:
                 if verdict(exc) is not Verdict.UNKNOWN:
@@ -177,51 +147,21 @@ class HdfsWriter(Writer):
                 if not deadline.has(0):
                     raise
 
-    def _append_again(self, deadline: Deadline) -> int:
-        """Take the file from the failed pipeline, and open it at its end; returns its size.
-
-        The recovery is asked for once: each request begins another one, and what the last one has found is dropped.
-        """
-        self._partial.recover_lease(deadline)
-        while True:
-            try:
-                self._output = HdfsOutput(self._partial, "append", deadline)
-                break
-            except OSError as exc:
-                if exc.errno != errno.EBUSY or not deadline.has(0.5):
-                    raise
-            time.sleep(0.5)
-        size: int = self._partial.status(deadline).length
-        if not self._replay_start <= size <= self._written:
-            raise OSError(errno.EINVAL, f"HDFS has {size} bytes, and can go on from {self._replay_start} only")
-        return size
-
-    def _send_from(self, position: int, deadline: Deadline) -> None:
-        start = self._replay_start
-        for data in self._replay:
-            if start + len(data) > position:
-                self._opened().write(data[max(0, position - start) :], deadline)
-            start += len(data)
-
     # ---- what the file gets beside its content
 
     def _set_attributes(self, made: Any, deadline: Deadline) -> None:
-        """Give the hidden file the permissions and the replication of what it replaces, or those of a new file."""
-        call = functools.partial(self._partial.call, deadline=deadline)
+        """Give the hidden file the permissions of what it replaces, or those of a new file, and its time."""
         replaced, kept = self._replaced(deadline), self._kept
         if replaced is None:
             mode = kept.mode & 0o777 if kept is not None and kept.mode else 0o666 & ~self._umask
         else:
             mode = self._mode_of(replaced, made, deadline)
-            replication = self._connection.replication or replaced.replication
-            if replication != made.replication:
-                call("set_replication", replication)
         if kept is not None and kept.mode and self._moved:
             mode = kept.mode & 0o777
         if kept is not None and kept.last_modified is not None:
             self._partial.set_modified(kept.last_modified, deadline)
         if mode != made.permission:  # at last: it may forbid the others
-            call("set_permission", mode)
+            self._partial.call("set_permission", mode, deadline=deadline)
 
     def _replaced(self, deadline: Deadline) -> Any:
         """Return the status of the file that is going to be replaced; None if there is none."""
@@ -271,7 +211,7 @@ class HdfsAppendWriter(Writer):
         """Complete the file as far as it was written: the lease must not stay."""
         with contextlib.suppress(OSError):  # what went wrong before is what the user has to see
             if self._failed:
-                self._place.recover_lease(Deadline(ABORT_SECONDS))
+                self._place.call("recover_lease", deadline=Deadline(ABORT_SECONDS))
             else:
                 self._output.close(self._deadline())
 

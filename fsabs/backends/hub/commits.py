@@ -1,7 +1,8 @@
 """Changes of a repository: collected, and made one commit of by huggingface_hub's own `create_commit`.
 
 Large files are uploaded as they are added, and are in no listing before the commit is made; small ones go with it. A
-commit is made as a whole or not at all. One that fails by chance is made again: what is there already is left out.
+commit is made as a whole or not at all. One that fails by chance is made again. If only its response was lost, that
+changes nothing, and raises `FileNotFoundError` where it removes files.
 """
 
 from __future__ import annotations
@@ -27,8 +28,6 @@ MAX_PENDING = 64 * 1024 * 1024
 """Bytes of contents, in memory and in temporary files, from which they are uploaded before the commit is made."""
 IN_MEMORY = 8 * 1024 * 1024
 """A file that is written has more bytes than these in a temporary file."""
-PATHS = 500
-"""Files that one request asks about."""
 _AGAIN = (429, 500, 502, 503, 504)
 
 
@@ -123,7 +122,6 @@ class Change:
         self._message = message
         self._description = description
         self._operations: dict[str, Any] = {}  # by path: the last one counts
-        self._copied: dict[str, str] = {}  # digests of what is copied, by the paths of the copies
         self._pending: list[Any] = []  # additions that may not have been uploaded
         self._bytes = 0
         self._spools: dict[Any, NamedSpool] = {}
@@ -183,9 +181,7 @@ class Change:
         if (there.kind, there.name) != (self._fs.repository.kind, self._fs.repository.name):
             elsewhere = {"src_repo_id": there.name, "src_repo_type": there.type}
         with self._lock, _translated(self._fs):
-            copy = self._library.CommitOperationCopy(src, dst, src_revision=source.pinned, **elsewhere)
-            self._operations[dst] = copy
-            self._copied[dst] = source._found(src).version or ""
+            self._operations[dst] = self._library.CommitOperationCopy(src, dst, src_revision=source.pinned, **elsewhere)
 
     def commit(self) -> str | None:
         """Make the commit, if there is something in it; return its name."""
@@ -196,7 +192,7 @@ class Change:
         while True:
             try:
                 with _translated(self._fs), _quietly():
-                    return (self._made_before() if failures else None) or self._committed(operations)
+                    return self._committed(operations)
             except OSError as exc:
                 failures += 1
                 wait = max(backoff(failures), getattr(exc, "retry_after", 0.0))
@@ -207,32 +203,6 @@ class Change:
                 if not again or late or failures == DEFAULT_ATTEMPTS:
                     raise
                 time.sleep(wait)
-
-    def _made_before(self) -> str | None:
-        """Return the current commit if it has all that this one changes: perhaps only the response was lost.
-
-        Never of new files of mode `x`: others may have made the same.
-        """
-        commit = self._fs._current_commit()
-        if self._parent is not None or commit == self._fs.pinned:
-            return None
-        paths = [path.rstrip("/") for path in self._operations]
-        where = {**self._where, "revision": commit}
-        found: dict[str, str] = {}
-        for at in range(0, len(paths), PATHS):
-            for entry in self._api.get_paths_info(paths=paths[at : at + PATHS], **where):
-                large = getattr(entry, "lfs", None)
-                found[entry.path] = large.sha256 if large is not None else getattr(entry, "blob_id", "")
-        wanted = map(self._digest, self._operations.values())
-        return commit if all(found.get(path) == digest for path, digest in zip(paths, wanted, strict=True)) else None
-
-    def _digest(self, operation: Any) -> str | None:
-        """Return the digest of the file that an operation makes; None if it removes one."""
-        if isinstance(operation, self._library.CommitOperationDelete):
-            return None
-        if isinstance(operation, self._library.CommitOperationCopy):
-            return self._copied[operation.path_in_repo]
-        return str(operation._local_oid or "not known")
 
     def _committed(self, operations: list[Any]) -> str:
         additions = [operation for operation in operations if isinstance(operation, self._library.CommitOperationAdd)]
@@ -349,8 +319,8 @@ def _refusal(fs: Hub, exc: BaseException, response: Any) -> OSError:
         return FileNotFoundError(errno.ENOENT, f"there is no {name}, or no branch of this name: {said}")
     if status in (409, 412):
         return errors.StaleFileError(errno.ESTALE, f"the branch has got another commit meanwhile ({status}): {said}")
-    number = errno.EBUSY if status == 429 else errno.EIO if status >= 500 else errno.EINVAL
-    error = OSError(number, f"{said} ({status})")
+    usual = errno.EIO if status >= 500 else errno.EINVAL
+    error = OSError({404: errno.ENOENT, 429: errno.EBUSY}.get(status, usual), f"{said} ({status})")
     error.again = status in _AGAIN  # type: ignore[attr-defined]
     exhausted = is_exhausted(response.headers.get("ratelimit", ""))
     wait = float(exhausted[1]) if exhausted else seconds_to_wait(response.headers.get("retry-after", ""))

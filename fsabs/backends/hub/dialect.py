@@ -7,7 +7,6 @@ it is refused (huggingface.co/docs/hub/api).
 A repository at a revision is named by the first segments of a URL:
 
     hf://datasets/ORG/NAME[@REVISION]/path      and spaces/, kernels/, models/ or, for models, nothing
-    hf://buckets/ORG/NAME/path                  which have no revisions
 
 A revision is a branch, a tag or a commit; one with slashes is written with `%2F`, but for `refs/pr/N` and
 `refs/convert/NAME`.
@@ -20,13 +19,14 @@ import hashlib
 import re
 import time
 import urllib.parse
+import warnings
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ...core import errors
 from ...core.identity import Identity
 from ...core.limits import parse_json
-from ..objects.addresses import LONGEST, Addresses, signed_until
+from ..objects.addresses import LONGEST, signed_until
 from ..objects.client import absolute
 from ..objects.dialect import EPOCH, Dialect
 from ..objects.failures import (
@@ -42,12 +42,13 @@ from ..objects.failures import (
 )
 from ..objects.http1 import ResponseHead
 from ..objects.messages import WHOLE, Found, ObjectPage, PageQuery, Reading, Request, Response, is_number
-from .access import HubAccess, HubOptions, addresses_of, environment, principal_of, token_of
+from .access import HubAccess, HubOptions, environment, principal_of, token_of
 from .tree import HubFile, Tree, shared
 
-BUCKETS = "buckets"
 DEFAULT_REVISION = "main"
-_KINDS = ("datasets", "spaces", "kernels", "models", BUCKETS)
+_KINDS = ("datasets", "spaces", "kernels", "models")
+_NO_OWNERS = (*_KINDS, "buckets")
+"""First segments of the hub's URLs that are no account's name."""
 _NAME = r"[A-Za-z0-9_.-]{1,96}"
 _STORE = re.compile(rf"(?:({'|'.join(_KINDS)})/)?({_NAME}/{_NAME})(?:@(refs/convert/[^/@]+|refs/pr/\d+|[^/@]+))?")
 is_commit = re.compile("[0-9a-f]{40}").fullmatch
@@ -56,18 +57,20 @@ PAGE = 1000
 """Entries of a page of a listing."""
 _RESOLVE = "/resolve/"
 _is_answer = re.compile("/resolve/|/resolve-cache/|/api/").search
-"""Finds what a URL of the hub has that answers, and no page of its."""
+"""Matches URLs of files and of the API, and not those of web pages."""
 _next = re.compile(r'<([^>]*)>\s*;[^,]*rel="next"').search
 is_exhausted = re.compile(r'"\w+"\s*;\s*r\s*=\s*0\s*;\s*t\s*=\s*(\d+)').search
 """Finds in a RateLimit field a quota of which nothing is left, and the seconds until it is renewed."""
+WARNED_SECONDS = 5.0
+"""Users are warned of a quota that is renewed after more seconds than these."""
 _is_digest = re.compile("[0-9a-f]{40}|[0-9a-f]{64}").fullmatch
 
 
 class Repository(NamedTuple):
-    """A repository, or a bucket, at a revision."""
+    """A repository at a revision."""
 
     kind: str
-    """`datasets`, `spaces`, `kernels`, `models` or `buckets`."""
+    """`datasets`, `spaces`, `kernels` or `models`."""
     name: str
     """`ORG/NAME`."""
     revision: str
@@ -94,15 +97,12 @@ class Repository(NamedTuple):
 def parse(authority: str) -> Repository:
     """Return what the authority of a URL names; `ValueError` for what is no repository."""
     match = _STORE.fullmatch(authority)
-    if match is None or (not match[1] and match[2].partition("/")[0] in _KINDS):
+    if match is None or (not match[1] and match[2].partition("/")[0] in _NO_OWNERS):
         raise ValueError(
-            f"hf://{authority} names no repository: hf://datasets/ORG/NAME[@REVISION]/path, hf://ORG/MODEL/path, "
-            "hf://spaces/ORG/NAME/path or hf://buckets/ORG/NAME/path"
+            f"hf://{authority} names no repository: hf://datasets/ORG/NAME[@REVISION]/path, hf://ORG/MODEL/path or "
+            "hf://spaces/ORG/NAME/path"
         )
-    kind, revision = match[1] or "models", urllib.parse.unquote(match[3] or "")
-    if kind == BUCKETS and revision:
-        raise ValueError(f"a bucket has no revisions: hf://{authority}")
-    return Repository(kind, match[2], revision, authority)
+    return Repository(match[1] or "models", match[2], urllib.parse.unquote(match[3] or ""), authority)
 
 
 class Resolved(Exception):
@@ -126,10 +126,9 @@ class HubDialect(Dialect):
         self.commit = commit
         self.options = options
         self._tree: Tree | None = None
-        self._kept: Addresses | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_tree": None, "_kept": None}
+        return {**self.__dict__, "_tree": None}
 
     def at(self, commit: str) -> HubDialect:
         """Return the dialect of another commit."""
@@ -139,17 +138,13 @@ class HubDialect(Dialect):
     def tree(self) -> Tree:
         """What this process knows of the commit."""
         if self._tree is None:
-            self._tree = shared(self._identity(self.commit))
+            self._tree = self._tree_at(self.commit)
         return self._tree
 
-    def new_tree(self) -> Tree:
-        """Return a tree of the commit that is not shared, of which nothing is known."""
-        return Tree(self._identity(self.commit))
-
-    def _identity(self, commit: str) -> Identity:
+    def _tree_at(self, commit: str) -> Tree:
         named, url = self.repository, self.options.url
         principal = principal_of(token_of(self.options.token))
-        return Identity(f"hf {url}", f"hf://{named.kind}/{named.name}", commit, 0, principal)
+        return shared(Identity(f"hf {url}", f"hf://{named.kind}/{named.name}", commit, 0, principal))
 
     # ---- the store
 
@@ -169,13 +164,26 @@ class HubDialect(Dialect):
         code, message = head.header(b"x-error-code") or "", _message(head, body)
         error = refusal(status, code or head.reason, message)
         if is_location_refused(request, status):
-            self._addresses.forget(request.path)  # signed for a time that is over, or moved
+            self._tree_at(_commit_of(request)).addresses.forget(request.key)  # signed for a time that is over, or moved
             return Redirected(error, "", anew=True)
         if status == 429:
             exhausted = is_exhausted(head.header(b"ratelimit") or "")
-            return OutOfQuota(error, float(exhausted[1])) if exhausted else Throttled(error, retry_after(head))
+            if exhausted is None:
+                return Throttled(error, retry_after(head))
+            seconds = float(exhausted[1])
+            if seconds > WARNED_SECONDS:
+                self._warn_of_quota()
+            return OutOfQuota(error, seconds)
         found = refused(head, code, message, self._refusal(status, code, message))
         return Expired(found) if status == 401 and isinstance(found, OSError) else found
+
+    def _warn_of_quota(self) -> None:
+        warnings.warn(  # the same text each time, of which Python shows the first one
+            f"the quota of requests to {self.options.url} is used up, and waited for: a token has a larger one "
+            "(HF_TOKEN), cache= needs fewer requests, and files in archives fewer still",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
     def _refusal(self, status: int, code: str, message: str) -> OSError | None:
         """Return the error for a refusal that the user can do something about, or that is about the repository."""
@@ -223,19 +231,12 @@ class HubDialect(Dialect):
         if not request.key:
             return {}
         size, digest = head.header(b"x-linked-size") or "", self.version(head)
-        until = signed_until(there, head) or time.time() + LONGEST
         if not is_number(size) or digest is None:
-            self._addresses.put(request.path, f"- - {there}", until)
             return {}
-        self._addresses.put(request.path, f"{size} {digest} {there}", until)
-        shared(self._identity(_commit_of(request))).remember(request.key, HubFile(int(size), digest))
+        tree = self._tree_at(_commit_of(request))
+        tree.remember(request.key, HubFile(int(size), digest))
+        tree.addresses.put(request.key, there, signed_until(there, head) or time.time() + LONGEST)
         return {"size": int(size), **({"digest": digest} if request.range is None else {})}
-
-    @property
-    def _addresses(self) -> Addresses:
-        if self._kept is None:
-            self._kept = addresses_of(self.options)
-        return self._kept
 
     def version(self, head: ResponseHead) -> str | None:
         """Return the digest of the file that a response of the hub is about."""
@@ -276,15 +277,12 @@ class HubDialect(Dialect):
 
     def read(self, key: str, wanted: Reading = WHOLE) -> Request:
         """Return a GET, at the file's address if that is known; the commit is the version."""
-        path, size, digest, location = self._path(key), wanted.size, "", ""
-        if kept := self._addresses.get(path):
-            known_size, known_digest, location = kept.split(" ")
-            if is_number(known_size):
-                size, digest = int(known_size), known_digest
-        if (known := self.tree.find(key)[1]) is not None:
-            size, digest = known
-        request = Request("GET", key, "", (), b"", *wanted._replace(version=None, size=size))
-        return request._replace(path=path, location=location, digest=digest if wanted.range is None else "")
+        request = Request("GET", key, "", (), b"", *wanted._replace(version=None), path=self._path(key))
+        _, file = self.tree.find(key)
+        if file is None:  # and what lies at an address would be compared with nothing
+            return request
+        digest = file.digest if wanted.range is None else ""
+        return request._replace(size=file.size, location=self.tree.addresses.get(key), digest=digest)
 
     def head(self, key: str) -> Request:
         """Return a HEAD."""

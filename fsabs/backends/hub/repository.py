@@ -1,9 +1,7 @@
 """The FS of a repository on the hub: pinned to a commit, listed once, written by commits.
 
-Without the hub (`HF_HUB_OFFLINE`) a repository is what is in its cache, and the listings that were kept. The cache is
-that of huggingface_hub (`$HF_HUB_CACHE`), which `hf download` fills: a folder of links for each commit,
-`datasets--ORG--NAME/snapshots/COMMIT`, whose targets are named by their digests. What a `cache=` of ours holds is read
-before anything is asked for here.
+With `HF_HUB_OFFLINE` nothing is requested: a revision is the commit that it was when it was seen last, and listings are
+those that were kept, so that a `cache=` around it can tell which contents it has.
 """
 
 from __future__ import annotations
@@ -15,26 +13,23 @@ import os
 import urllib.parse
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from ...core import errors, keys
-from ...core.blobs import Blob, BlobLayer
+from ...core.blobs import Blob
 from ...core.fs import FS, Capabilities, FileStat, StoreNotes
 from ...core.identity import Identity
 from ...core.limits import parse_json
 from ...core.ranges import Range
 from ...core.writing import Writer
 from ...disk import indexes
-from ..local import Local
 from ..objects import ObjectStore
 from ..objects.access import ConnectionOptions, checked_url, described, endpoint_at
-from ..objects.dialect import EPOCH
 from ..objects.failures import code_of
-from ..objects.messages import Found, ObjectPage, PageQuery, Reading, Request, Response
+from ..objects.messages import ObjectPage, PageQuery, Reading, Request
 from ..objects.reading import StoreBlob
 from .access import ENDPOINT, HubOptions, is_offline, principal_of, source_of_token, token_of
 from .commits import Branch, HubWriter
-from .dialect import BUCKETS, DEFAULT_REVISION, HubDialect, Repository, Resolved, is_commit, parse
+from .dialect import DEFAULT_REVISION, HubDialect, Repository, Resolved, is_commit, parse
 from .tree import HubFile, Listing, Tree
 
 REFERENCE_KIND = "hub-ref-1"
@@ -63,6 +58,7 @@ class Hub(ObjectStore):
 
     scheme = "hf"
     default_concurrency = 32
+    capabilities = WRITES
     _splits_authority = True
     _notes = StoreNotes(
         (
@@ -88,8 +84,6 @@ class Hub(ObjectStore):
         proxies: Mapping[str, str] | None = None,
     ) -> None:
         named = parse(repository)
-        if named.kind == BUCKETS:
-            raise ValueError(f"hf://{repository} is a bucket, and no repository: HubBucket")
         url = checked_url(endpoint or os.environ.get("HF_ENDPOINT") or ENDPOINT)
         connection = ConnectionOptions.of(connect_timeout, read_timeout, max_attempts, verify, proxies)
         options = HubOptions(url, token, connection)
@@ -98,18 +92,8 @@ class Hub(ObjectStore):
         if not is_commit(named.revision):
             with self._naming("open", ""):
                 self.dialect = self.dialect.at(self._current_commit())
-        self.capabilities = READS if is_commit(named.revision) else WRITES
-
-    @classmethod
-    def class_for(cls, authority: str) -> type[FS]:
-        """Return the class of a repository, or of a bucket; of what the caches hold where nothing may be requested."""
-        if parse(authority).kind == BUCKETS:
-            from .buckets import HubBucket
-
-            return HubBucket
-        if is_offline():
-            return OfflineHub
-        return cls
+        if is_commit(named.revision) or is_offline():
+            self.capabilities = READS
 
     @property  # type: ignore[override]
     def dialect(self) -> HubDialect:
@@ -131,7 +115,9 @@ class Hub(ObjectStore):
         return self.dialect.commit
 
     def _current_commit(self) -> str:
-        """Return the commit that the revision is now."""
+        """Return the commit that the revision is now; the one that it was last where nothing may be requested."""
+        if is_offline() and (kept := indexes.load(REFERENCE_KIND, self._reference())) is not None:
+            return bytes(kept).decode("ascii")
         revision = self.repository.revision or DEFAULT_REVISION
         request = self.dialect.api(f"revision/{urllib.parse.quote(revision, safe='')}", expand="sha")
         try:
@@ -204,7 +190,7 @@ class Hub(ObjectStore):
             self._listing(keys.parent(key), False)
             return tree.find(key)[1]
         try:
-            response = self._clients.get().send(self.dialect.head(key))
+            response = self.send(self.dialect.head(key))
         except Resolved as exc:
             response = exc.response
         except FileNotFoundError as exc:
@@ -218,12 +204,6 @@ class Hub(ObjectStore):
         file = HubFile(found.size, found.version)
         tree.remember(key, file)
         return file
-
-    def _found(self, key: str) -> Found:
-        file = self._file(key)
-        if file is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-        return Found(file.size, EPOCH, file.digest)
 
     def _head(self, key: str) -> FileStat | None:
         file = self._file(key)
@@ -339,7 +319,7 @@ class Hub(ObjectStore):
                 change.remove(path + "/" if member.directory else path)
 
     def _can_copy_from(self, source: FS) -> bool:
-        return isinstance(source, Hub) and source.dialect.options == self.dialect.options and not is_offline()
+        return isinstance(source, Hub) and source.dialect.options == self.dialect.options
 
     def _copy_from(self, source: FS, src: str, dst: str) -> None:
         assert isinstance(source, Hub)
@@ -370,13 +350,6 @@ class Hub(ObjectStore):
             return True
         return False if len(version) == len(other) in (40, 64) else None
 
-    def _resume(self, key: str, source: Blob) -> tuple[Writer, int]:
-        return self._create(key, False), 0
-
-    def abort_uploads(self, older_than: float) -> int:
-        """Return 0: a commit that was not made leaves nothing that could be listed."""
-        return 0
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.repository.text!r}, {self._root!r})"
 
@@ -393,98 +366,3 @@ class HubBlob(StoreBlob):
 
     def _request(self, part: Range | None, into: memoryview | None = None) -> Request:
         return self._dialect.read(self._key, Reading(part, self.version, self.size, into))
-
-
-class OfflineHub(Hub):
-    """A repository at the commit that its revision was when it was seen last; options as of `Hub`."""
-
-    default_concurrency = 8
-
-    def __init__(self, repository: str, prefix: str | None = None, **options: Any) -> None:
-        super().__init__(repository, prefix, **options)
-        self.capabilities = READS
-        self._found_here: Tree | None = None  # not shared: the snapshot of a cache has what was downloaded
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_found_here": None}
-
-    @property
-    def _tree(self) -> Tree:
-        if self._found_here is None:
-            self._found_here = self.dialect.new_tree()
-        return self._found_here
-
-    def _current_commit(self) -> str:
-        """Return the commit that the revision was, as it was kept, or as the cache of huggingface_hub has it."""
-        view = indexes.load(REFERENCE_KIND, self._reference())
-        found = bytes(view).decode("ascii", "replace") if view is not None else ""
-        if not is_commit(found) or not os.path.isdir(self._snapshot(found)):
-            path = os.path.join(self._cached(), "refs", self.repository.revision or DEFAULT_REVISION)
-            try:
-                with open(path, encoding="ascii") as file:
-                    found = file.read().strip()
-            except (OSError, ValueError):
-                pass
-        if not is_commit(found):
-            revision = self.repository.revision or DEFAULT_REVISION
-            raise self._unreachable(f"no cache has {self.repository.name} at {revision!r}")
-        return found
-
-    def _unreachable(self, reason: str) -> OSError:
-        return ConnectionError(errno.ENETUNREACH, f"HF_HUB_OFFLINE is set, and {reason}")
-
-    def _cached(self) -> str:
-        """Return the folder of the repository in the cache of huggingface_hub."""
-        home = os.environ.get("HF_HOME") or os.path.join(
-            os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "huggingface"
-        )
-        cache = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE") or os.path.join(home, "hub")
-        named = self.repository
-        folder = f"{named.kind}--{named.name.replace('/', '--')}"
-        return os.path.abspath(os.path.join(os.path.expandvars(os.path.expanduser(cache)), folder))
-
-    def _snapshot(self, commit: str = "") -> str:
-        return os.path.join(self._cached(), "snapshots", commit or self.pinned)
-
-    def send(self, request: Request) -> Response:
-        """Raise an `OSError`: nothing is requested."""
-        raise self._unreachable("no cache has what is asked for")
-
-    def _listing(self, key: str, recursive: bool) -> Listing:
-        return self._tree.listing(key, recursive, functools.partial(self._fetch, self.dialect), partial=True)
-
-    def _fetch(self, dialect: HubDialect, key: str, recursive: bool) -> Iterator[tuple[str, int, str]]:
-        snapshot = self._snapshot()
-        if not os.path.isdir(snapshot):
-            raise self._unreachable("no cache has a listing of this directory")
-        for folder, _, names in os.walk(os.path.join(snapshot, key)):
-            for name in names:
-                path = os.path.join(folder, name)
-                digest = os.path.basename(os.path.realpath(path))
-                if len(digest) in (40, 64):
-                    yield os.path.relpath(path, snapshot), os.stat(path).st_size, digest
-
-    def _file(self, key: str) -> HubFile | None:
-        known, file = self._tree.find(key)
-        if not known:
-            self._listing("", True)
-            file = self._tree.find(key)[1]
-        return file
-
-    def _open_blob(self, key: str) -> Blob:
-        file = self._file(key) if key else None
-        if file is None:
-            raise self._no_file(key)
-        path = os.path.join(self._snapshot(), key)
-        if os.path.basename(os.path.realpath(path)) != file.digest:
-            raise self._unreachable("no cache has this file")
-        blob = Local(os.path.dirname(path))._open_blob(path.lstrip("/"))
-        return BlobLayer(self, key, blob, file.size, file.digest)
-
-    _open_from_start = _open_blob
-
-    def _open_listed(self, key: str, stat: FileStat) -> Blob:
-        return self._open_blob(key)
-
-    _read_bytes = FS._read_bytes
-    _read_many = FS._read_many

@@ -2,7 +2,7 @@
 
 A commit never changes, so that nothing here has to be asked for twice. A directory is listed once, whole or one level
 of it, and the table is kept in the cache directory. Files that nothing was listed for are known one by one, from the
-responses about them.
+responses about them; so is where their contents lie, for a time.
 
 A table is its number of files, the ends of their names, their sizes and their digests, and the names, in their order:
 all in place, for a search that reads only what it compares.
@@ -19,6 +19,7 @@ from typing import NamedTuple
 from ...core import keys, process
 from ...core.identity import Identity
 from ...disk import indexes
+from ..objects.addresses import Addresses
 
 KIND = "hub-tree-1"
 MAX_SINGLE = 100_000
@@ -93,6 +94,8 @@ class Tree:
 
     def __init__(self, identity: Identity) -> None:
         self._identity = identity
+        self.addresses: Addresses = Addresses()
+        """Of the contents of files, by their keys."""
         self._lock = process.Lock()
         self._whole: dict[str, Listing] = {}
         self._levels: dict[str, Listing] = {}
@@ -139,11 +142,8 @@ class Tree:
                 return found
         return None
 
-    def listing(self, key: str, recursive: bool, fetch: Fetch, *, partial: bool = False) -> Listing:
-        """Return the listing of a directory: of all below it, or of at least one level. Raises as `fetch`.
-
-        What a `partial` fetch gives may not be all that there is: it is not kept on disk.
-        """
+    def listing(self, key: str, recursive: bool, fetch: Fetch) -> Listing:
+        """Return the listing of a directory: of all below it, or of at least one level. Raises as `fetch`."""
         found = self._covering(key) or (None if recursive else self._levels.get(key))
         if found is not None:
             return found
@@ -154,8 +154,7 @@ class Tree:
             found = self._kept(key, True) or (None if recursive else self._kept(key, False))
             if found is None:
                 table = Listing.table(fetch(key, recursive))
-                if not partial:
-                    indexes.save(KIND, self._name(key, recursive), [table])
+                indexes.save(KIND, self._name(key, recursive), [table])
                 found = Listing(memoryview(table))
                 self._keep(key, recursive, found)
             return found

@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from ...core import process, redaction
 from ...core.errors import ConfigError
 from .failures import DEFAULT_ATTEMPTS
-from .messages import Body, Request, header_lines
+from .messages import Body, header_lines
 
 if TYPE_CHECKING:
     import socket
-
-    from .http1 import ResponseHead
 
 Environment = tuple[tuple[str, str], ...]
 """Names and values of variables of the environment."""
@@ -218,22 +216,10 @@ def described(endpoint: Endpoint) -> dict[str, str]:
 _LIMITS = ("connect_timeout", "read_timeout", "max_attempts", "proxy")
 
 
-class Quotas(Protocol):
-    """The numbers of requests that a store accepts in a time, as it reports them."""
-
-    def delay(self, request: Request) -> float:
-        """Return the seconds until a request may be sent; 0 if it may be now, and is then counted."""
-
-    def learn(self, request: Request, head: ResponseHead) -> None:
-        """Take note of what a response says of them."""
-
-
 class Access(abc.ABC):
     """How one process reaches a bucket: its endpoint, and by which credentials."""
 
     endpoint: Endpoint
-    quotas: Quotas | None = None
-    """Of a store that reports them."""
     query: str = ""
     """What the query of each request ends with: it authorises, and is no part of any URL that is shown."""
     authorises_ranges: bool = False

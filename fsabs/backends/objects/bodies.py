@@ -17,7 +17,7 @@ from typing import Any
 
 from ...core import errors
 from .failures import Mismatch, mismatched
-from .messages import Request, Response, StoredPart, StoredUpload
+from .messages import Request, Response, StoredUpload
 
 NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 _RESULTS = {"uploads": b"InitiateMultipartUploadResult", "delete": b"DeleteResult"}
@@ -103,17 +103,11 @@ def fields_of(entry: str) -> dict[str, str]:
     return {name: html.unescape(value) for name, value in _any_element.findall(entry)}
 
 
-def _page_of(response: Response, name: str) -> str:
-    """Return the text of a page that is a result of this name: that of a proxy has no entries, and is none."""
-    text = page_text(response)
-    if f"<{name}" not in text:
-        raise unreadable(f"not a {name}: {text[:80]!r}")
-    return text
-
-
 def uploads_page(response: Response) -> tuple[list[StoredUpload], Any]:
     """Return the uploads of a page of ListMultipartUploads, and the markers of the next one."""
-    text = _page_of(response, "ListMultipartUploads")
+    text = page_text(response)
+    if "<ListMultipartUploads" not in text:  # that of a proxy has no entries
+        raise unreadable(f"not a page of uploads: {text[:80]!r}")
     decode = unquoted if "<EncodingType>url</EncodingType>" in text else str
     found = []
     for entry in entries_of(text, "Upload"):
@@ -124,18 +118,6 @@ def uploads_page(response: Response) -> tuple[list[StoredUpload], Any]:
         return found, None
     head = fields_of(text.partition("<Upload>")[0] + text.rpartition("</Upload>")[2])
     return found, (decode(head.get("NextKeyMarker", "")), head.get("NextUploadIdMarker", ""))
-
-
-def parts_page(response: Response) -> tuple[list[StoredPart], Any]:
-    """Return the parts of a page of ListParts, and the marker of the next one."""
-    text = _page_of(response, "ListParts")
-    found = []
-    for entry in entries_of(text, "Part"):
-        fields = fields_of(entry)
-        sums = {name[8:]: value for name, value in fields.items() if name.startswith("Checksum")}
-        found.append(StoredPart(int(fields["PartNumber"]), int(fields["Size"]), fields["ETag"].strip('"'), sums))
-    marker = fields_of(text.partition("<Part>")[0] + text.rpartition("</Part>")[2]).get("NextPartNumberMarker")
-    return found, marker if "<IsTruncated>true</IsTruncated>" in text else None
 
 
 def check_posted(request: Request, body: bytes) -> Mismatch | None:

@@ -138,19 +138,12 @@ class Client:
                 found = self._redirected_to[origin] = self._new_peer(self.access.elsewhere(origin), None)
             return found
 
-    def delay(self, request: Request, waited: bool = False) -> float:
-        """Return how many seconds a request has to wait for the rate of its store, or for its quota.
-
-        It has `waited` if it was told to before: its turn is kept.
-        """
+    def delay(self, request: Request) -> float:
+        """Return how many seconds a request has to wait for the rate of its store; its turn is then taken."""
         if request.location:
             return 0.0
-        throttle, quotas, delay = self.throttle, self.access.quotas, 0.0
-        if not waited:
-            throttle.sent += 1
-            if throttle.limit[0]:
-                delay = throttle.delay()
-        return delay if delay or quotas is None else quotas.delay(request)
+        self.throttle.sent += 1
+        return self.throttle.delay() if self.throttle.limit[0] else 0.0
 
     def exchange(self, connection: Connection, request: Request, pipelined: bool = False) -> Exchange:
         """Return what sends a request over a connection."""
@@ -196,9 +189,6 @@ class Client:
 
     def outcome(self, exchange: Exchange) -> Response | Exception:
         """Return the response of an exchange, or the failure that it stands for. Raises `Mismatch`."""
-        quotas, head = self.access.quotas, exchange.head
-        if quotas is not None and head is not None:
-            quotas.learn(exchange.request, head)
         outcome = exchange.outcome()
         if exchange.asked_in_vain:
             self._asks_first = False
@@ -311,15 +301,14 @@ class Client:
         attempt.
         """
         attempts: Attempts | None = None
-        pool, count = (self.peer(request) if request.location else self._peer).pool, 1
+        pool = (self.peer(request) if request.location else self._peer).pool
         connection = pool.take()
         while True:
             begin = time.monotonic_ns() if hooks.active is not None else 0
-            used, waited, access = False, False, self.access
+            used, access = False, self.access
             try:
-                while delay := self.delay(request, waited):
+                if waited := (delay := self.delay(request)) > 0:
                     self._sleep("throttle", delay)
-                    waited = True
                 if waited and connection is not None and not connection.silent():
                     pool.drop_aged(connection)
                     connection = None
@@ -332,7 +321,7 @@ class Client:
                 response = self._exchange(pool, connection, request)
                 if begin:
                     self.record(request, begin, len(response.body) or len(request.body))
-                return response if count == 1 else response._replace(attempts=count)
+                return response
             except Exception as exc:
                 if connection is not None:
                     self.record(request, begin, 0, exc)
@@ -346,9 +335,7 @@ class Client:
                 if wait:
                     self._sleep("backoff", wait)
                 pool = self.peer(request).pool  # the bucket may have moved
-                redirected = isinstance(exc, Redirected)
-                connection = None if used and not redirected else pool.take()
-                count += not redirected
+                connection = None if used and not isinstance(exc, Redirected) else pool.take()
 
     def _sleep(self, cause: str, seconds: float) -> None:
         """Wait before a request, for a cause that a trace shows."""

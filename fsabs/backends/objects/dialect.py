@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...core import keys
 from ...core.blobs import Blob
 from ...core.ranges import Range
-from . import bodies, checksums
+from . import bodies
 from .access import Access
 from .failures import refused
 from .messages import (
@@ -38,7 +38,6 @@ from .messages import (
     Reading,
     Request,
     Response,
-    StoredPart,
     is_number,
 )
 
@@ -266,7 +265,7 @@ class Dialect(abc.ABC):
     def about_upload(
         self, method: str, key: str, query: str, headers: tuple[str, ...] = (), body: Body = b"", slow: bool = False
     ) -> Request:
-        """Return a request about an upload that has begun: that completes it, aborts it, or lists its parts."""
+        """Return a request about an upload that has begun: that completes or aborts it."""
         raise NotImplementedError
 
     def begun(self, response: Response) -> str:
@@ -285,10 +284,6 @@ class Dialect(abc.ABC):
         """Return what `complete` needs of a part that was sent."""
         return bodies.part_element(number, response.head.header(b"etag") or "", None)
 
-    def receipt_of_stored(self, part: StoredPart) -> str:
-        """Return what `complete` needs of a part that the store has listed."""
-        return bodies.part_element(part.number, f'"{part.version}"', None)
-
     def complete(self, key: str, upload: str, receipts: Sequence[str], exclusive: bool) -> Request:
         """Return the request that makes the object of all parts."""
         condition, body = ("if-none-match:*",) if exclusive else (), bodies.completion(receipts)
@@ -301,14 +296,6 @@ class Dialect(abc.ABC):
     def uploads(self, prefix: str, token: Any) -> Request | None:
         """Return the request for a page of the uploads under way; None where the store doesn't tell."""
         return None
-
-    def parts(self, key: str, upload: str, token: Any) -> Request:
-        """Return the request for a page of an upload's parts."""
-        return self.about_upload("GET", key, bodies.query_of(uploadId=upload, part_number_marker=token))
-
-    def parts_page(self, upload: str, response: Response) -> tuple[list[StoredPart], Any]:
-        """Return the upload's parts on a page, and what the next one is asked for with; None at the end."""
-        return bodies.parts_page(response)
 
     def tags(self, key: str) -> Request | None:
         """Return the request for an object's tags; None where it has none."""
@@ -327,14 +314,6 @@ class Dialect(abc.ABC):
     def same_content(self, version: str, other: str) -> bool | None:
         """Return whether two versions, in stores of this kind, are of equal contents; None if versions don't say."""
         return None
-
-    def is_part_of(self, part: StoredPart, blob: Blob, offset: int) -> bool:
-        """Return whether a part that the store has is what `blob` has at `offset`, by the MD5 that its version is."""
-        return part.version == checksums.digest("MD5", checksums.pieces_of(blob, offset, part.size)).hex()
-
-    def like_written(self, key: str) -> tuple[str, ...]:
-        """Return what objects are written with: an upload of other options is not continued."""
-        return ()
 
 
 # ---- the content types of objects: as given, or guessed by their names

@@ -118,8 +118,6 @@ class Response(NamedTuple):
 
     head: ResponseHead
     body: bytes
-    attempts: int = 1
-    """How often the request was sent, as far as the store may have received it."""
 
     @property
     def status(self) -> int:
@@ -184,17 +182,6 @@ class ObjectPage(NamedTuple):
     def keys(self) -> list[str]:
         """Return the keys of all objects."""
         return list(map(self.decode, (entry[0] for entry in self.objects)))
-
-
-class StoredPart(NamedTuple):
-    """A part of an upload that the store has."""
-
-    number: int
-    size: int
-    version: str
-    """As a response to the part has it: a digest, on some stores."""
-    checksums: dict[str, str]
-    """By algorithm, in base64."""
 
 
 class StoredUpload(NamedTuple):

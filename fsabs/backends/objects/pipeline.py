@@ -182,9 +182,9 @@ class _Pipeline:
                 return None
             if self._bytes + self._mean * self._awaited >= self._max_bytes and number != self._first:
                 return None  # it is not likely that the response fits
-        if delay := self._client.delay(request, bool(self._held)):
+        if not self._held and (delay := self._client.delay(request)):
             self._next_send = self._now + delay
-            self._held = self._held or time.monotonic_ns()
+            self._held = time.monotonic_ns()
             return None
         if self._held and not request.location:
             self._client.record_wait("throttle", self._held)

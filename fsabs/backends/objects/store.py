@@ -23,7 +23,7 @@ from .listing import fetch, prefix_of
 from .messages import Found, ObjectPage, PageQuery, Request, Response
 from .pipeline import send_many
 from .reading import StoreBlob, get_many, open_from_start, read_whole
-from .writing import StoreWriter, abort_old, copy_parts, put, put_many, put_marked, resume
+from .writing import StoreWriter, abort_old, copy_parts, put, put_many, put_marked
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -247,10 +247,6 @@ class ObjectStore(FS):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
         put(self, key + "/", b"")
 
-    def _resume(self, key: str, source: Blob) -> tuple[Writer, int]:
-        upload, offset = resume(self, key, source, self.part_size)
-        return StoreWriter(self, key, False, self.part_size, upload, kept=True), offset
-
     def _has_content(self, stat: FileStat, blob: Blob) -> bool | None:
         if stat.version is None or stat.size != blob.size:
             return None if stat.size == blob.size else False
@@ -384,9 +380,10 @@ class ObjectStore(FS):
     # ---- uploads that were left
 
     def abort_uploads(self, older_than: float) -> int:
-        """Abort uploads below the FS's root that were begun more than `older_than` seconds ago; returns how many.
+        """Abort uploads below the FS's root that were begun at least `older_than` seconds ago; return how many.
 
-        They are what killed writers leave behind: invisible, but stored.
+        Killed writers leave them behind: invisible, but stored. Uploads of programs that still run are aborted, too, on
+        whichever host, so that less than a day is a `ValueError`.
         """
         return abort_old(self, older_than, prefix_of(self._root))
 

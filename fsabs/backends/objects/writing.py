@@ -3,51 +3,36 @@
 Small contents are written from one request pipeline, large ones by a thread each. The caller's iterable is used in the
 caller's thread alone.
 
-A store shows an unfinished upload without saying whose it is: another process, on another host, may be sending its
-parts. So each is recorded in a file in the cache directory, which its process locks as long as it sends, and touches
-with each part; nothing without a record is continued or aborted. A copy that was interrupted is continued by the next
-one of the same content to the same key, as far as each part has the bytes of the file, by the MD5 that some stores give
-a part. A record that no process has touched for a day is a leftover, as a partial file is: its upload is aborted.
-
-Nothing rests on the lock, which some filesystems don't have: of two processes that send the parts of one upload only
-one completes it, and only with the parts that it has seen. Without a cache directory nothing is recorded.
+An upload that fails is aborted. One that a killed process has left is shown by the store, which does not say whose it
+is: another process, on another host, may be sending its parts. Only its age tells, and only the user's call aborts it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import functools
 import itertools
-import json
 import os
-import re
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
-from ...core import errors, identity, writemany
-from ...core.blobs import Blob
-from ...core.limits import parse_json
+from ...core import errors, writemany
 from ...core.ranges import Range
 from ...core.threads import Threads
 from ...core.writing import Writer
-from ...disk.descriptors import write_all
-from ...disk.files import LEFTOVER_SECONDS
-from ...disk.folders import Folder, cache_directory
 from .bodies import uploads_page
 from .dialect import PartOf
 from .failures import GONE, code_of
-from .messages import Body, Pieces, Request, Response, StoredPart, StoredUpload
+from .messages import Body, Pieces, Request, Response, StoredUpload
 from .pipeline import send_many
 
 if TYPE_CHECKING:
     from .store import ObjectStore
 
-T = TypeVar("T")
 SMALL_PIECE = 64 * 1024
 """Bytes below which a piece that is written is joined with its neighbours."""
 LARGE_PIECE = 256 * 1024
@@ -59,17 +44,8 @@ PARTS_IN_FLIGHT = 4
 """Parts of one upload that are sent while the next one is filled."""
 COPIED_PART = 512 * 1024**2
 """Bytes of a part that the store copies by itself; there are more where so many parts would be too many."""
-CREATION_SECONDS = 1800.0
-"""The creation of an upload takes less, with what the clocks of a store and of this host differ by at most."""
-MAX_RECORD_SECONDS = 30 * 24 * 3600.0
-"""After so long, the record of an upload that could not be aborted is removed."""
-SWEEP_EVERY = 3600.0
-"""Seconds between two looks at the records of a store."""
-MAX_SWEEP_SECONDS = 2.0
-"""The time after which a sweep begins no further request."""
-_NAME = re.compile(r"([0-9a-f]{16})-([0-9a-f]{16})-[0-9a-f]{8}").fullmatch
-_MAX_SIZE = 64 * 1024
-_swept: dict[str, float] = {}
+SHORTEST_AGE = 24 * 3600.0
+"""The age, in seconds, of the youngest upload that may be taken for one that was left over."""
 
 
 def put(fs: ObjectStore, key: str, body: Body) -> None:
@@ -118,16 +94,13 @@ def done_once(fs: ObjectStore, key: str, mark: str, exclusive: bool) -> Iterator
 class StoreWriter(Writer):
     """Collects a part in memory: one PUT if there is only one, else a multipart upload, completed at `commit`.
 
-    Large `bytes` objects are neither copied nor joined. An upload that is `kept` is continued by the next copy of the
-    same content if this process is killed.
+    Large `bytes` objects are neither copied nor joined.
     """
 
     takes_views = True
     keeps_bytes = True
 
-    def __init__(
-        self, fs: ObjectStore, key: str, exclusive: bool, chunk: int, upload: Upload | None = None, kept: bool = False
-    ) -> None:
+    def __init__(self, fs: ObjectStore, key: str, exclusive: bool, chunk: int) -> None:
         fs.dialect.check_writable(key)
         self._fs = fs
         self._key = key
@@ -135,8 +108,7 @@ class StoreWriter(Writer):
         self._chunk = chunk
         self._pieces: list[bytes | bytearray | memoryview] = []  # of the part; only a bytearray may become longer
         self._size = 0  # of all of them
-        self._upload = upload
-        self._kept = kept
+        self._upload: Upload | None = None
 
     def write(self, data: bytes) -> None:
         """Collect `data`; send the parts that are full, when there is more."""
@@ -182,13 +154,6 @@ class StoreWriter(Writer):
         self._upload.complete(self._exclusive)
         self._upload = None
 
-    def leave(self) -> None:
-        """Keep the parts that the store has, for `uploads.resume`."""
-        upload, self._upload = self._upload, None
-        if upload is not None:
-            upload.leave()
-        self.abort()
-
     def abort(self) -> None:
         """Abort the upload, so that the store removes its parts."""
         upload, self._upload = self._upload, None
@@ -199,7 +164,7 @@ class StoreWriter(Writer):
     def _send(self) -> None:
         body = self._body()
         if self._upload is None:
-            self._upload = Upload.create(self._fs, self._key, self._kept)
+            self._upload = Upload(self._fs, self._key)
         self._upload.send_part(body)
 
 
@@ -275,44 +240,27 @@ def part_size(number: int, first: int) -> int:
 
 
 class Upload:
-    """One upload: a new one, or one that was begun earlier, of which the `parts` are known.
+    """An upload of parts, which is begun at once, and ended by `complete` or `abort`.
 
     Args:
         fs: of the bucket.
-        record: of the upload, which has its key and its id.
-        receipts: of its parts, from the first on.
+        key: of the object.
+        like, tags: of the object that it copies.
     """
 
-    def __init__(self, fs: ObjectStore, record: UploadRecord, receipts: Sequence[str] = ()) -> None:
+    def __init__(self, fs: ObjectStore, key: str, like: Response | None = None, tags: str = "") -> None:
         self._fs = fs
-        self._record = record
-        self._receipts = list(receipts)
+        self._key = key
+        self._mark = secrets.token_hex(12)
+        request = fs.dialect.begin(key, self._mark, like, tags)
+        self._name = self._mark if request is None else fs.dialect.begun(fs.send(request))
+        if not self._name:
+            raise errors.CorruptFileError(errno.EBADMSG, "the store began an upload and gave it no id")
+        self._receipts: list[str] = []
         self._in_flight: deque[Callable[[], str]] = deque()
-        self.count = len(receipts)
+        self.count = 0
         """Parts so far."""
         self._threads = Threads[str](PARTS_IN_FLIGHT, wait=True)
-
-    @classmethod
-    def create(cls, fs: ObjectStore, key: str, kept: bool, like: Response | None = None, tags: str = "") -> Upload:
-        """Return a new upload; `kept` if a later process may continue it, `like` and `tags` of what it copies."""
-        sweep(fs)
-        record = UploadRecord.create(fs, key, kept)
-        try:
-            request = fs.dialect.begin(key, record.mark, like, tags)
-            if request is None:
-                record.set_upload(record.mark)
-            else:
-                response = fs.send(request)
-                if response.attempts > 1:  # an earlier one may have created an upload, too
-                    UploadRecord.create(fs, key, kept=False).release()
-                record.set_upload(fs.dialect.begun(response))
-        except BaseException as exc:
-            if 400 <= getattr(exc, "status", 0) < 500:
-                record.remove()
-            else:
-                record.release()  # it may have been created all the same
-            raise
-        return cls(fs, record)
 
     def send_part(self, body: Body) -> None:
         """Send the next part, when there is room for it among those in flight; raises what became of an earlier one."""
@@ -332,10 +280,8 @@ class Upload:
 
     def _sent(self, number: int, make: Callable[[PartOf], Request]) -> str:
         """Send the request of a part, and return its receipt."""
-        request = make(PartOf(self._record.key, self._record.upload, number))
-        response = self._fs.send(request)
-        self._record.touch()
-        return self._fs.dialect.receipt(number, request, response)
+        request = make(PartOf(self._key, self._name, number))
+        return self._fs.dialect.receipt(number, request, self._fs.send(request))
 
     def _wait(self) -> None:
         self._receipts.append(self._in_flight.popleft()())
@@ -344,22 +290,15 @@ class Upload:
         """Wait for the parts in flight, and make the object of all parts."""
         while self._in_flight:
             self._wait()
-        record = self._record
-        with done_once(self._fs, record.key, record.mark, exclusive):
-            self._fs.send(self._fs.dialect.complete(record.key, record.upload, self._receipts, exclusive))
+        with done_once(self._fs, self._key, self._mark, exclusive):
+            self._fs.send(self._fs.dialect.complete(self._key, self._name, self._receipts, exclusive))
         self._threads.end()
-        record.remove()
-
-    def leave(self) -> None:
-        """Wait for the parts in flight; they stay."""
-        self._threads.end()
-        self._record.release()
 
     def abort(self) -> None:
         """Wait for the parts in flight, and remove them all; what went wrong before is what the user has to see."""
         self._threads.end()
         with contextlib.suppress(OSError):
-            _abort(self._fs, self._record, [self._record.upload])
+            _abort_upload(self._fs, self._key, self._name)
 
 
 def copy_parts(fs: ObjectStore, source: ObjectStore, src: str, dst: str) -> None:
@@ -368,7 +307,7 @@ def copy_parts(fs: ObjectStore, source: ObjectStore, src: str, dst: str) -> None
     size, _, version, _ = source.dialect.found(head)
     asked = source.dialect.tags(src)
     tags = source.dialect.tags_of(source.send(asked)) if asked is not None else ""
-    upload = Upload.create(fs, dst, kept=False, like=head, tags=tags)
+    upload = Upload(fs, dst, head, tags)
     try:
         step = max(COPIED_PART, -(-size // fs.dialect.max_parts))
         for offset in range(0, size, step):
@@ -379,42 +318,30 @@ def copy_parts(fs: ObjectStore, source: ObjectStore, src: str, dst: str) -> None
         raise
 
 
-# ---- what the store knows
+# ---- uploads that were left
 
 
 def uploads_below(fs: ObjectStore, prefix: str) -> Iterator[StoredUpload]:
     """Yield the unfinished uploads of objects whose keys begin with `prefix`."""
-
-    def page(token: Any) -> tuple[list[StoredUpload], Any]:
-        request = fs.dialect.uploads(prefix, token)
-        return uploads_page(fs.send(request)) if request is not None else ([], None)
-
-    return _members(page)
-
-
-def parts_of(fs: ObjectStore, key: str, upload: str) -> Iterator[StoredPart]:
-    """Yield the parts of an upload that the store has, by their numbers."""
-    return _members(lambda token: fs.dialect.parts_page(upload, fs.send(fs.dialect.parts(key, upload, token))))
-
-
-def _members(page: Callable[[Any], tuple[list[T], Any]]) -> Iterator[T]:
-    """Yield what is on the pages that `page` gives, each for the token of the one before it."""
     token = None
-    while True:
+    while (request := fs.dialect.uploads(prefix, token)) is not None:
         try:
-            found, following = page(token)
+            found, following = uploads_page(fs.send(request))
         except (ValueError, KeyError) as exc:
-            raise errors.CorruptFileError(errno.EBADMSG, f"not a page of uploads or parts: {exc}") from exc
+            raise errors.CorruptFileError(errno.EBADMSG, f"not a page of uploads: {exc}") from exc
         yield from found
         if following is None:
             return
         if following == token:
-            raise errors.CorruptFileError(errno.EBADMSG, "a page of uploads or parts repeats its marker")
+            raise errors.CorruptFileError(errno.EBADMSG, "a page of uploads repeats its marker")
         token = following
 
 
 def abort_old(fs: ObjectStore, older_than: float, prefix: str) -> int:
     """Abort the uploads below `prefix` that were begun so many seconds ago; return how many."""
+    if not older_than >= SHORTEST_AGE:
+        reason = "uploads of programs that run would be aborted, too"
+        raise ValueError(f"older_than={older_than} is less than a day ({SHORTEST_AGE:.0f} seconds): {reason}")
     aborted = 0
     for upload in list(uploads_below(fs, prefix)):
         if time.time() - upload.begun >= older_than:
@@ -434,209 +361,3 @@ def _abort_upload(fs: ObjectStore, key: str, upload: str) -> bool:
             raise
         return False
     return True
-
-
-def resume(fs: ObjectStore, key: str, source: Blob, chunk: int) -> tuple[Upload | None, int]:
-    """Return an interrupted upload of the content of `source`, if there is one, and the offset of its next byte."""
-    for record in _records(fs, key):
-        if not (record.kept and record.upload):
-            record.release()
-            continue
-        try:
-            parts = list(_parts_with_bytes_of(source, fs, record, chunk))
-        except BaseException as exc:
-            if code_of(exc) != GONE:
-                record.release()
-                raise
-            parts = []
-        if parts:
-            receipts = [fs.dialect.receipt_of_stored(part) for part in parts]
-            return Upload(fs, record, receipts), sum(part.size for part in parts)
-        with contextlib.suppress(OSError):
-            _abort(fs, record, [record.upload])  # of another content, or gone
-    return None, 0
-
-
-def _parts_with_bytes_of(source: Blob, fs: ObjectStore, record: UploadRecord, chunk: int) -> Iterator[StoredPart]:
-    """Yield the parts of an upload, from the first on, as far as they have the bytes of `source`."""
-    offset = 0
-    for number, part in enumerate(parts_of(fs, record.key, record.upload), 1):
-        size = part_size(number, chunk)
-        if (part.number, part.size) != (number, size) or offset + size > source.size:
-            return
-        if not fs.dialect.is_part_of(part, source, offset):
-            return
-        yield part
-        offset += size
-
-
-# ---- records
-
-
-class UploadRecord:
-    """The record of one upload, which this process has locked.
-
-    Args:
-        path: the file; empty if the upload is not recorded.
-        fd: its descriptor.
-        fields: what is recorded.
-    """
-
-    def __init__(self, path: str, fd: int, fields: dict[str, Any]) -> None:
-        self._path = path
-        self._fd = fd
-        self.key = str(fields["key"])
-        self.mark = str(fields["mark"])
-        """The value of the metadata by which the writer knows its object."""
-        self.begun = float(fields["begun"])
-        """When the request that creates the upload was sent, in seconds since 1970."""
-        self.kept = bool(fields["kept"])
-        """Whether the next copy of the same content continues it."""
-        self.upload = str(fields.get("upload", ""))
-        """The id; empty if the creation was not answered."""
-
-    @classmethod
-    def create(cls, fs: ObjectStore, key: str, kept: bool) -> UploadRecord:
-        """Record an upload that is going to be created; it is not, if the disk is full or can't be written to."""
-        fields = {"key": key, "mark": secrets.token_hex(12), "begun": time.time(), "kept": kept}
-        with contextlib.suppress(OSError), _folder() as folder:
-            name = f"{_store(fs)}-{_target(fs, key)}-{secrets.token_hex(4)}"
-            fd = folder.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL)
-            record = cls(f"{folder.path}/{name}", fd, fields)
-            record._append(fields)
-            _lock(fd)
-            return record
-        return cls("", -1, fields)
-
-    @classmethod
-    def taken(cls, folder: Folder, name: str) -> UploadRecord | None:
-        """Return a record that was left; None if its process is alive, or if it is none: then it is removed in time."""
-        fd = folder.open(name, os.O_RDWR)
-        try:
-            if not (_lock(fd) and os.path.samestat(os.fstat(fd), os.stat(name, dir_fd=folder.descriptor))):
-                os.close(fd)
-                return None
-            fields: dict[str, Any] = {}
-            for line in os.pread(fd, _MAX_SIZE, 0).split(b"\n")[:-1]:  # one without an end was not written completely
-                fields |= parse_json(line)
-            return cls(f"{folder.path}/{name}", fd, fields)
-        except (ValueError, KeyError, TypeError):
-            if _is_old(fd, LEFTOVER_SECONDS):
-                folder.remove(name)
-            os.close(fd)
-            return None
-        except BaseException:
-            os.close(fd)
-            raise
-
-    def set_upload(self, upload: str) -> None:
-        """Record the id. Raises `CorruptFileError` for an empty one."""
-        if not upload:
-            raise errors.CorruptFileError(errno.EBADMSG, "the store began an upload and gave it no id")
-        self.upload = upload
-        self._append({"upload": upload})
-
-    def _append(self, fields: dict[str, Any]) -> None:
-        with contextlib.suppress(OSError):  # also of no descriptor: the upload is not recorded
-            write_all(self._fd, json.dumps(fields).encode() + b"\n")
-
-    def touch(self) -> None:
-        """Record that a part was sent."""
-        with contextlib.suppress(OSError):
-            os.utime(self._fd)
-
-    def is_old(self, seconds: float) -> bool:
-        """Return whether no process has touched it for so long."""
-        return _is_old(self._fd, seconds)
-
-    def release(self) -> None:
-        """Leave the upload to other processes: to be continued, or to be aborted."""
-        if self._path:
-            with contextlib.suppress(OSError):
-                fcntl.flock(self._fd, fcntl.LOCK_UN)  # and not only by a close: a forked child may have it, too
-            os.close(self._fd)
-            self._path, self._fd = "", -1
-
-    def remove(self) -> None:
-        """Remove the record: the upload has ended."""
-        if self._path:
-            with contextlib.suppress(OSError):
-                os.unlink(self._path)
-        self.release()
-
-
-def _folder() -> Folder:
-    root = cache_directory()
-    if root is None:
-        raise FileNotFoundError(errno.ENOENT, "no cache directory")
-    return Folder(root / "uploads", create=True, private=True)
-
-
-def _lock(fd: int) -> bool:
-    """Lock a record; return whether no other process has. Where nothing can be locked, none is known to."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        pass
-    return True
-
-
-def _is_old(fd: int, seconds: float) -> bool:
-    return time.time() - os.fstat(fd).st_mtime > seconds
-
-
-def _store(fs: ObjectStore) -> str:
-    """Return 16 digits for the bucket and the user, as whom alone an upload can be aborted."""
-    return identity.digest(identity.encode(fs._resolved_store(), fs._principal()))[:16]
-
-
-def _target(fs: ObjectStore, key: str) -> str:
-    """Return 16 digits for an object and the options that its upload is created with."""
-    return identity.digest(identity.encode(key, *fs.dialect.like_written(key)))[:16]
-
-
-def _records(fs: ObjectStore, key: str = "") -> Iterator[UploadRecord]:
-    """Yield the records of a store, or of one object, whose processes have ended; they are this process's then."""
-    with contextlib.suppress(OSError), _folder() as folder:
-        wanted = _store(fs), _target(fs, key) if key else ""
-        for name in sorted(os.listdir(folder.descriptor)):
-            match = _NAME(name)
-            if match is not None and match[1] == wanted[0] and wanted[1] in ("", match[2]):
-                with contextlib.suppress(OSError):
-                    if (record := UploadRecord.taken(folder, name)) is not None:
-                        yield record
-
-
-def sweep(fs: ObjectStore) -> None:
-    """Abort the uploads to this store that no process has continued for a day; once an hour."""
-    store, now = _store(fs), time.monotonic()
-    if now - _swept.get(store, -SWEEP_EVERY) < SWEEP_EVERY:
-        return
-    _swept[store] = now
-    for record in _records(fs):
-        if record.is_old(LEFTOVER_SECONDS) and time.monotonic() - now < MAX_SWEEP_SECONDS:
-            with contextlib.suppress(OSError):
-                _abort(fs, record, [record.upload] if record.upload else list(_unanswered(fs, record)))
-        record.release()
-
-
-def _unanswered(fs: ObjectStore, record: UploadRecord) -> Iterator[str]:
-    """Yield the uploads that a request without an answer may have created: those of its time that have no part."""
-    for upload in uploads_below(fs, record.key):
-        if upload.key == record.key and abs(upload.begun - record.begun) <= CREATION_SECONDS:
-            if next(parts_of(fs, upload.key, upload.name), None) is None:
-                yield upload.name
-
-
-def _abort(fs: ObjectStore, record: UploadRecord, uploads: Sequence[str]) -> None:
-    """Abort uploads and remove their record, which stays if the store can't be reached."""
-    try:
-        for upload in uploads:
-            _abort_upload(fs, record.key, upload)
-    except OSError:
-        if not record.is_old(MAX_RECORD_SECONDS):
-            record.release()
-            raise
-    record.remove()

@@ -43,7 +43,6 @@ from ..objects.messages import (
     Reading,
     Request,
     Response,
-    StoredPart,
     Text,
     is_number,
 )
@@ -355,7 +354,7 @@ class S3Dialect(Dialect):
     ) -> Request:
         """Return a request about an upload; the customer's key goes with its completion."""
         headers = (*(self._read_headers if method == "POST" else self._bucket_headers), *headers)
-        return Request(method, key, query, headers, body, slow=slow, about=method == "GET")
+        return Request(method, key, query, headers, body, slow=slow)
 
     def part(self, part: PartOf, body: Body) -> Request:
         """Return an UploadPart."""
@@ -381,12 +380,6 @@ class S3Dialect(Dialect):
         if algorithm is not None and not checksum:
             checksum = text_of(response.body, f"Checksum{algorithm}".encode())
         return bodies.part_element(number, etag, (algorithm, checksum) if algorithm and checksum else None)
-
-    def receipt_of_stored(self, part: StoredPart) -> str:
-        """Return the element of a part that the store has."""
-        algorithm = self.checksum_algorithm or ""
-        checksum = part.checksums.get(algorithm)
-        return bodies.part_element(part.number, f'"{part.version}"', (algorithm, checksum) if checksum else None)
 
     def uploads(self, prefix: str, token: Any) -> Request | None:
         """Return a ListMultipartUploads."""
@@ -415,10 +408,6 @@ class S3Dialect(Dialect):
         if version == other:
             return True
         return False if _is_md5(version) and _is_md5(other) else None
-
-    def like_written(self, key: str) -> tuple[str, ...]:
-        """Return the header fields of what is written."""
-        return (*self._write_headers, *self._headers.of_type(key), self.checksum_algorithm or "")
 
 
 def _merged(headers: Iterable[str], more: Iterable[str]) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import functools
 import io
@@ -12,7 +11,6 @@ from typing import IO, TYPE_CHECKING, cast
 
 from ...core import errors, keys, process
 from ...core.blobs import Blob
-from ...core.errors import CorruptFileError
 from ...core.files import buffered
 from ...core.fs import (
     FS,
@@ -45,9 +43,7 @@ class Hdf5(Container):
     followed inside of the file; links to other files are a `PermissionError`. `h5py_file()` and `dataset()` give h5py's
     own objects.
 
-    A file that another program writes for readers beside it (SWMR), or didn't close, is read as it was when it was
-    opened; where the writer comes in between, that is a `StaleFileError`. The size of an array of strings of any length
-    is known once it is opened: a listing says 0.
+    The size of an array of strings of any length is known once it is opened: a listing says 0.
 
     Written (`w`, `x`, or `a` to add to a file), a file becomes a 1-D `uint8` dataset, and an existing one of the name
     is replaced; missing groups are made. While it is written, nothing can be read. Members of a file that is added to
@@ -59,8 +55,8 @@ class Hdf5(Container):
             they are read without going through HDF5.
         limits: what reading may cost, by default the limits of `parent`.
 
-    Raises `CorruptFileError` for what is no HDF5 file, or is damaged or cut, and `BlockingIOError` for `a` if another
-    program has the file open for writing.
+    Raises `CorruptFileError` for what is no HDF5 file, or is damaged or cut, and `BlockingIOError` for a file that says
+    that another program writes it (SWMR) or didn't close it, and for `a` if another program holds its lock.
     """
 
     modes = "rwxa"
@@ -80,7 +76,6 @@ class Hdf5(Container):
             raise ValueError("compression is for a file that is written; what is in this one tells its own")
         check_installed()
         self._opened = process.PerProcess(self._open_h5py, _close_h5py)
-        self._swmr = False
         self._draft: Draft | None = None
         super().__init__(parent, path, mode, limits)
         try:
@@ -118,27 +113,15 @@ class Hdf5(Container):
         import h5py
 
         source = BlobFile(self._reader())
-        self._swmr = source.swmr
-        with self._translated("", "open_container"):
+        source.check_closed()
+        with translated(self._url(""), "open_container"):
             return h5py.File(source, "r")
-
-    @contextlib.contextmanager
-    def _translated(self, key: str, operation: str) -> Iterator[None]:
-        """As `translated`; but what looks like damage of a file that is written to meanwhile (SWMR) may be none."""
-        try:
-            with translated(self._url(key), operation):
-                yield
-        except CorruptFileError as exc:
-            if not self._swmr:
-                raise
-            reason = f"another program writes the file (SWMR), or did and was stopped: open it again ({exc.strerror})"
-            raise errors.stale(self._url(key), reason, operation) from exc
 
     # ---- reading
 
     def _node(self, key: str) -> h5py.Group | h5py.Dataset:
         file = self.h5py_file()
-        with self._translated(key, "open"):
+        with translated(self._url(key), "open"):
             return content.find(file, key, self.limits)
 
     def _dataset(self, key: str) -> h5py.Dataset:
@@ -149,7 +132,7 @@ class Hdf5(Container):
 
     def _stat(self, key: str) -> FileStat:
         node = self._node(key)
-        with self._translated(key, "stat"):
+        with translated(self._url(key), "stat"):
             return self._to_stat(keys.name(key), node)
 
     def _to_stat(self, name: str, node: h5py.Group | h5py.Dataset | None) -> FileStat:
@@ -169,7 +152,7 @@ class Hdf5(Container):
     def _children(self, key: str, group: h5py.Group) -> list[tuple[FileStat, h5py.Group | None]]:
         """The members of `group`, which is at `key`, in order, and of those that are groups the group."""
         file = self.h5py_file()
-        with self._translated(key, "list"):
+        with translated(self._url(key), "list"):
             found = [
                 (self._to_stat(name, child), child if child is not None and content.is_group(child) else None)
                 for name, child in content.children(file, group, self.limits)
@@ -211,14 +194,14 @@ class Hdf5(Container):
 
     def _identity(self, key: str, group: h5py.Group) -> tuple[int, int]:
         self.h5py_file()  # a ValueError once the container is closed
-        with self._translated(key, "list"):
+        with translated(self._url(key), "list"):
             return content.identity(group)
 
     def _open_blob(self, key: str) -> Blob:
         if self._draft is not None:
             raise self._no_reading(key)
         dataset = self._dataset(key)
-        with self._translated(key, "open"):
+        with translated(self._url(key), "open"):
             return blob_of(self, key, dataset)
 
     def verify(self) -> list[Problem]:

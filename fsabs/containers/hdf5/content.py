@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from ...core import errors, process
 from ...core.blobs import Blob, BlobLayer, BlobSlice, BytesBlob
 from ...core.limits import Limits
-from .library import made
+from .library import made, translated
 
 if TYPE_CHECKING:
     import h5py
@@ -431,7 +431,7 @@ class RowsBlob(Blob):
 
     def _decoded(self, size: int, offset: int) -> bytes:
         dataset = made(self._dataset)
-        with self._holder._translated(self._key, "read"):
+        with translated(self._holder._url(self._key), "read"):
             if not dataset.shape:
                 return bytes(dataset[()].tobytes()[offset : offset + size])
             row = self.size // dataset.shape[0]

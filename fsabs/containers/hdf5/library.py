@@ -35,45 +35,26 @@ _HEAP_OBJECT = struct.Struct("<H6xQ")
 """Of an object in it: index, size."""
 _HEAP_STEP = 16 * 1024
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"  # the same, II.A: the superblock, which has flags from version 3 on
-_IN_WRITING, _SWMR = 1, 4
+_IN_WRITING = 1
 _MARK = "<fsabs HDF5 "  # what h5py knows our files by: the repr of the object that they are read from
 
 
 class BlobFile:
-    """A blob as h5py reads it. Small reads, HDF5's walks through its structures, come from pages that are kept.
-
-    A file that a program writes while others read it (SWMR), or whose writer has not closed it, doesn't say where it
-    ends: it ends where the blob does.
-    """
+    """A blob as h5py reads it. Small reads, HDF5's walks through its structures, come from pages that are kept."""
 
     def __init__(self, blob: Blob) -> None:
         self.size = blob.size
         self._blob = blob
         self._pages: OrderedDict[int, bytes] = OrderedDict()
         self._position = 0
-        self._superblock = 0
-        while self._superblock < self.size and self._paged(len(_SIGNATURE), self._superblock) != _SIGNATURE:
-            self._superblock = max(512, 2 * self._superblock)  # behind a user block
-        version, width, _, flags = self._paged(12, self._superblock)[8:].ljust(4, b"\0")
-        self._flags = flags if version >= 3 else 0
-        self.swmr = bool(self._flags & _SWMR)
-        if self.swmr and width == 8:
-            self._set_end()
-
-    def _set_end(self) -> None:
-        """Have the superblock say that the file ends where the blob does; one that is damaged stays as it is."""
-        data, checksum = self._paged(44, self._superblock), self._paged(4, self._superblock + 44)
-        if _checksum(data).to_bytes(4, "little") != checksum:
-            return
-        data = data[:28] + self.size.to_bytes(8, "little") + data[36:]
-        data += _checksum(data).to_bytes(4, "little")
-        number, start = divmod(self._superblock, _PAGE)
-        page = self._pages[number]
-        self._pages[number] = page[:start] + data + page[start + len(data) :]
 
     def check_closed(self) -> None:
         """Raise `BlockingIOError` if another program writes the file, or has ended without closing it."""
-        if self._flags & _IN_WRITING:
+        start = 0
+        while start < self.size and self._paged(len(_SIGNATURE), start) != _SIGNATURE:
+            start = max(512, 2 * start)  # behind a user block
+        version, _, _, flags = self._paged(12, start)[8:].ljust(4, b"\0")
+        if version >= 3 and flags & _IN_WRITING:
             reason = "another program is writing the file (SWMR), or didn't close it, which `h5clear -s` takes back"
             raise errors.error(errno.EAGAIN, "open_container", self._blob.url, reason)
 
@@ -144,25 +125,6 @@ class BlobFile:
 
     def __repr__(self) -> str:
         return f"{_MARK}{self._blob.url}>"
-
-
-def _checksum(data: bytes) -> int:
-    """The checksum of HDF5's structures, Bob Jenkins' lookup3; of at least one byte."""
-    a = b = c = 0xDEADBEEF + len(data)
-    words = struct.unpack(f"<{-(-len(data) // 12) * 3}I", data.ljust(-(-len(data) // 12) * 12, b"\0"))
-    for at in range(0, len(words), 3):
-        if at:
-            for bits in (4, 6, 8, 16, 19, 4):
-                a, b, c = b, (c + b), (a - c) ^ _rotated(c, bits)
-        a, b, c = a + words[at], b + words[at + 1], c + words[at + 2]
-    for bits in (14, 11, 25, 16, 4, 14, 24):
-        a, b, c = b, (c ^ b) - _rotated(b, bits), a
-    return b & 0xFFFFFFFF
-
-
-def _rotated(value: int, bits: int) -> int:
-    value &= 0xFFFFFFFF
-    return value << bits | value >> 32 - bits
 
 
 def check_installed() -> None:

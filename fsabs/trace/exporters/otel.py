@@ -66,7 +66,7 @@ def _observer(value: Callable[[Tally], float]) -> Callable[[CallbackOptions], It
         from opentelemetry.metrics import Observation
 
         tally = getattr(hooks.active, "tally", None)
-        for one in tally()["histograms"] if tally is not None else ():
+        for one in tally()["operations"] if tally is not None else ():
             counted = Tally(**one)
             yield Observation(value(counted), _names(counted.kind, counted.name))
 

@@ -1,1 +1,0 @@
-"""A folder for PYTHONPATH: its `sitecustomize` applies `$FSABS_PATCH` in a program and in all that it starts."""
