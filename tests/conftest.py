@@ -18,20 +18,13 @@ if os.environ.get("FSABS_TESTS_HIDE"):
     macos.hide()
 
 from fsabs.urls import config
-from tests.servers import guard
-from tests.servers.fixtures import azurite, ceph, dav, gcs, hdfs, hub, moto, postgresql
 
-__all__ = ["azurite", "ceph", "dav", "gcs", "hdfs", "hub", "moto", "postgresql"]
-
-pytest_plugins = ["tests.escaped"]
-
-guard.start()
+pytest_plugins = ["tests.escaped", "tests.servers.fixtures"]
 
 # A machine under load makes any input slowly.
 settings.register_profile("loaded", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("loaded")
 
-os.environ["FSABS_CACHE_DIR"] = str(temporary.use() / "cache")  # for the children of tests, too
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy's threads wait busily after each of a thousand imports
 
 FORK_SERVERS = ("torch.utils.data", "pytest", "boto3", "h5py", "pyarrow")
@@ -50,6 +43,11 @@ def _spread(tmp_path_factory: pytest.TempPathFactory) -> None:
     """
     temporary.spread(tmp_path_factory.getbasetemp())
     os.environ["PYTEST_DEBUG_TEMPROOT"] = str(tmp_path_factory.getbasetemp())
+
+
+def pytest_configure() -> None:
+    """Use folders of the run, which has begun."""
+    os.environ["FSABS_CACHE_DIR"] = str(temporary.use() / "cache")  # for the children of tests, too
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

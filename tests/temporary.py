@@ -8,17 +8,16 @@ the top of a hierarchy (`chattr +T`) are spread over the disk, each with inodes 
 from __future__ import annotations
 
 import array
-import atexit
 import contextlib
 import fcntl
 import os
 import tempfile
 from pathlib import Path
 
+from tests.servers import guard
+
 _GET_FLAGS, _SET_FLAGS = 0x80086601, 0x40086602  # FS_IOC_GETFLAGS, FS_IOC_SETFLAGS of linux/fs.h
 _TOP_OF_HIERARCHY = 0x00020000  # FS_TOPDIR_FL
-_kept: list[tempfile.TemporaryDirectory[str]] = []
-"""From Python 3.13 on a child of multiprocessing drops the exit handlers of its parent, and what only they refer to."""
 
 
 def spread(folder: Path) -> None:
@@ -35,17 +34,14 @@ def spread(folder: Path) -> None:
 
 
 def use() -> Path:
-    """Make the temporary folder of this process and its children; it is removed when the process ends.
+    """Make the temporary folder of this process and its children, in that of the run, with which it goes.
 
     pytest's own, `tmp_path`, stay where they are, since it keeps those of the last runs.
     """
-    root = os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     # Not in that of the parent: the paths of sockets are short.
-    made = tempfile.TemporaryDirectory(prefix="fsabs-tests-", dir=root, ignore_cleanup_errors=True)
-    _kept.append(made)
-    atexit.register(made.cleanup)
-    folder = Path(made.name)
-    folder.chmod(0o711)  # PostgreSQL's server runs as another user
-    spread(folder)
-    os.environ["TMPDIR"] = tempfile.tempdir = made.name
-    return folder
+    name = tempfile.mkdtemp(prefix="", dir=os.environ[guard.FOLDER])
+    os.chmod(name, 0o711)  # PostgreSQL's server runs as another user
+    spread(Path(name))
+    os.environ["TMPDIR"] = tempfile.tempdir = name
+    return Path(name)

@@ -20,6 +20,7 @@ from fsabs import FS
 from fsabs.backends.local import Local
 from fsabs.backends.memory import Memory
 from tests.servers.moto import MotoServer
+from tests.servers.shared import unique
 
 test_file: Any = pytest.importorskip("test.test_file", reason="an interpreter without its tests")
 test_io: Any = pytest.importorskip("test.test_io", reason="an interpreter without its tests")
@@ -126,6 +127,7 @@ class TestS3(_cases("S3Cases", Place(Memory()))):  # type: ignore[misc]
 
     @pytest.fixture(autouse=True)
     def _on_s3(self, moto: MotoServer) -> None:
-        moto.create_bucket("cpython-files")
+        bucket = unique("cpython-files")
+        moto.create_bucket(bucket)
         keys: dict[str, Any] = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region": "us-east-1"}
-        type(self).place = Place(fsabs.from_url("s3://cpython-files/", endpoint=moto.endpoint, **keys))
+        type(self).place = Place(fsabs.from_url(f"s3://{bucket}/", endpoint=moto.endpoint, **keys))

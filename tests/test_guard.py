@@ -1,4 +1,4 @@
-"""No process outlives a test run, however the run ends."""
+"""No process outlives a test run, and no folder, however the run ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if not os.fork():  # a child that spins, as one does that has lost its parent
     while True: pass
 subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
 subprocess.Popen([sys.executable, "-c", "import os, time; os.fork(); time.sleep(600)"])
-print(os.environ[guard.VARIABLE], flush=True)
+print(os.environ[guard.VARIABLE], os.environ[guard.FOLDER], flush=True)
 time.sleep({sleep})
 """
 
@@ -39,7 +39,9 @@ def marked(name: str) -> list[int]:
         if entry.name.isdigit():
             try:
                 links = [os.readlink(descriptor) for descriptor in (entry / "fd").iterdir()]
-                if name in links or f"{VARIABLE}={name}".encode() in (entry / "environ").read_bytes().split(b"\0"):
+                settings = (entry / "environ").read_bytes().decode(errors="replace").split("\0")
+                marks = next((one for one in settings if one.startswith(f"{VARIABLE}=")), "")
+                if name in links or name in marks.partition("=")[2].split(","):
                     found.append(int(entry.name))
             except OSError:
                 continue
@@ -47,13 +49,14 @@ def marked(name: str) -> list[int]:
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, None])
-def test_no_process_outlives_a_run(how: signal.Signals | None) -> None:
+def test_nothing_outlives_a_run(how: signal.Signals | None) -> None:
     settings = {name: value for name, value in os.environ.items() if name != VARIABLE}
     code = RUN.format(sleep=600 if how else 0.2)
     with subprocess.Popen([sys.executable, "-c", code], env=settings, stdout=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None
-        name = run.stdout.readline().strip()
+        name, folder = run.stdout.readline().split()
         assert name.startswith("pipe:")
+        assert Path(folder).is_dir()
         try:
             deadline = time.monotonic() + 20
             while how and len(marked(name)) < 4:  # they are still starting
@@ -63,6 +66,7 @@ def test_no_process_outlives_a_run(how: signal.Signals | None) -> None:
                 run.send_signal(how)
             run.wait(30)
             assert not left_by(name)
+            assert_removed(folder)
         finally:
             run.kill()
 
@@ -84,6 +88,14 @@ def test_no_process_outlives_a_soak(tmp_path: Path) -> None:
             run.wait(30)
         assert not left_by(name), f"run {number}"
     soak.count("kills of a soak", times)
+
+
+def assert_removed(folder: str) -> None:
+    """Fail if the folder of a run is there 20 seconds after its end."""
+    deadline = time.monotonic() + 20
+    while os.path.exists(folder):
+        assert time.monotonic() < deadline, os.listdir(folder)
+        time.sleep(0.05)
 
 
 def left_by(name: str) -> list[int]:

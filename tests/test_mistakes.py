@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,8 @@ from fsabs import trace
 from fsabs.dispatch import TaskDispatcher
 from fsabs.readers import RecordReader, RecordWriter, convert
 from fsabs.readers.sharded import convert_lines
-from tests.servers.fixtures import require
-from tests.servers.moto import MotoServer, missing
+from tests.servers.moto import MotoServer
+from tests.servers.shared import unique
 
 pytestmark = pytest.mark.timeout(120)
 Mistake = Callable[["Place"], object]
@@ -26,7 +26,8 @@ class Place:
     """What the mistakes are made with: a folder with some files, and a store with one."""
 
     def __init__(self, folder: Path, server: MotoServer) -> None:
-        self.folder, self.server = folder, server
+        self.folder, self.server, self.bucket = folder, server, unique("mistakes")
+        server.create_bucket(self.bucket)
         self.local, self.store = fsabs.from_url(folder), self.s3()
         self.local.write_many(
             {"f": b"x", "bad.zip": b"PK not", "empty.zip": b"", "bad.tar": b"x" * 1000, "bad.h5": b"no"}
@@ -40,21 +41,18 @@ class Place:
         self.local.write_bytes("crc.zip", bytes(whole))
         self.archive = fsabs.from_url(folder / "ok.zip")
 
-    def s3(self, bucket: str = "bucket", **options: Any) -> fsabs.FS:
-        """Return a bucket of the server; options replace those that reach it."""
+    def s3(self, bucket: str = "", **options: Any) -> fsabs.FS:
+        """Return a bucket of the server, that of the tests by default; options replace those that reach it."""
         server = self.server
         keys = {"aws_access_key_id": server.access_key, "aws_secret_access_key": server.secret_key}
         usual: dict[str, Any] = {"endpoint": server.endpoint, "region": server.region, **keys, "max_attempts": 1}
-        found: fsabs.FS = fsabs.from_url(f"s3://{bucket}", **{**usual, **options})
+        found: fsabs.FS = fsabs.from_url(f"s3://{bucket or self.bucket}", **{**usual, **options})
         return found
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    require(missing)
-    with MotoServer() as server:
-        server.create_bucket("bucket")
-        yield Place(tmp_path_factory.mktemp("mistakes"), server)
+def place(tmp_path_factory: pytest.TempPathFactory, moto: MotoServer) -> Place:
+    return Place(tmp_path_factory.mktemp("mistakes"), moto)
 
 
 FILES: dict[str, tuple[Mistake, type[OSError], int, str]] = {  # what is called, the error, its errno and text

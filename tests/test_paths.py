@@ -19,6 +19,7 @@ import pytest
 import fsabs
 from fsabs.urls import roots
 from tests.servers.moto import MotoServer
+from tests.servers.shared import unique
 
 pytestmark = pytest.mark.quick
 
@@ -48,10 +49,11 @@ def local(tmp_path: pathlib.Path) -> pathlib.Path:
 def root(request: pytest.FixtureRequest, tmp_path: pathlib.Path, monkeypatch: Any) -> Iterator[fsabs.Path]:
     """The same tree, made without `Path`."""
     roots.clear()
-    kind = request.param
+    kind, bucket = request.param, ""
     if "s3" in kind:
         server: MotoServer = request.getfixturevalue("moto")
-        server.create_bucket("paths")
+        bucket = unique("paths")
+        server.create_bucket(bucket)
         for name, value in server_environment(server).items():
             monkeypatch.setenv(name, value)
     urls = {
@@ -60,8 +62,8 @@ def root(request: pytest.FixtureRequest, tmp_path: pathlib.Path, monkeypatch: An
         "zip": str(tmp_path / "deep.zip" / "ours"),
         "fs": f"memory://fs{tmp_path.name}/ours",
         "fs-local": str(tmp_path / "ours"),
-        "s3": f"s3://paths/{tmp_path.name}/ours",
-        "zip on s3": f"s3://paths/{tmp_path.name}/deep.zip/ours",
+        "s3": f"s3://{bucket}/ours",
+        "zip on s3": f"s3://{bucket}/deep.zip/ours",
     }
     url = urls[kind]
     inside = "zip" in kind

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import errno
-import itertools
 import os
 import pickle
 from collections.abc import Callable
@@ -32,9 +31,9 @@ from fsabs.urls import config, opening, roots
 from fsabs.urls.locations import parse
 from tests.servers.ceph import CephGateway
 from tests.servers.hdfs import HdfsCluster
+from tests.servers.shared import unique
 
 FILES = {"home/wuyi/data/a.txt": b"mine", "home/bob/b.txt": b"bob's", "common/c.txt": b"for all"}
-_number = itertools.count(1)
 Configure = Callable[..., None]
 
 
@@ -87,7 +86,7 @@ def center(request: pytest.FixtureRequest, configure: Configure, tmp_path: Path)
     options: dict[str, Any] = {}
     if request.param == "s3":
         gateway: CephGateway = request.getfixturevalue("ceph")
-        bucket = f"pfs{next(_number)}"
+        bucket = unique("pfs")
         gateway.create_bucket(bucket)
         options = {
             "endpoint": gateway.endpoint,
@@ -98,7 +97,7 @@ def center(request: pytest.FixtureRequest, configure: Configure, tmp_path: Path)
         url = f"s3://{bucket}/files"
     else:
         cluster: HdfsCluster = request.getfixturevalue("hdfs")
-        url = f"{cluster.url}/pfs{next(_number)}"
+        url = f"{cluster.url}/{unique('pfs')}"
     with fsabs.from_url(url, create=True, **options) as fs:
         for name, data in FILES.items():
             if not fs.capabilities.implied_directories:

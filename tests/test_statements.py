@@ -23,9 +23,9 @@ from fsabs.dispatch import TaskDispatcher
 from fsabs.readers import RecordReader, RecordWriter
 from tests import test_docs
 from tests.cli.commands import fsabs as command
-from tests.servers.fixtures import require
-from tests.servers.moto import MotoServer, missing
+from tests.servers.moto import MotoServer
 from tests.servers.scripted import Asked, ScriptedStore, message
+from tests.servers.shared import unique
 
 ROOT = Path(__file__).parent.parent
 KEYS: dict[str, Any] = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region": "eu-1"}
@@ -343,31 +343,28 @@ def test_sizes_of_the_cache_are_those_that_its_page_has() -> None:
 
 @pytest.mark.timeout(120)
 def test_the_picture_of_the_readme_has_the_figures_that_are_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moto: MotoServer
 ) -> None:
-    require(missing)
     picture = (ROOT / "docs/picture.svg").read_text()
     for stated in ("2,000 pictures, 40 MB", "the 100 pictures", ">96<", ">2.1 MB<", "of 40 MB are fetched"):
         assert stated in picture
     assert "takes 96 requests and 2.1 MB" in page("README.md")
     names = [f"{number % 10}/{number:04}.jpg" for number in range(2000)]
     monkeypatch.setenv("FSABS_CACHE_DIR", "")
-    with MotoServer() as server:
-        server.create_bucket("bucket")
-        options: dict[str, Any] = {
-            "endpoint": server.endpoint,
-            "aws_access_key_id": server.access_key,
-            "aws_secret_access_key": server.secret_key,
-            "region": server.region,
-        }
-        with fsabs.from_url("s3://bucket/pictures.zip", mode="w", **options) as archive:
-            for number, name in enumerate(names):
-                archive.write_bytes(name, random.Random(number).randbytes(20_000))
-        with (
-            fsabs.trace.record(tmp_path / "trace"),
-            fsabs.from_url("s3://bucket/pictures.zip", **options) as pictures,
-        ):
-            assert sum(map(len, pictures.read_many(random.Random(0).sample(names, 100)))) == 2_000_000
+    bucket = unique("picture")
+    moto.create_bucket(bucket)
+    options: dict[str, Any] = {
+        "endpoint": moto.endpoint,
+        "aws_access_key_id": moto.access_key,
+        "aws_secret_access_key": moto.secret_key,
+        "region": moto.region,
+    }
+    url = f"s3://{bucket}/pictures.zip"
+    with fsabs.from_url(url, mode="w", **options) as archive:
+        for number, name in enumerate(names):
+            archive.write_bytes(name, random.Random(number).randbytes(20_000))
+    with fsabs.trace.record(tmp_path / "trace"), fsabs.from_url(url, **options) as pictures:
+        assert sum(map(len, pictures.read_many(random.Random(0).sample(names, 100)))) == 2_000_000
     found = fsabs.trace.analyze(tmp_path / "trace")
     assert sum(row.calls for row in found.operations if row.kind == "request") == 96
     fetched = found.amplification.fetched

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -15,6 +15,7 @@ from fsabs.backends.hdfs import Hdfs, ViewFs
 from fsabs.backends.hdfs.configuration import HadoopConfiguration
 from tests.backends.hdfs_paths import status_of
 from tests.servers.hdfs import HdfsCluster
+from tests.servers.shared import unique
 
 PAIR = {
     "dfs.nameservices": "two, one",
@@ -178,24 +179,29 @@ TABLE = "fs.viewfs.mounttable.cluster."
 
 
 @pytest.fixture
-def federated(hdfs: HdfsCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[HdfsCluster]:
+def root() -> str:
+    """The directory of a test, in which its mount table's links end."""
+    return f"/{unique('federated')}"
+
+
+@pytest.fixture
+def federated(hdfs: HdfsCluster, root: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> HdfsCluster:
     """A cluster whose directories are one tree by the mount table `cluster`, which is the default file system."""
     settings = {
         "fs.defaultFS": "viewfs://cluster/",
         "dfs.nameservices": "one",
         "dfs.ha.namenodes.one": "a",
         "dfs.namenode.rpc-address.one.a": hdfs.authority,
-        TABLE + "link./data/train": "hdfs://one/federated/train",
-        TABLE + "link./data/other": f"hdfs://{hdfs.authority}/federated/other/",
-        TABLE + "linkFallback": "hdfs://one/federated/rest",
+        TABLE + "link./data/train": f"hdfs://one{root}/train",
+        TABLE + "link./data/other": f"hdfs://{hdfs.authority}{root}/other/",
+        TABLE + "linkFallback": f"hdfs://one{root}/rest",
     }
     write(tmp_path, "core-site.xml", settings)
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
-    hdfs.put("/federated/train/x", b"1")
-    hdfs.put("/federated/other/y", b"2")
-    hdfs.put("/federated/rest/z", b"3")
-    yield hdfs
-    hdfs.rm("/federated")
+    hdfs.put(f"{root}/train/x", b"1")
+    hdfs.put(f"{root}/other/y", b"2")
+    hdfs.put(f"{root}/rest/z", b"3")
+    return hdfs
 
 
 @pytest.mark.parametrize("url", ["viewfs://cluster/", "viewfs:///", "hdfs:///"])
@@ -214,7 +220,7 @@ def test_a_mount_table_is_read_and_listed(federated: HdfsCluster, url: str) -> N
     ]
 
 
-def test_a_mount_table_is_written_to(federated: HdfsCluster) -> None:
+def test_a_mount_table_is_written_to(federated: HdfsCluster, root: str) -> None:
     fs = fsabs.from_url("viewfs://cluster/data")
     assert isinstance(fs, ViewFs)
     assert fs.url("train/x") == "viewfs://cluster/data/train/x"
@@ -223,40 +229,40 @@ def test_a_mount_table_is_written_to(federated: HdfsCluster) -> None:
     fs.rename("train/a/b/new", "train/a/newer")
     with fs.open("other/y", "wb") as file:
         file.write(b"5")
-    assert federated.get("/federated/train/a/newer") == b"4"
-    assert federated.get("/federated/other/y") == b"5"
+    assert federated.get(f"{root}/train/a/newer") == b"4"
+    assert federated.get(f"{root}/other/y") == b"5"
     fs.remove("train/a", recursive=True)
-    assert federated.ls("/federated/train") == [("/federated/train/x", False, 1)]
+    assert federated.ls(f"{root}/train") == [(f"{root}/train/x", False, 1)]
     with pytest.raises(OSError) as caught:
         fs.rename("train/x", "other/x")
     assert caught.value.errno == errno.EXDEV
 
 
-def test_a_file_is_not_moved_onto_itself_by_its_other_url(federated: HdfsCluster) -> None:
+def test_a_file_is_not_moved_onto_itself_by_its_other_url(federated: HdfsCluster, root: str) -> None:
     """It would be removed, as the source of a copy that is itself."""
     for url, other in (
-        ("viewfs://cluster/data/train/x", "hdfs://one/federated/train/x"),
-        ("hdfs:///data/other/y", f"{federated.url}/federated/other/y"),
-        ("viewfs:///z", "hdfs://one/federated/rest/z"),
+        ("viewfs://cluster/data/train/x", f"hdfs://one{root}/train/x"),
+        ("hdfs:///data/other/y", f"{federated.url}{root}/other/y"),
+        ("viewfs:///z", f"hdfs://one{root}/rest/z"),
     ):
         for source, target in ((url, other), (other, url)):
             with pytest.raises(OSError, match="the same file") as caught:
                 fsabs.Path(source).move(fsabs.Path(target))
             assert caught.value.errno == errno.EINVAL
-    assert [federated.get(f"/federated/{name}") for name in ("train/x", "other/y", "rest/z")] == [b"1", b"2", b"3"]
+    assert [federated.get(f"{root}/{name}") for name in ("train/x", "other/y", "rest/z")] == [b"1", b"2", b"3"]
 
 
-def test_a_mount_point_in_a_mounted_directory_is_listed_once(federated: HdfsCluster) -> None:
-    link = {TABLE + "link./data/train/a/b": "hdfs://one/federated/rest"}
-    federated.put("/federated/train/a/b/hidden", b"")
-    federated.mkdir("/federated/train/a/c")
+def test_a_mount_point_in_a_mounted_directory_is_listed_once(federated: HdfsCluster, root: str) -> None:
+    link = {TABLE + "link./data/train/a/b": f"hdfs://one{root}/rest"}
+    federated.put(f"{root}/train/a/b/hidden", b"")
+    federated.mkdir(f"{root}/train/a/c")
     nested = fsabs.from_url("viewfs://cluster/data/train", configuration=link)
     assert list(nested.list(recursive=True)) == ["a/", "a/b/", "a/b/z", "a/c/", "x"]
 
 
-def test_a_directory_with_mount_points_is_neither_removed_nor_renamed(federated: HdfsCluster) -> None:
+def test_a_directory_with_mount_points_is_neither_removed_nor_renamed(federated: HdfsCluster, root: str) -> None:
     """The fallback's directory would go, with what no listing shows, and what is mounted in it would stay."""
-    federated.put("/federated/rest/data/train/hidden", b"6")
+    federated.put(f"{root}/rest/data/train/hidden", b"6")
     fs = fsabs.from_url("viewfs://cluster/")
     attempts: list[Callable[[], None]] = [
         lambda: fs.remove("data", recursive=True),
@@ -267,7 +273,7 @@ def test_a_directory_with_mount_points_is_neither_removed_nor_renamed(federated:
         with pytest.raises(OSError, match="mount points in the directory: other, train") as caught:
             attempt()
         assert caught.value.errno == errno.EBUSY
-    assert federated.get("/federated/rest/data/train/hidden") == b"6"
+    assert federated.get(f"{root}/rest/data/train/hidden") == b"6"
     assert fs.read_bytes("data/train/x") == b"1"
 
 

@@ -7,6 +7,7 @@ import errno
 import os
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -126,6 +127,17 @@ def test_a_file_without_checksums_is_read_and_an_append_to_it_says_why_it_fails(
     assert fs.read_bytes("x") == b"1" * 300_000
 
 
+def blocks_of(cluster: HdfsCluster, size: int) -> list[Path]:
+    """Return the files of the blocks of a size; those of other tests come and go."""
+    found = []
+    for folder, _, names in os.walk(cluster.folder):
+        for path in (Path(folder, name) for name in names if name.startswith("blk_")):
+            with contextlib.suppress(FileNotFoundError):
+                if path.stat().st_size == size:
+                    found.append(path)
+    return found
+
+
 @pytest.mark.timeout(120)
 def test_bytes_that_do_not_match_their_checksums_are_called_that(
     hdfs: HdfsCluster, monkeypatch: pytest.MonkeyPatch
@@ -135,7 +147,7 @@ def test_bytes_that_do_not_match_their_checksums_are_called_that(
     size = 300_123  # of no other block here
     hdfs.put("/damaged/x", b"1" * size)
     fs = fsabs.from_url(f"{hdfs.url}/damaged", timeout=30)
-    blocks = [path for path in hdfs.conf_dir.parent.rglob("blk_*") if path.stat().st_size == size]
+    blocks = blocks_of(hdfs, size)
     assert len(blocks) == 1
     for path in blocks:
         with path.open("r+b") as file:

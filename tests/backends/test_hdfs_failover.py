@@ -21,6 +21,7 @@ from fsabs.backends.hdfs.client import Deadline, HdfsPlace, HdfsRetryPolicy, Nam
 from fsabs.backends.hdfs.configuration import HadoopConfiguration
 from tests.servers.hdfs import HdfsCluster
 from tests.servers.network import Blackhole, Refused
+from tests.servers.shared import unique
 
 
 @pytest.fixture(autouse=True)
@@ -51,16 +52,17 @@ def pair(first: int, second: int) -> dict[str, str]:
 def test_a_first_namenode_that_does_not_answer_costs_seconds_once(
     hdfs: HdfsCluster, connects: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hdfs.put("/failover/x", b"content")
+    folder = f"/{unique('failover')}"
+    hdfs.put(f"{folder}/x", b"content")
     with Blackhole(connects=connects) as hole:
-        fs = Hdfs("/failover", "two", timeout=20, configuration=pair(hole.port, hdfs.port))
+        fs = Hdfs(folder, "two", timeout=20, configuration=pair(hole.port, hdfs.port))
         begun = time.monotonic()
         assert fs.read_bytes("x") == b"content"
         assert time.monotonic() - begun < 15
         monkeypatch.setattr(client, "PROBE_INTERVAL", 60.0)  # asking the silent one would take all of the time
         fs.write_bytes("y", b"written")
         assert list(fs.list()) == ["x", "y"]
-        another = Hdfs("/failover", "two", timeout=20, configuration=pair(hole.port, hdfs.port))
+        another = Hdfs(folder, "two", timeout=20, configuration=pair(hole.port, hdfs.port))
         assert list(another.read_many(["x", "y"])) == [b"content", b"written"]
         pid = os.fork()
         if pid == 0:
@@ -69,7 +71,6 @@ def test_a_first_namenode_that_does_not_answer_costs_seconds_once(
                 good = fs.read_bytes("y") == b"written"
             os._exit(0 if good else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, "a child knows the active one"
-    hdfs.rm("/failover")
 
 
 @pytest.mark.parametrize("connects", [True, False], ids=["silent", "off"])

@@ -18,14 +18,16 @@ import fsabs
 from fsabs.backends.hdfs import Hdfs, library
 from fsabs.testing.children import forked
 from tests.servers.hdfs import HdfsCluster
+from tests.servers.shared import unique
 
 
 @pytest.fixture
 def fs(hdfs: HdfsCluster, monkeypatch: pytest.MonkeyPatch) -> Hdfs:
     monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
     monkeypatch.delenv("HADOOP_USER_NAME", raising=False)
-    hdfs.put("/processes/x", b"content")
-    found = fsabs.from_url(f"{hdfs.url}/processes")
+    folder = f"/{unique('processes')}"
+    hdfs.put(f"{folder}/x", b"content")
+    found = fsabs.from_url(hdfs.url + folder)
     assert isinstance(found, Hdfs)
     return found
 
@@ -81,7 +83,7 @@ def test_children_read_without_a_directory_to_write_to_or_a_home(hdfs: HdfsClust
     mounts = f"{keep} && mount -t tmpfs -o noexec,mode=1777 none /tmp && {back} && mount -o remount,ro,bind /"
     script = f'{mounts} && exec unshare --user --map-user=54321 "$@"'
     command = ["unshare", "-rm", "sh", "-c", script, "sh", sys.executable, "-c"]
-    command += [textwrap.dedent(_NO_PLACE), f"{hdfs.url}/processes"]
+    command += [textwrap.dedent(_NO_PLACE), fs.url()]
     environment = {**os.environ, "PYTHONPATH": os.getcwd(), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=50, env=environment)
     assert done.returncode == 0, done.stderr
@@ -160,9 +162,7 @@ def test_a_child_does_not_free_what_its_parent_has_left_in_a_cycle(fs: Hdfs) -> 
 
 
 @pytest.mark.parametrize("end", ["closed", "dropped"])
-def test_what_is_not_used_any_more_is_freed_without_the_garbage_collector(
-    hdfs: HdfsCluster, fs: Hdfs, end: str
-) -> None:
+def test_what_is_not_used_any_more_is_freed_without_the_garbage_collector(fs: Hdfs, end: str) -> None:
     """Training loops switch it off, and each client holds sockets and threads."""
     kept = []
     fs.read_bytes("x")
@@ -171,7 +171,7 @@ def test_what_is_not_used_any_more_is_freed_without_the_garbage_collector(
     try:
         before = len(os.listdir("/proc/self/fd"))
         for number in range(20):
-            own = fsabs.from_url(f"{hdfs.url}/processes")
+            own = fsabs.from_url(fs.url())
             own.write_bytes(f"{number}", own.read_bytes("x"))
             assert len(list(own.list())) > number
             for missing in (own.read_bytes, own.stat, own.remove):

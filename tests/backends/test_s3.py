@@ -27,6 +27,7 @@ from fsabs.backends.objects.writing import part_size
 from fsabs.backends.s3 import S3
 from fsabs.backends.s3.options import MIN_PART_SIZE
 from tests.servers.network import Blackhole, FaultProxy, Refused
+from tests.servers.shared import unique
 from tests.servers.synthetic_bucket import KEYS
 
 MIB = 1024 * 1024
@@ -87,13 +88,14 @@ def uploads(fs: S3) -> list[str]:
 
 @pytest.mark.parametrize("wrong", [{"aws_secret_access_key": "no"}, {"aws_access_key_id": "nobody"}])
 def test_wrong_credentials_are_refused_and_never_a_missing_file(ceph: Any, wrong: dict[str, str]) -> None:
-    ceph.create_bucket("refusal")
-    ceph.request("PUT", "/refusal/there", b"1")
-    fs = fsabs.from_url("s3://refusal", **options(ceph, **wrong))
+    bucket = unique("refusal")
+    ceph.create_bucket(bucket)
+    ceph.request("PUT", f"/{bucket}/there", b"1")
+    fs = fsabs.from_url(f"s3://{bucket}", **options(ceph, **wrong))
     for ask in (fs.exists, fs.isdir, fs.isfile, fs.stat, fs.open, fs.read_bytes, fs.list, fs.remove):
         with pytest.raises(PermissionError) as caught:
             ask("there")
-        assert caught.value.filename == "s3://refusal/there"
+        assert caught.value.filename == f"s3://{bucket}/there"
     with pytest.raises(PermissionError):
         fs.write_bytes("new", b"1")
     with pytest.raises(PermissionError):

@@ -29,6 +29,7 @@ from fsabs.core import hooks
 from tests import soak
 from tests.servers.faulty_bucket import content
 from tests.servers.network import FaultProxy
+from tests.servers.shared import unique
 
 KEYS = {"aws_access_key_id": "me", "aws_secret_access_key": "secret", "region": "us-east-1"}
 
@@ -67,16 +68,16 @@ def descriptors() -> int:
 
 @pytest.mark.parametrize("anonymous", [False, True])
 def test_plain_reads_go_without_boto3(ceph: Any, monkeypatch: pytest.MonkeyPatch, anonymous: bool) -> None:
-    ceph.create_bucket("wire")
-    owner = fsabs.from_url(
-        "s3://wire", endpoint=ceph.endpoint, aws_access_key_id=ceph.access_key, aws_secret_access_key=ceph.secret_key
-    )
+    bucket = unique("wire")
+    ceph.create_bucket(bucket)
+    keys = {"aws_access_key_id": ceph.access_key, "aws_secret_access_key": ceph.secret_key}
+    owner = fsabs.from_url(f"s3://{bucket}", endpoint=ceph.endpoint, **keys)
     assert isinstance(owner, S3)
     names = ["plain", "a b+c%20é/中&=?#~", "empty", "large"]
     bodies = dict(zip(names, (b"1", b"22", b"", os.urandom(3_000_000)), strict=True))
     for name, data in bodies.items():
-        owner.client.put_object(Bucket="wire", Key=name, Body=data, ACL="public-read")
-    fs = fsabs.from_url("s3://wire", endpoint=ceph.endpoint, anonymous=True) if anonymous else owner
+        owner.client.put_object(Bucket=bucket, Key=name, Body=data, ACL="public-read")
+    fs = fsabs.from_url(f"s3://{bucket}", endpoint=ceph.endpoint, anonymous=True) if anonymous else owner
     assert isinstance(fs, S3)
     for name, data in bodies.items():
         assert fs.read_bytes(name) == data
@@ -329,9 +330,10 @@ def test_a_stream_goes_by_one_connection_as_long_as_that_is_fast(
 ) -> None:
     monkeypatch.setattr(reading, "FAST", fast)
     data = os.urandom(1 << 20) * 40
-    ceph.create_bucket("pipeline-slots")
+    bucket = unique("pipeline-slots")
+    ceph.create_bucket(bucket)
     keys = {"aws_access_key_id": ceph.access_key, "aws_secret_access_key": ceph.secret_key}
-    fs = fsabs.from_url("s3://pipeline-slots", endpoint=ceph.endpoint, **keys)
+    fs = fsabs.from_url(f"s3://{bucket}", endpoint=ceph.endpoint, **keys)
     fs.write_bytes("x", data)
     told: list[int] = []
     record = lambda self, kind, name, begin, size=0, *more: told.append(size)  # noqa: E731

@@ -18,6 +18,7 @@ from fsabs.cache.http import TOKEN_PATH_VARIABLE
 from tests.cache.web import Reply, Request, serving
 from tests.servers.dav import DavServer
 from tests.servers.process import free_port
+from tests.servers.shared import unique
 
 KEYS = [
     "plain",
@@ -169,11 +170,11 @@ def test_a_body_that_breaks_off_is_asked_for_again_and_then_a_miss() -> None:
         assert HTTPConnector(web.url).get("a") == b"complete"
 
 
-def test_a_connection_that_the_server_closed_meanwhile(dav: DavServer) -> None:
-    connector = HTTPConnector(dav.url)
+def test_a_connection_that_the_server_closed_meanwhile(own_dav: DavServer) -> None:
+    connector = HTTPConnector(own_dav.url)
     connector.put("x", b"1")
-    dav.pause()
-    dav.start()
+    own_dav.pause()
+    own_dav.start()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert connector.get("x") == b"1"
@@ -182,12 +183,12 @@ def test_a_connection_that_the_server_closed_meanwhile(dav: DavServer) -> None:
 # ---- dead servers
 
 
-def test_a_dead_server_is_asked_once_and_then_left_alone(dav: DavServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dead_server_is_asked_once_and_then_left_alone(own_dav: DavServer, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
     monkeypatch.setattr("fsabs.cache.http.time.monotonic", lambda: now[0])
-    connector = HTTPConnector(dav.url)
+    connector = HTTPConnector(own_dav.url)
     assert connector.put("x", b"1")
-    dav.pause()
+    own_dav.pause()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         assert [connector.get("x") for _ in range(100)] == [None] * 100
@@ -199,7 +200,7 @@ def test_a_dead_server_is_asked_once_and_then_left_alone(dav: DavServer, monkeyp
     assert len(caught) == 1, [str(one.message) for one in caught]
     now[0] += 1.9
     assert not connector.alive, "the second pause is twice as long"
-    dav.start()
+    own_dav.start()
     now[0] += 0.2
     assert connector.get("x") == b"1"
     assert connector.put("y", b"1")
@@ -298,7 +299,7 @@ def test_another_machine_gets_the_items(dav: DavServer) -> None:
 
 @pytest.mark.parametrize("value", [None, b"", b"fsabsHC1", b"fsabsHC1N", b"fsabsHC1Bx", b"fsabsHC2"])
 def test_values_that_are_like_nothing(dav: DavServer, value: bytes | None) -> None:
-    cache = HTTPCache(5, dav.url + "/like-nothing")
+    cache = HTTPCache(5, f"{dav.url}/{unique('like-nothing')}")
     assert cache.put(1, value)
     assert cache.get(1, "missing") == value
     calls = []

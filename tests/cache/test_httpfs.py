@@ -265,19 +265,20 @@ def test_a_dead_server_is_the_inner_fs_and_one_warning(store: Counting) -> None:
         assert blob.pread(5, 6) == FILES["a.txt"][6:11]
 
 
-def test_a_server_that_dies_and_comes_back(store: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
-    with DavServer() as server:
-        fs = HTTPCachedFS(server.url, store)
+def test_a_server_that_dies_and_comes_back(
+    own_dav: DavServer, store: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs = HTTPCachedFS(own_dav.url, store)
+    assert fs.read_bytes("a.txt") == FILES["a.txt"]
+    own_dav.pause()
+    with pytest.warns(RuntimeWarning, match="does not answer"):
         assert fs.read_bytes("a.txt") == FILES["a.txt"]
-        server.pause()
-        with pytest.warns(RuntimeWarning, match="does not answer"):
-            assert fs.read_bytes("a.txt") == FILES["a.txt"]
-        server.start()
-        monotonic = time.monotonic
-        monkeypatch.setattr(time, "monotonic", lambda: monotonic() + backoff.LONGEST_PAUSE)
-        reads = store.reads
-        assert fs.read_bytes("a.txt") == FILES["a.txt"]
-        assert store.reads == reads
+    own_dav.start()
+    monotonic = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: monotonic() + backoff.LONGEST_PAUSE)
+    reads = store.reads
+    assert fs.read_bytes("a.txt") == FILES["a.txt"]
+    assert store.reads == reads
 
 
 # ---- processes and threads

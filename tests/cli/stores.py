@@ -4,7 +4,6 @@ in a zip, a compressed tar.
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -18,8 +17,7 @@ from tests.servers.azurite import AzuriteServer
 from tests.servers.ceph import CephGateway
 from tests.servers.gcs_emulator import GcsEmulator
 from tests.servers.hdfs import HdfsCluster
-
-_number = itertools.count(1)
+from tests.servers.shared import unique
 
 
 class Store(NamedTuple):
@@ -49,7 +47,7 @@ def s3_bucket(ceph: CephGateway, monkeypatch: pytest.MonkeyPatch) -> tuple[str, 
         "AWS_SECRET_ACCESS_KEY": ceph.secret_key,
         "AWS_DEFAULT_REGION": ceph.region,
     }
-    bucket = f"cli{next(_number)}"
+    bucket = unique("cli")
     ceph.create_bucket(bucket)
     return f"s3://{bucket}/top/", _set(env, monkeypatch)
 
@@ -57,14 +55,14 @@ def s3_bucket(ceph: CephGateway, monkeypatch: pytest.MonkeyPatch) -> tuple[str, 
 def azure_container(azurite: AzuriteServer, monkeypatch: pytest.MonkeyPatch) -> tuple[str, dict[str, str]]:
     """As `s3_bucket`, of Azure."""
     account = f"AccountName={azurite.account};AccountKey={azurite.key};BlobEndpoint={azurite.endpoint}"
-    container = f"cli{next(_number)}"
+    container = unique("cli")
     azurite.create_container(container)
     return f"az://{container}/top/", _set({"AZURE_STORAGE_CONNECTION_STRING": account}, monkeypatch)
 
 
 def gcs_bucket(gcs: GcsEmulator, monkeypatch: pytest.MonkeyPatch) -> tuple[str, dict[str, str]]:
     """As `s3_bucket`, of Google Cloud Storage."""
-    bucket = f"cli{next(_number)}"
+    bucket = unique("cli")
     gcs.create_bucket(bucket)
     return f"gs://{bucket}/top/", _set({"STORAGE_EMULATOR_HOST": gcs.endpoint}, monkeypatch)
 
@@ -94,7 +92,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         url, env = make(request.getfixturevalue(server), monkeypatch)
     elif kind == "hdfs":
         cluster: HdfsCluster = request.getfixturevalue("hdfs")
-        url = f"{cluster.url}/cli{next(_number)}/top/"
+        url = f"{cluster.url}/{unique('cli')}/top/"
     elif kind == "local":
         url = f"{tmp_path}/store/"
     else:

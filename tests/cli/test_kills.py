@@ -25,6 +25,7 @@ from tests.cli.commands import fsabs, make_tree
 from tests.cli.stores import s3_bucket
 from tests.servers.ceph import CephGateway
 from tests.servers.hdfs import HdfsCluster
+from tests.servers.shared import unique
 
 ROUNDS = int(os.environ.get("FSABS_KILL_ROUNDS", "1"))
 SEED = int(os.environ.get("FSABS_KILL_SEED", "7"))
@@ -99,7 +100,7 @@ def place(
             return url.rstrip("/"), env
         if kind == "hdfs":
             cluster: HdfsCluster = request.getfixturevalue("hdfs")
-            return f"{cluster.url}/kills-{tmp_path.name}", {}
+            return f"{cluster.url}/{unique('kills')}", {}
         return f"{tmp_path}/target", {}
 
     return make

@@ -27,6 +27,7 @@ from fsabs.cli.progress import ProgressDisplay, progress_text
 from tests import preloaded
 from tests.cli.commands import MODULES, fsabs, make_tree
 from tests.servers.moto import MotoServer
+from tests.servers.shared import unique
 
 pytestmark = [pytest.mark.quick, pytest.mark.timeout(240)]
 
@@ -204,52 +205,52 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
 
 
 def test_planted_secrets_are_never_printed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], moto: MotoServer
 ) -> None:
     ini = tmp_path / "pfio.ini"
-    with MotoServer() as server:
-        server.create_bucket("bucket")
-        ini.write_text(
-            f"[corp]\nscheme = s3\nendpoint = {server.endpoint}\naws_access_key_id = planted-ini-id\n"
-            "aws_secret_access_key = planted-ini-secret\nregion = us-east-1\n"
-            "[dead]\nscheme = s3\nendpoint = http://127.0.0.1:9/\nmax_attempts = 1\n"
-            "aws_access_key_id = $PLANTED_KEY\naws_secret_access_key = $PLANTED_SECRET\n"
-        )
-        for name, value in (
-            ("PFIO_CONFIG_PATH", str(ini)),
-            ("PLANTED_KEY", "planted-variable-id"),
-            ("PLANTED_SECRET", "planted-variable"),
-            ("AWS_SESSION_TOKEN", "planted-session"),
+    bucket = unique("secrets")
+    moto.create_bucket(bucket)
+    ini.write_text(
+        f"[corp]\nscheme = s3\nendpoint = {moto.endpoint}\naws_access_key_id = planted-ini-id\n"
+        "aws_secret_access_key = planted-ini-secret\nregion = us-east-1\n"
+        "[dead]\nscheme = s3\nendpoint = http://127.0.0.1:9/\nmax_attempts = 1\n"
+        "aws_access_key_id = $PLANTED_KEY\naws_secret_access_key = $PLANTED_SECRET\n"
+    )
+    for name, value in (
+        ("PFIO_CONFIG_PATH", str(ini)),
+        ("PLANTED_KEY", "planted-variable-id"),
+        ("PLANTED_SECRET", "planted-variable"),
+        ("AWS_SESSION_TOKEN", "planted-session"),
+    ):
+        monkeypatch.setenv(name, value)
+    make_tree(tmp_path / "d", {"a": b"a"})
+    for url in (
+        f"corp://{bucket}/x",
+        "dead://bucket/x",
+        "s3://me:planted-password@bucket/x",
+        "http://me:planted-password@127.0.0.1:9/x?X-Amz-Signature=planted-signature&token=planted-token",
+        "s3://bucket/x?token=planted-token",
+        "s3://bucket/x?versionId=1&secret=planted-token",
+        f"corp://{bucket}/planted-ini-secret",
+    ):
+        for command in (
+            ["ls", "-l", url],
+            ["ls", f"{url}*"],
+            ["find", url],
+            ["du", url],
+            ["stat", url],
+            ["cat", url],
+            ["head", url],
+            ["tail", url],
+            ["cp", "-r", f"{tmp_path}/d", url],
+            ["cp", url, f"{tmp_path}/e"],
+            ["mv", url, f"{tmp_path}/f"],
+            ["sync", f"{tmp_path}/d", url],
+            ["diff", url, f"{tmp_path}/d"],
+            ["mkdir", url],
+            ["rm", "-r", url],
         ):
-            monkeypatch.setenv(name, value)
-        make_tree(tmp_path / "d", {"a": b"a"})
-        for url in (
-            "corp://bucket/x",
-            "dead://bucket/x",
-            "s3://me:planted-password@bucket/x",
-            "http://me:planted-password@127.0.0.1:9/x?X-Amz-Signature=planted-signature&token=planted-token",
-            "s3://bucket/x?token=planted-token",
-            "s3://bucket/x?versionId=1&secret=planted-token",
-            "corp://bucket/planted-ini-secret",
-        ):
-            for command in (
-                ["ls", "-l", url],
-                ["ls", f"{url}*"],
-                ["find", url],
-                ["du", url],
-                ["stat", url],
-                ["cat", url],
-                ["head", url],
-                ["tail", url],
-                ["cp", "-r", f"{tmp_path}/d", url],
-                ["cp", url, f"{tmp_path}/e"],
-                ["mv", url, f"{tmp_path}/f"],
-                ["sync", f"{tmp_path}/d", url],
-                ["diff", url, f"{tmp_path}/d"],
-                ["mkdir", url],
-                ["rm", "-r", url],
-            ):
-                for more in ([], ["--debug", "--json"]):
-                    main([*command, *more])
-                    captured = capfd.readouterr()
-                    assert "planted" not in captured.out + captured.err, (command, more, captured)
+            for more in ([], ["--debug", "--json"]):
+                main([*command, *more])
+                captured = capfd.readouterr()
+                assert "planted" not in captured.out + captured.err, (command, more, captured)

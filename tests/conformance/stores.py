@@ -24,15 +24,12 @@ from tests.servers.dav import DavServer
 from tests.servers.gcs_store import GcsStore
 from tests.servers.hdfs import HdfsCluster
 from tests.servers.hub import TOKEN, HubServer
+from tests.servers.shared import unique
 
 BUCKET = "conformance"
 MANY = 100
 """More files than so many are put by fsabs itself, many at once."""
 _numbers = itertools.count(1)
-
-
-def _new_name() -> str:
-    return f"kit{os.getpid()}-{next(_numbers)}"
 
 
 class S3Subject(Subject):
@@ -63,7 +60,7 @@ class S3Subject(Subject):
 
     def make(self, files: Files, directories: Iterable[str] = ()) -> FS:
         """Puts the objects, and an empty object for each directory; the root is one, too."""
-        prefix = _new_name()
+        prefix = unique("kit")
         for key in ("", *(f"{key}/" for key in directories)):
             self._request("PUT", f"{prefix}/{key}", b"")
         url = f"s3://{self._bucket}/{prefix}"
@@ -104,7 +101,7 @@ class S3Subject(Subject):
 
 def moto_subject(server: Any) -> S3Subject:
     """A bucket of its own of moto, whose listings take as long as there are objects in the bucket."""
-    subject = S3Subject(server, _new_name())
+    subject = S3Subject(server, unique("kit"))
     subject.refused_characters = "\n"
     return subject
 
@@ -119,7 +116,7 @@ class HubSubject(Subject):
 
     def make(self, files: Files, directories: Iterable[str] = ()) -> FS:
         """Makes a repository; git has no empty directories."""
-        name = f"kit/{_new_name()}"
+        name = f"kit/{unique('kit')}"
         self._hub.make(name, files)
         return self.place(fsabs.from_url(f"hf://datasets/{name}", token=TOKEN), name)
 
@@ -199,7 +196,7 @@ class CloudSubject(Subject):
 
     def make(self, files: Files, directories: Iterable[str] = ()) -> FS:
         """Puts the objects, and an empty object for each directory; the root is one, too."""
-        prefix = _new_name()
+        prefix = unique("kit")
         fs: FS = fsabs.from_url(f"{self._url}/{prefix}", **self.options)
         for key in ("", *(f"{key}/" for key in directories)):
             self._server.put(self._bucket, f"{prefix}/{key}", b"")
@@ -263,7 +260,7 @@ def gcs_subject(server: Any) -> CloudSubject:
     options = {"endpoint": server.endpoint, "anonymous": True}
     if isinstance(server, GcsStore):
         return CrowdedCloudSubject("gs", BUCKET, StoreInMemory(server), options)
-    bucket = _new_name()
+    bucket = unique("kit")
     server.create_bucket(bucket)
     # It has no uploads of parts.
     return CloudSubject("gs", bucket, server, {**options, "mpu_chunksize": 64 << 20})
@@ -271,7 +268,7 @@ def gcs_subject(server: Any) -> CloudSubject:
 
 def azure_subject(server: Any) -> CloudSubject:
     """A container of its own of Azurite."""
-    container = _new_name()
+    container = unique("kit")
     server.create_container(container)
     options = {"endpoint": server.endpoint, "account_key": server.key}
     subject = CrowdedCloudSubject("az", container, server, options)
@@ -289,7 +286,7 @@ class HdfsSubject(Subject):
 
     def make(self, files: Files, directories: Iterable[str] = ()) -> FS:
         """Makes the directories and puts the files."""
-        root = f"/{_new_name()}"
+        root = f"/{unique('kit')}"
         made = {root}
         for path in [root, *(f"{root}/{key}" for key in directories)]:
             self._cluster.mkdir(path)
@@ -320,7 +317,7 @@ class FsspecSubject(Subject):
 
     def make(self, files: Files, directories: Iterable[str] = ()) -> FS:
         """Fills fsspec's filesystem by its own means."""
-        root = f"/{_new_name()}"
+        root = f"/{unique('kit')}"
         memory = self._memory()
         for key in ("", *directories, *map(keys.parent, files)):
             memory.makedirs(f"{root}/{key}".rstrip("/"), exist_ok=True)

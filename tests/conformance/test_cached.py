@@ -5,7 +5,6 @@ What the side channel makes is old, as files are that were not written just now:
 
 from __future__ import annotations
 
-import itertools
 import shutil
 import tempfile
 import time
@@ -27,6 +26,7 @@ from fsabs.testing.subjects import Files
 from tests.conformance.archives import deflated_zip_in, zip_in
 from tests.conformance.selections import WithoutProcesses
 from tests.conformance.stores import moto_subject
+from tests.servers.shared import unique
 
 CONTAINER = Capabilities(
     write=True, exclusive=True, mkdir=True, implied_directories=True, last_modified=True, versions=True
@@ -175,11 +175,8 @@ class TestCachedMoto(OneProcess):
             yield subject
 
 
-_numbers = itertools.count(1)
-
-
 def _http_cached(inner: Subject, server: Any) -> Iterator[Subject]:
-    url = f"{server.url}/kit{next(_numbers)}"
+    url = f"{server.url}/{unique('kit')}"
     with closing(WrappedSubject(inner, lambda fs: HTTPCachedFS(url, fs))) as subject:
         yield subject
 

@@ -68,7 +68,8 @@ class SQLiteFaults:
 class PostgreSQLFaults:
     """A PostgreSQL with a clock that jumps; it is restarted, or crashes, and comes back later."""
 
-    def __init__(self, url: str, server: PostgreSQL) -> None:
+    def __init__(self, server: PostgreSQL) -> None:
+        url = server.database_url()
         schema = url.rpartition("%3D")[2]
         self._plain = url.replace("postgresql+psycopg", "postgresql")
         self.url = f"{url}%2Cpg_catalog"  # functions of the schema come before PostgreSQL's own

@@ -23,14 +23,15 @@ from tests.servers.postgresql import PostgreSQL
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
-def test_each_record_counts_once_whatever_happens(request: pytest.FixtureRequest, url: str) -> None:
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_each_record_counts_once_whatever_happens(kind: str, request: pytest.FixtureRequest, tmp_path: Any) -> None:
     seed, factor = soak.seed(11), soak.rounds(1)
     print("seed", seed)
     faults: PostgreSQLFaults | SQLiteFaults
-    if url.startswith("postgresql"):
-        faults = PostgreSQLFaults(url, request.getfixturevalue("postgresql"))
+    if kind == "postgresql":
+        faults = PostgreSQLFaults(request.getfixturevalue("own_postgresql"))
     else:
-        faults = SQLiteFaults(url)
+        faults = SQLiteFaults(f"sqlite:///{tmp_path}/tasks.db")
     tried = chaos(faults, seed, tasks=min(10_000, 600 * factor**2), outage=min(30.0, 1.2 * factor**2))
     print(dict(tried))
     for what, number in tried.items():
@@ -39,8 +40,8 @@ def test_each_record_counts_once_whatever_happens(request: pytest.FixtureRequest
 
 @pytest.mark.parametrize("how", ["pause", "crash"])
 @pytest.mark.timeout(120)
-def test_a_database_that_goes_away_is_waited_for(postgresql: PostgreSQL, how: str) -> None:
-    url = postgresql.database_url()
+def test_a_database_that_goes_away_is_waited_for(own_postgresql: PostgreSQL, how: str) -> None:
+    url = own_postgresql.database_url()
     dispatcher = TaskDispatcher.create(
         url, training=[("a", 0, 3000)], records_per_task=1, lease_seconds=60, train_end_callback=False
     )
@@ -60,12 +61,12 @@ def test_a_database_that_goes_away_is_waited_for(postgresql: PostgreSQL, how: st
         thread.start()
     while len(seen) < 300:
         time.sleep(0.01)
-    getattr(postgresql, how)()
+    getattr(own_postgresql, how)()
     time.sleep(1.0)
     before = len(seen)
     time.sleep(0.5)
     assert len(seen) == before  # nobody can work without it
-    postgresql.start()
+    own_postgresql.start()
     for thread in threads:
         thread.join(60)
         assert not thread.is_alive()
@@ -76,13 +77,13 @@ def test_a_database_that_goes_away_is_waited_for(postgresql: PostgreSQL, how: st
     dispatcher.close()
 
 
-def test_a_server_whose_socket_is_gone_is_waited_for(postgresql: PostgreSQL) -> None:
+def test_a_server_whose_socket_is_gone_is_waited_for(own_postgresql: PostgreSQL) -> None:
     """PostgreSQL removes its socket when it ends: until it is back, there is no such file."""
-    url = postgresql.database_url(by_socket=True)
+    url = own_postgresql.database_url(by_socket=True)
     with TaskDispatcher.create(url, training=[("a", 0, 2)], records_per_task=1) as dispatcher:
         held = dispatcher.get("w")
-        postgresql.pause()
-        back = threading.Timer(1.0, postgresql.start)
+        own_postgresql.pause()
+        back = threading.Timer(1.0, own_postgresql.start)
         back.start()
         try:
             assert dispatcher.report(*held)

@@ -15,6 +15,7 @@ import pytest
 
 from tests import preloaded
 from tests.servers.moto import MotoServer
+from tests.servers.shared import unique
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -23,9 +24,16 @@ LOSS = re.compile(r"^step (\d+): loss (\d+\.\d+)$", re.MULTILINE)
 
 
 @pytest.fixture
-def variables(moto: MotoServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The environment in which `s3://language/text` is the data set."""
-    moto.create_bucket("language")
+def url(moto: MotoServer) -> str:
+    """The URL of the data set."""
+    bucket = unique("language")
+    moto.create_bucket(bucket)
+    return f"s3://{bucket}/text"
+
+
+@pytest.fixture
+def variables(moto: MotoServer, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The environment in which the data set is at its URL."""
     found = {
         "S3_ENDPOINT": moto.endpoint,
         "AWS_ACCESS_KEY_ID": moto.access_key,
@@ -35,25 +43,27 @@ def variables(moto: MotoServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     }
     for name, value in found.items():
         monkeypatch.setenv(name, value)
-    subprocess.run([sys.executable, FOLDER / "make_data.py", "s3://language/text"], check=True, timeout=60)
+    subprocess.run([sys.executable, FOLDER / "make_data.py", url], check=True, timeout=60)
     return {**os.environ, **found}
 
 
-def trained(ranks: int, folder: Path, variables: dict[str, str], *arguments: str) -> tuple[int, dict[int, float]]:
+def trained(
+    url: str, ranks: int, folder: Path, variables: dict[str, str], *arguments: str
+) -> tuple[int, dict[int, float]]:
     """Run the program under torchrun; return its exit status, and the loss of each tenth step."""
     command: list[object] = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-    command += [FOLDER / "train.py", "s3://language/text", folder, *arguments]
+    command += [FOLDER / "train.py", url, folder, *arguments]
     done = preloaded.run(preloaded.TORCHRUN, command, env=variables, timeout=200)
     if "--die-at" not in arguments:
         assert done.returncode == 0, done.stdout + done.stderr
     return done.returncode, {int(step): float(loss) for step, loss in LOSS.findall(done.stdout)}
 
 
-def test_it_learns_is_killed_and_resumes_on_other_ranks(variables: dict[str, str], tmp_path: Path) -> None:
+def test_it_learns_is_killed_and_resumes_on_other_ranks(url: str, variables: dict[str, str], tmp_path: Path) -> None:
     checkpoints = tmp_path / "checkpoints"
-    status, first = trained(2, checkpoints, variables, "--steps", "60", "--every", "15", "--die-at", "35")
+    status, first = trained(url, 2, checkpoints, variables, "--steps", "60", "--every", "15", "--die-at", "35")
     assert status != 0
-    status, second = trained(3, checkpoints, variables, "--steps", "60", "--every", "15")
+    status, second = trained(url, 3, checkpoints, variables, "--steps", "60", "--every", "15")
     assert min(second) == 40  # from the checkpoint of step 30 on
     assert max(second) == 60
     assert first[10] > 2.5
@@ -61,7 +71,7 @@ def test_it_learns_is_killed_and_resumes_on_other_ranks(variables: dict[str, str
     assert second[60] < first[30]
 
 
-def test_each_document_comes_once_an_epoch_through_the_kill(variables: dict[str, str]) -> None:
+def test_each_document_comes_once_an_epoch_through_the_kill(url: str, variables: dict[str, str]) -> None:
     sys.path.insert(0, str(FOLDER))
     try:
         train: Any = importlib.import_module("train")
@@ -78,15 +88,15 @@ def test_each_document_comes_once_an_epoch_through_the_kill(variables: dict[str,
         )
         return Counter(text.split("\n\n")[1:-1])
 
-    whole = documents(train.make_loader("s3://language/text"))
+    whole = documents(train.make_loader(url))
     assert whole.total() > 1000
-    begun = train.make_loader("s3://language/text")
+    begun = train.make_loader(url)
     batches = iter(begun)
     seen = [next(batches) for _ in range(30)]
-    again = train.make_loader("s3://language/text")
+    again = train.make_loader(url)
     again.load_state_dict(begun.state_dict())
     assert documents([*seen, *again]) == whole
-    changed = train.make_loader("s3://language/text", weights={"web": 0.2, "code": 0.8})
+    changed = train.make_loader(url, weights={"web": 0.2, "code": 0.8})
     changed.load_state_dict(begun.state_dict())
     after = documents(changed)
     code = sum(count for text, count in after.items() if "def " in text)

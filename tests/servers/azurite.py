@@ -19,8 +19,8 @@ import time
 import urllib.parse
 from pathlib import Path
 
-from tests.servers.hdfs_jvm import cache_dir, locked
-from tests.servers.process import HTTPServer
+from tests.servers.hdfs_jvm import cache_dir
+from tests.servers.process import HTTPServer, locked
 
 VERSION = "3.37.0"
 ACCOUNT = "devstoreaccount1"
@@ -88,11 +88,11 @@ class AzuriteServer(HTTPServer):
         """The URL of the account's blob service."""
         return f"{super().endpoint}/{ACCOUNT}"
 
-    def command(self, port: int) -> list[str]:
-        """Return the command: it keeps all in memory, and takes newer versions of the API than it knows."""
+    def launch(self) -> None:
+        """Start it: it keeps all in memory, and takes newer versions of the API than it knows."""
         argv = ["node", "--eval", _SESSION.format(blob=_folder() / _BLOB), "--"]
-        argv += ["blob", "--silent", "--inMemoryPersistence", "--disableTelemetry"]
-        return [*argv, "--blobHost", "127.0.0.1", "--blobPort", str(port), "--skipApiVersionCheck"]
+        argv += ["blob", "--silent", "--inMemoryPersistence", "--disableTelemetry", "--skipApiVersionCheck"]
+        self.spawn(self.name, [*argv, "--blobHost", "127.0.0.1", "--blobPort", str(self._port)])
 
     def probe(self) -> bool:
         """Write a blob and read it back."""

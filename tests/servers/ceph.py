@@ -1,33 +1,27 @@
 """A real S3 service for the tests: Ceph's gateway over one monitor and one object store that lives in memory.
 
-All three daemons run in the foreground as children of this process, on loopback, with every file in one temporary
-folder; they die with it. What speaks S3 here is a side channel of a few lines (`CephGateway.request`), so that tests
-can set up and verify without the code under test. Run ``python -m tests.servers.ceph install`` to install the
-packages and ``python -m tests.servers.ceph run`` to have a gateway to play with; nothing here imports pytest.
+All three daemons run in the foreground, on loopback, with every file in one temporary folder; they die with the process
+that starts them. Nothing here imports pytest.
 """
 
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import hmac
-import http.client
 import os
 import shutil
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 import urllib.parse
 import uuid
 from collections.abc import Mapping
 from email.utils import formatdate
-from pathlib import Path
 
 from tests.servers import debian
-from tests.servers.process import Service, check_alive, free_port, spawn, stop, wait_until
+from tests.servers.process import free_port
+from tests.servers.s3_server import S3Server
 
 _PACKAGES = ("ceph-mon", "ceph-osd", "radosgw", "ceph-common")
 _PROGRAMS = ("ceph", "ceph-mon", "ceph-osd", "radosgw", "radosgw-admin", "monmaptool")
@@ -108,153 +102,78 @@ def install() -> None:
     debian.install(missing, *_PACKAGES)
 
 
-class CephGateway(Service):
-    """One gateway with one user, empty at `start` and gone with all its objects at `stop`.
+class CephGateway(S3Server):
+    """One gateway, empty at `start` and gone with all its objects at `stop`.
 
-    `endpoint` is "http://127.0.0.1:PORT" and answers to `access_key` and `secret_key`; any region will do to sign,
-    `region` is the one to give. `memory` is the number of bytes the objects may take in all. With `tcp_nodelay` the
-    gateway sends small pieces at once, which is not its default.
+    `memory` is the number of bytes the objects may take in all. With `tcp_nodelay` the gateway sends small pieces at
+    once, which is not its default.
     """
 
-    access_key = "fsabsaccess"
-    secret_key = "fsabssecret"
-    region = "us-east-1"
+    missing = staticmethod(missing)
+    name = "ceph"
+    end_signal = signal.SIGKILL  # nothing to save, and a store without a monitor is slow to end politely
 
     def __init__(self, memory: int = 4 << 30, tcp_nodelay: bool = True) -> None:
+        super().__init__()
         self._memory = memory
         self._tcp_nodelay = tcp_nodelay
-        self._port = 0
-        self._root: Path | None = None
-        self._daemons: list[subprocess.Popen[bytes]] = []
-
-    @property
-    def endpoint(self) -> str:
-        """The URL to give to a client."""
-        return f"http://127.0.0.1:{self._port}"
-
-    def start(self) -> None:
-        """Returns once an object was written and read back; raises RuntimeError with what a daemon said."""
-        if (reason := missing()) is not None:
-            raise RuntimeError(reason)
-        self._root = Path(tempfile.mkdtemp(prefix="fsabs-ceph-"))
-        try:
-            self._configure()
-            self._start_monitor()
-            self._start_store()
-            self._start_gateway()
-        except BaseException:
-            self.stop()
-            raise
-
-    def stop(self) -> None:
-        """Ends the daemons, the last started first, and removes their folder; harmless when not started."""
-        for process in reversed(self._daemons):
-            process.kill()  # nothing to save, and a store without a monitor is slow to end politely
-            stop(process)
-        self._daemons.clear()
-        if self._root is not None:
-            shutil.rmtree(self._root, ignore_errors=True)
-            self._root = None
-
-    def create_bucket(self, name: str) -> None:
-        """Makes the bucket; one of this user's that exists is left as it is."""
-        status, body = self.request("PUT", f"/{name}")
-        if status not in (200, 409):
-            raise RuntimeError(f"bucket {name}: {status} {body[:300]!r}")
 
     def request(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
-        """Sends one signed request and returns its status and body.
-
-        `path` is "/bucket" or "/bucket/key", unquoted and without a query. Signed by S3's version 2, which is four
-        lines long and which the gateway still accepts.
-        """
+        """Send one request, signed by S3's version 2, which is four lines long and which the gateway still accepts."""
         target = urllib.parse.quote(path)
         date = formatdate(usegmt=True)
         text = f"{method}\n\n\n{date}\n{target}"
         digest = hmac.new(self.secret_key.encode(), text.encode(), hashlib.sha1).digest()
         signature = base64.b64encode(digest).decode()
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
-        try:
-            headers = {"Date": date, "Authorization": f"AWS {self.access_key}:{signature}"}
-            connection.request(method, target, body, headers)
-            response = connection.getresponse()
-            return response.status, response.read()
-        finally:
-            connection.close()
+        return self.send(method, target, body, {"Date": date, "Authorization": f"AWS {self.access_key}:{signature}"})
 
-    # The steps of `start`, in order.
-
-    def _configure(self) -> None:
-        self._port = free_port()
+    def prepare(self) -> None:
+        """Write the configuration and the keys."""
+        super().prepare()
         for name in ("mon", "osd", "rgw"):
-            (self._dir / name).mkdir()
-        values = {"root": self._dir, "fsid": uuid.uuid4(), "mon_port": free_port(), "port": self._port}
-        (self._dir / "ceph.conf").write_text(_CONF.format(**values, memory=self._memory, tcp_nodelay=self._tcp_nodelay))
-        self._make_keyring()
-
-    def _make_keyring(self) -> None:
+            (self.folder / name).mkdir()
+        ports = {"mon_port": free_port(), "port": self._port}
+        values = {"root": self.folder, "fsid": uuid.uuid4(), "memory": self._memory, "tcp_nodelay": self._tcp_nodelay}
+        (self.folder / "ceph.conf").write_text(_CONF.format(**values, **ports))
         # Written by hand: `ceph-authtool` is one call, and one more process, a key.
         lines = []
         for name, caps in _KEYS.items():
             lines += [f"[{name}]", f"\tkey = {_new_key()}"]
             lines += [f'\tcaps {kind} = "{cap}"' for kind, cap in zip(caps[::2], caps[1::2], strict=True)]
-        keyring = self._dir / "keyring"
+        keyring = self.folder / "keyring"
         keyring.touch(mode=0o600)
         keyring.write_text("\n".join(lines) + "\n")
 
+    def launch(self) -> None:
+        """Start the monitor, the store and the gateway."""
+        self._start_monitor()
+        self._start_store()
+        keys = ("--access-key", self.access_key, "--secret-key", self.secret_key)
+        user = ("user", "create", "--uid", "fsabs", "--display-name", "fsabs", *keys)
+        self._run("radosgw-admin", "-n", "client.rgw.a", *user)
+        self._daemon("radosgw", "-n", "client.rgw.a")
+
     def _start_monitor(self) -> None:
-        conf = (self._dir / "ceph.conf").read_text()
+        conf = (self.folder / "ceph.conf").read_text()
         fsid = conf.split("fsid = ")[1].split("\n")[0]
         address = conf.split("mon host = ")[1].split("\n")[0]
-        monmap = str(self._dir / "monmap")
+        monmap = str(self.folder / "monmap")
         self._run("monmaptool", "--create", "--addv", "a", address, "--fsid", fsid, monmap, conf=False)
         self._run("ceph-mon", "--mkfs", "-i", "a", "--monmap", monmap)
-        self._spawn("ceph-mon", "-i", "a", "-f")
+        self._daemon("ceph-mon", "-i", "a")
 
     def _start_store(self) -> None:
         self._run("ceph", "osd", "create")  # waits for the monitor
-        self._run("ceph", "auth", "import", "-i", str(self._dir / "keyring"))
+        self._run("ceph", "auth", "import", "-i", str(self.folder / "keyring"))
         self._run("ceph", "osd", "crush", "add", "osd.0", "1.0", "root=default", "host=a")
         self._run("ceph-osd", "-i", "0", "--mkfs")
-        self._spawn("ceph-osd", "-i", "0", "-f")
+        self._daemon("ceph-osd", "-i", "0")
 
-    def _start_gateway(self) -> None:
-        keys = ("--access-key", self.access_key, "--secret-key", self.secret_key)
-        self._run(
-            "radosgw-admin", "-n", "client.rgw.a", "user", "create", "--uid", "fsabs", "--display-name", "fsabs", *keys
-        )
-        self._spawn("radosgw", "-n", "client.rgw.a", "-f")
-        wait_until(self._works, 60, "an object to come back from the Ceph gateway")
-
-    def _works(self) -> bool:
-        for process in self._daemons:
-            check_alive(process, self._log(process))
-        try:
-            self.create_bucket("fsabs-ready")
-            put, _ = self.request("PUT", "/fsabs-ready/probe", b"ready")
-            return put == 200 and self.request("GET", "/fsabs-ready/probe") == (200, b"ready")
-        except (OSError, http.client.HTTPException, RuntimeError):
-            return False
-
-    # How the programs are run.
-
-    @property
-    def _dir(self) -> Path:
-        if self._root is None:
-            raise RuntimeError("the gateway is not started")
-        return self._root
-
-    def _log(self, process: subprocess.Popen[bytes]) -> Path:
-        args = process.args
-        name = args[0] if isinstance(args, list) else str(args)
-        return self._dir / f"{name}.out"
-
-    def _spawn(self, name: str, *args: str) -> None:
-        argv = [name, "-c", str(self._dir / "ceph.conf"), *args]
-        self._daemons.append(spawn(argv, self._dir / f"{name}.out"))
+    def _daemon(self, name: str, *args: str) -> None:
+        self.spawn(name, [name, "-c", str(self.folder / "ceph.conf"), *args, "-f"])
 
     def _run(self, name: str, *args: str, conf: bool = True) -> None:
-        where = ["-c", str(self._dir / "ceph.conf")] if conf else []
+        where = ["-c", str(self.folder / "ceph.conf")] if conf else []
         done = subprocess.run([name, *where, *args], capture_output=True, timeout=60, check=False)
         if done.returncode:
             said = (done.stderr + done.stdout).decode(errors="replace")[-2000:]
@@ -265,29 +184,3 @@ def _new_key() -> str:
     # A cephx key: type 1 (AES), seconds and nanoseconds of its making, length, 16 random bytes; little-endian.
     head = (1).to_bytes(2, "little") + int(time.time()).to_bytes(4, "little") + bytes(4)
     return base64.b64encode(head + (16).to_bytes(2, "little") + os.urandom(16)).decode()
-
-
-def _run_until_interrupted() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):  # a shell starts background jobs with SIGINT ignored
-        signal.signal(number, signal.default_int_handler)
-    with contextlib.suppress(KeyboardInterrupt), CephGateway() as gateway:
-        print(f"endpoint={gateway.endpoint}", f"access_key={gateway.access_key}", f"secret_key={gateway.secret_key}")
-        sys.stdout.flush()
-        while True:
-            time.sleep(3600)
-
-
-def main(argv: list[str]) -> int:
-    """Runs ``install`` or ``run``; returns the exit status."""
-    if argv == ["install"]:
-        install()
-    elif argv == ["run"]:
-        _run_until_interrupted()
-    else:
-        print("usage: python -m tests.servers.ceph install|run", file=sys.stderr)
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -10,11 +10,10 @@ import os
 import shutil
 import socket
 import subprocess
-import tempfile
 from pathlib import Path
 
 from tests.servers import debian
-from tests.servers.process import Service, check_alive, free_port, spawn, stop, wait_until
+from tests.servers.process import Server
 
 _PACKAGE = "nginx-light"
 _SBIN = "/usr/sbin:/usr/local/sbin"  # where Debian puts it, and a user's PATH doesn't lead
@@ -56,17 +55,56 @@ def install() -> None:
     debian.install(missing, _PACKAGE)
 
 
-class DavServer(Service):
+class Nginx(Server):
+    """One nginx in the foreground, with the configuration that a subclass writes."""
+
+    missing = staticmethod(missing)
+    configuration: str
+    """With the fields `root`, `port`, `user` and those of `values`."""
+
+    def values(self) -> dict[str, object]:
+        """Return the further fields of the configuration."""
+        return {}
+
+    def prepare(self) -> None:
+        """Write the configuration."""
+        super().prepare()
+        user = "user root;" if os.geteuid() == 0 else ""  # it would drop to one that can't enter the folder
+        conf = self.configuration.format(root=self.folder, port=self._port, user=user, **self.values())
+        (self.folder / "nginx.conf").write_text(conf)
+
+    def launch(self) -> None:
+        """Start it."""
+        path = self.folder
+        self.spawn("nginx", [str(program()), "-c", f"{path}/nginx.conf", "-p", f"{path}", "-e", f"{path}/error.log"])
+
+    def probe(self) -> bool:
+        """Return True if it listens."""
+        with socket.socket() as probe:
+            probe.settimeout(1)
+            return probe.connect_ex(("127.0.0.1", self._port)) == 0
+
+
+class DavServer(Nginx):
     """One nginx, empty at `start`; what it keeps lies in `files`, for tests to look at and to spoil."""
 
+    name = "dav"
+    configuration = _CONF
     token = "a-bearer-token"
     """What `token_url` asks for."""
 
     def __init__(self, max_body: str = "64m") -> None:
+        super().__init__()
         self._max_body = max_body
-        self._port = 0
-        self._root: Path | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+
+    def values(self) -> dict[str, object]:
+        """Return what a test may choose."""
+        return {"token": self.token, "max_body": self._max_body}
+
+    def prepare(self) -> None:
+        """Make the folder of its files, too."""
+        super().prepare()
+        self.files.mkdir()
 
     @property
     def origin(self) -> str:
@@ -86,53 +124,7 @@ class DavServer(Service):
     @property
     def files(self) -> Path:
         """The folder behind the server's root."""
-        assert self._root is not None
-        return self._root / "files"
-
-    def start(self) -> None:
-        """Returns once it answers; raises RuntimeError with what it said. After `pause`, at the same port as before."""
-        if (reason := missing()) is not None:
-            raise RuntimeError(reason)
-        if self._root is None:
-            self._port = free_port()
-            self._root = Path(tempfile.mkdtemp(prefix="fsabs-dav-"))
-            self._root.chmod(0o755)
-            (self._root / "files").mkdir()
-        conf = self._root / "nginx.conf"
-        user = "user root;" if os.geteuid() == 0 else ""  # it would drop to one that can't enter the folder
-        conf.write_text(
-            _CONF.format(root=self._root, port=self._port, token=self.token, max_body=self._max_body, user=user)
-        )
-        nginx = program()
-        assert nginx is not None
-        try:
-            log = self._root / "nginx.out"
-            self._process = spawn([nginx, "-c", str(conf), "-p", str(self._root), "-e", f"{self._root}/error.log"], log)
-            wait_until(self._answers, 20, "nginx to listen")
-        except BaseException:
-            self.stop()
-            raise
-
-    def pause(self) -> None:
-        """Ends the server and keeps its folder and its port."""
-        if self._process is not None:
-            stop(self._process)
-            self._process = None
-
-    def stop(self) -> None:
-        """Ends the server and removes its folder; harmless when not started."""
-        self.pause()
-        if self._root is not None:
-            shutil.rmtree(self._root, ignore_errors=True)
-            self._root = None
-
-    def _answers(self) -> bool:
-        assert self._process is not None
-        assert self._root is not None
-        check_alive(self._process, self._root / "nginx.out")
-        with socket.socket() as probe:
-            probe.settimeout(1)
-            return probe.connect_ex(("127.0.0.1", self._port)) == 0
+        return self.folder / "files"
 
 
 def program() -> str | None:

@@ -1,5 +1,6 @@
-"""The pytest fixtures `moto`, `ceph`, `azurite`, `gcs`, `hdfs`, `dav`, `postgresql`: one server of each a session,
-which the first test that asks for it starts; and `hub`, one for each test.
+"""The pytest fixtures `moto`, `ceph`, `azurite`, `gcs`, `hdfs`, `dav`, `postgresql`: one server of each for a run,
+which the first test that asks for it starts; `own_dav` and `own_postgresql`, for tests that stop theirs; and `hub`, one
+for each test.
 
 Nowhere else in the tests is a test skipped: a developer without a server is told the command that installs it, and in
 CI (the environment variable CI is set) a missing server is a failure.
@@ -9,22 +10,31 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
-from tests.servers import azurite as azurite_server
-from tests.servers import ceph as ceph_server
-from tests.servers import dav as dav_server
-from tests.servers import gcs_emulator as gcs_server
-from tests.servers import hdfs as hdfs_server
+from tests.servers import guard
 from tests.servers import hub as hub_server
-from tests.servers import moto as moto_server
-from tests.servers import postgresql as postgresql_server
+from tests.servers.azurite import AzuriteServer
+from tests.servers.ceph import CephGateway
+from tests.servers.dav import DavServer
+from tests.servers.gcs_emulator import GcsEmulator
+from tests.servers.hdfs import HdfsCluster
+from tests.servers.moto import MotoServer
+from tests.servers.postgresql import PostgreSQL
+from tests.servers.process import Server
+from tests.servers.shared import shared
 
-S = TypeVar("S")
+S = TypeVar("S", bound=Server)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin the run, in the process that controls it."""
+    if not hasattr(config, "workerinput"):  # of pytest-xdist
+        guard.start()
 
 
 def in_ci() -> bool:
@@ -41,29 +51,38 @@ def require(missing: Callable[[], str | None]) -> None:
     pytest.skip(reason)
 
 
-def _fixture(
-    missing: Callable[[], str | None], server: Callable[[], AbstractContextManager[S]], doc: str
-) -> Callable[[], Iterator[S]]:
-    """Return the fixture of a server that the session's first test to ask for it starts."""
+def _shared(server: type[S], doc: str) -> Callable[[], S]:
+    """Return the fixture of the run's server of a kind."""
+
+    def found() -> S:
+        require(server.missing)
+        return shared(server)
+
+    found.__doc__ = doc
+    return pytest.fixture(scope="session")(found)
+
+
+def _own(server: type[S], doc: str) -> Callable[[], Iterator[S]]:
+    """Return the fixture of a server of a test's own."""
 
     def started() -> Iterator[S]:
-        require(missing)
+        require(server.missing)
         with server() as one:
             yield one
 
     started.__doc__ = doc
-    return pytest.fixture(scope="session")(started)
+    return pytest.fixture(started)
 
 
-moto = _fixture(moto_server.missing, moto_server.MotoServer, "moto's imitation of S3, which checks no signature.")
-ceph = _fixture(ceph_server.missing, ceph_server.CephGateway, "A real S3 service: Ceph's gateway.")
-azurite = _fixture(
-    azurite_server.missing, azurite_server.AzuriteServer, "Microsoft's own emulator of Azure Blob Storage."
-)
-gcs = _fixture(gcs_server.missing, gcs_server.GcsEmulator, "An emulator of Google Cloud Storage.")
-hdfs = _fixture(hdfs_server.missing, hdfs_server.HdfsCluster, "A real HDFS: one NameNode and one DataNode.")
-dav = _fixture(dav_server.missing, dav_server.DavServer, "A real HTTP cache: nginx with its DAV module.")
-postgresql = _fixture(postgresql_server.missing, postgresql_server.PostgreSQL, "A real PostgreSQL.")
+moto = _shared(MotoServer, "moto's imitation of S3, which checks no signature.")
+ceph = _shared(CephGateway, "A real S3 service: Ceph's gateway.")
+azurite = _shared(AzuriteServer, "Microsoft's own emulator of Azure Blob Storage.")
+gcs = _shared(GcsEmulator, "An emulator of Google Cloud Storage.")
+hdfs = _shared(HdfsCluster, "A real HDFS: one NameNode and one DataNode.")
+dav = _shared(DavServer, "A real HTTP cache: nginx with its DAV module.")
+own_dav = _own(DavServer, "One that a test may stop.")
+postgresql = _shared(PostgreSQL, "A real PostgreSQL.")
+own_postgresql = _own(PostgreSQL, "One that a test may stop.")
 
 
 @pytest.fixture

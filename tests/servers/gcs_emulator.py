@@ -34,9 +34,9 @@ class GcsEmulator(HTTPServer):
     missing = staticmethod(missing)
     name = "gcs"
 
-    def command(self, port: int) -> list[str]:
-        """Return the command: this module."""
-        return [sys.executable, "-m", "tests.servers.gcs_emulator", str(port)]
+    def launch(self) -> None:
+        """Start this module."""
+        self.spawn(self.name, [sys.executable, "-m", "tests.servers.gcs_emulator", str(self._port)])
 
     def probe(self) -> bool:
         """Write an object and read it back."""

@@ -2,24 +2,16 @@
 
 `HdfsCluster` runs Hadoop's jars, in one temporary folder and on ports that the kernel picks; its `put`,
 `get`, `ls`... are a side channel through Hadoop's own Java client. Nothing of pytest or of `fsabs` belongs here.
-`python -m tests.servers.hdfs install|run` does by hand what the fixtures do.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import os
-import shutil
-import signal
 import socket
 import struct
-import sys
-import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from typing import Any, Self
 
 from tests.servers.hdfs_jvm import (
     HDFS_SITE,
@@ -33,6 +25,7 @@ from tests.servers.hdfs_jvm import (
     write_sources,
     write_xml,
 )
+from tests.servers.process import Server, wait_until
 
 __all__ = ["PRODUCTION", "QUICK_START", "HdfsCluster", "SideChannel", "incomplete", "install", "missing"]
 
@@ -102,6 +95,18 @@ class SideChannel:
         """Make an empty directory an encryption zone; wants `dfs.encryption.key.provider.uri` in the settings."""
         self.administer(f"encrypt {path}")
 
+    def wait_until_writable(self) -> None:
+        """Wait until the NameNode that answers can place a block on as many DataNodes as there are replicas."""
+
+        def written() -> bool:
+            with contextlib.suppress(OSError):
+                self.put("/.fsabs-probe", b"ready")
+                return True
+            return False
+
+        wait_until(written, START_TIMEOUT, "HDFS to take data")
+        self.rm("/.fsabs-probe")
+
     def administer(self, what: str) -> None:
         """Make the NameNode `active` or `standby`, or have it enter (`safe`) or leave (`unsafe`) safe mode."""
         self._call("namenode", "/", what)
@@ -122,34 +127,48 @@ class SideChannel:
         return bytes(memoryview(answer)[1:])
 
 
-class HdfsCluster(SideChannel):
-    """One NameNode and one DataNode on 127.0.0.1, from `start` (or `with`) to `stop`.
+class HdfsCluster(SideChannel, Server):
+    """One NameNode and one DataNode on 127.0.0.1.
 
-    The user that runs the tests is HDFS's superuser. The daemons end with the process that started them, however that
-    ends. Closing a file is quicker than in production: the NameNode waits for the block's report, where it would send
-    the client away to ask again after half a second.
+    The user that runs the tests is HDFS's superuser. Closing a file is quicker than in production: the NameNode waits
+    for the block's report, where it would send the client away to ask again after half a second.
 
     `jvm` are the options of the two JVMs: `QUICK_START`, or `PRODUCTION` for what is measured. `settings` are those of
     hdfs-site.xml that differ.
     """
 
+    missing = staticmethod(missing)
+    name = "hdfs"
     host = "127.0.0.1"
 
     def __init__(self, jvm: Sequence[str] = QUICK_START, settings: Mapping[str, str] | None = None) -> None:
+        super().__init__()
         self._jvm = jvm
         self._settings = settings or {}
-        #: Port of the NameNode's RPC server; 0 before `start`.
-        self.port = 0
-        self._root: Path | None = None
         self._side_port = 0
-        self._owner = 0
         self._daemons: dict[str, Daemon] = {}
 
     def __repr__(self) -> str:
         return f"HdfsCluster({self.url!r})"
 
+    def address(self) -> dict[str, Any]:
+        """Return the ports and the folder."""
+        return {**super().address(), "side_port": self._side_port}
+
+    @classmethod
+    def at(cls, address: Mapping[str, Any]) -> Self:
+        """Return the one at an address."""
+        found = super().at(address)
+        found._side_port = address["side_port"]
+        return found
+
     def _side_channel(self) -> tuple[str, int]:
         return self.host, self._side_port
+
+    @property
+    def port(self) -> int:
+        """The port of the NameNode's RPC server."""
+        return self._port
 
     @property
     def url(self) -> str:
@@ -164,64 +183,48 @@ class HdfsCluster(SideChannel):
     @property
     def conf_dir(self) -> Path:
         """A `HADOOP_CONF_DIR` for clients, with `fs.defaultFS` set to `url`."""
-        return self._folder() / "client-conf"
+        return self.folder / "client-conf"
 
-    # ------------------------------------------------------------------ life
+    def prepare(self) -> None:
+        """Write what the daemons run, and the configuration of clients."""
+        super().prepare()
+        self._port = 0  # the kernel picks it
+        write_sources(self.folder)
+        write_xml(self.conf_dir, "hdfs-site", {"dfs.replication": "1"})
 
-    def start(self) -> HdfsCluster:
-        """Format, start both daemons, and return when a file can be written (about 4 s)."""
-        if sentence := missing():
-            raise RuntimeError(sentence)
-        self._owner = os.getpid()
-        self._root = Path(tempfile.mkdtemp(prefix="fsabs-hdfs-"))
-        try:
-            self._write_configuration()
-            self.start_namenode()
-            self.start_datanode()
-        except BaseException:
-            self.stop()
-            raise
-        return self
+    def launch(self) -> None:
+        """Format, and start both daemons."""
+        self.start_namenode()
+        self.start_datanode()
 
-    def stop(self) -> None:
-        """Kill both daemons and delete everything; does nothing twice, or in a forked child."""
-        if self._root is None or self._owner != os.getpid():
-            return
+    def probe(self) -> bool:
+        """Return True: a file could be written."""
+        return True
+
+    def end(self) -> None:
+        """Kill both daemons."""
         for role in list(self._daemons):
             self._kill(role)
-        shutil.rmtree(self._root, ignore_errors=True)
-        self._root = None
-
-    def __enter__(self) -> HdfsCluster:
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
     def start_namenode(self) -> None:
         """Start the NameNode: at first on a free port, after `kill_namenode` on the same port.
 
         With a DataNode alive, it returns when a write works again (safe mode is over).
         """
-        deadline = time.monotonic() + START_TIMEOUT
-        self._write_etc()
-        node = self._daemons["namenode"] = Daemon("namenode", self._jvm, self._folder())
-        self.port, self._side_port = node.ports(deadline)
-        write_xml(self._folder() / "client-conf", "core-site", {"fs.defaultFS": self.url})
+        core = {"fs.defaultFS": self.url, "hadoop.tmp.dir": str(self.folder)}
+        write_xml(self.folder / "etc", "core-site", core)
+        write_xml(self.folder / "etc", "hdfs-site", {**HDFS_SITE, **self._settings})
+        node = self._daemons["namenode"] = Daemon("namenode", self._jvm, self.folder)
+        self._port, self._side_port = node.ports()
+        write_xml(self.conf_dir, "core-site", {"fs.defaultFS": self.url})
         if "datanode" in self._daemons:
-            self._wait_for_write(deadline)
+            self.wait_until_writable()
 
     def start_datanode(self) -> None:
         """Start the DataNode, again after `kill_datanode`, and wait until a write works."""
-        deadline = time.monotonic() + START_TIMEOUT
-        node = self._daemons["datanode"] = Daemon("datanode", self._jvm, self._folder(), self.url)
-        node.ports(deadline)
-        self._wait_for_write(deadline)
+        node = self._daemons["datanode"] = Daemon("datanode", self._jvm, self.folder, self.url)
+        node.ports()
+        self.wait_until_writable()
 
     def kill_namenode(self) -> None:
         """SIGKILL the NameNode; the side channel is gone until `start_namenode`."""
@@ -237,55 +240,3 @@ class HdfsCluster(SideChannel):
 
     def _kill(self, role: str) -> None:
         self._daemons.pop(role).kill()
-
-    def _folder(self) -> Path:
-        if self._root is None:
-            raise RuntimeError("the HDFS cluster is not running")
-        return self._root
-
-    def _write_configuration(self) -> None:
-        write_sources(self._folder())
-        write_xml(self._folder() / "client-conf", "hdfs-site", {"dfs.replication": "1"})
-
-    def _write_etc(self) -> None:
-        core = {"fs.defaultFS": self.url, "hadoop.tmp.dir": str(self._folder())}
-        write_xml(self._folder() / "etc", "core-site", core)
-        write_xml(self._folder() / "etc", "hdfs-site", {**HDFS_SITE, **self._settings})
-
-    def _wait_for_write(self, deadline: float) -> None:
-        """Until the DataNode has told the NameNode of itself, no block can be placed."""
-        probe = "/.fsabs-probe"
-        while True:
-            try:
-                self.put(probe, b"ready")
-                break
-            except OSError as error:
-                if time.monotonic() > deadline:
-                    raise RuntimeError(f"the HDFS cluster takes no data: {error}") from error
-                time.sleep(0.05)
-        self.rm(probe)
-
-
-def _run() -> None:
-    """Start a cluster, say where it is, and keep it until Ctrl-C or SIGTERM."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with contextlib.suppress(KeyboardInterrupt), HdfsCluster() as cluster:
-        print(cluster.url, flush=True)
-        print(f"HADOOP_CONF_DIR={cluster.conf_dir}", flush=True)
-        signal.pause()
-
-
-def main() -> None:
-    """The command line: `install` or `run`."""
-    parser = argparse.ArgumentParser(prog="python -m tests.servers.hdfs", description="HDFS for tests.")
-    parser.add_argument("command", choices=["install", "run"])
-    if parser.parse_args().command == "install":
-        print(install())
-    elif sentence := missing():
-        sys.exit(sentence)
-    else:
-        _run()
-
-
-if __name__ == "__main__":
-    main()

@@ -7,7 +7,6 @@ tree. The clusters are in `hdfs.py` and `hdfs_pair.py`; what a JVM runs is `Node
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import hashlib
 import os
@@ -18,13 +17,14 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+from tests.servers.process import locked
+
 _PYSPARK = "3.0.2"
-_INSTALL = "python -m tests.servers.hdfs install"
+_INSTALL = "python -m tests.servers install"
 _JAVA = range(8, 24)  # Java 24 removed Subject.getSubject, on which Hadoop 2 stands.
 START_TIMEOUT = 90.0
 
@@ -182,14 +182,6 @@ def _write_archive(archive: Path) -> None:
         fresh.rename(archive)
 
 
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on a file; the kernel lets it go if the process dies."""
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
 def _download_pyspark(folder: Path) -> Path:
     """The source package, by pip. Build isolation stays on: pip runs setup.py for its metadata."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-cache-dir", "--no-deps"]
@@ -274,10 +266,10 @@ class Daemon:
         main = ["org.codehaus.janino.JavaSourceClassLoader", "-sourcepath", str(root / "src")]
         return [_java() or "java", *flags, *main, "Node", role, str(os.getpid()), str(root), *more]
 
-    def ports(self, deadline: float) -> list[int]:
+    def ports(self) -> list[int]:
         """Wait for the line of port numbers that says that the daemon is up."""
         assert self.process.stdout
-        if select.select([self.process.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        if select.select([self.process.stdout], [], [], START_TIMEOUT)[0]:
             if line := self.process.stdout.readline():
                 return [int(port) for port in line.split()]
         raise RuntimeError(f"the HDFS {self.role} did not start:\n{self.tail()}")

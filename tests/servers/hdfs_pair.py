@@ -10,15 +10,12 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
 
 from tests.servers.hdfs import SideChannel
-from tests.servers.hdfs_jvm import HDFS_SITE, QUICK_START, START_TIMEOUT, Daemon, missing, write_sources, write_xml
-from tests.servers.process import free_port
+from tests.servers.hdfs_jvm import HDFS_SITE, QUICK_START, Daemon, missing, write_sources, write_xml
+from tests.servers.process import Server, free_port
 
 __all__ = ["HdfsPair"]
 
@@ -26,27 +23,28 @@ NAMESERVICE = "pair"
 HOST = "127.0.0.1"
 
 
-class HdfsPair(SideChannel):
-    """Two NameNodes (0 and 1, of which 0 is active at first) and two DataNodes (0 and 1), from `with` to its end."""
+class HdfsPair(SideChannel, Server):
+    """Two NameNodes (0 and 1, of which 0 is active at first) and two DataNodes (0 and 1)."""
 
+    missing = staticmethod(missing)
+    name = "hdfs-pair"
     replication = 2
     url = f"hdfs://{NAMESERVICE}"
 
     def __init__(self, jvm: Sequence[str] = QUICK_START) -> None:
+        super().__init__()
         self._jvm = jvm
-        self._root = Path()
         self._daemons: dict[str, Daemon] = {}
         self._side_ports = [0, 0]
         #: The ports of the NameNodes.
         self.ports = [free_port(), free_port()]
-        self._http_ports = [free_port(), free_port()]
         #: The number of the NameNode that is active.
         self.active = 0
 
     @property
     def conf_dir(self) -> Path:
         """A `HADOOP_CONF_DIR` for clients."""
-        return self._root / "client"
+        return self.folder / "client"
 
     def client_settings(self, ports: Sequence[int] | None = None) -> dict[str, str]:
         """The settings that name the NameNodes; other `ports` lead a client through proxies."""
@@ -60,36 +58,32 @@ class HdfsPair(SideChannel):
             "dfs.replication": "2",
         }
 
-    def __enter__(self) -> Self:
-        if sentence := missing():
-            raise RuntimeError(sentence)
-        self._root = Path(tempfile.mkdtemp(prefix="fsabs-hdfs-pair-"))
-        try:
-            write_xml(self.conf_dir, "core-site", {"fs.defaultFS": self.url})
-            write_xml(self.conf_dir, "hdfs-site", self.client_settings())
-            self.start_namenode(0)
-            shutil.copytree(
-                self._root / "nn0/dfs", self._root / "nn1/dfs", ignore=shutil.ignore_patterns("in_use.lock")
-            )
-            self.start_namenode(1)
-            self.activate(0)
-            nodes = [self._launch_datanode(number) for number in (0, 1)]
-            for node in nodes:
-                node.ports(time.monotonic() + START_TIMEOUT)
-            self.wait_until_writable()
-        except BaseException:
-            self.stop()
-            raise
-        return self
+    def prepare(self) -> None:
+        """Write the configuration of clients."""
+        super().prepare()
+        write_xml(self.conf_dir, "core-site", {"fs.defaultFS": self.url})
+        write_xml(self.conf_dir, "hdfs-site", self.client_settings())
 
-    def __exit__(self, *exc: object) -> None:
-        self.stop()
+    def launch(self) -> None:
+        """Start all four."""
+        self.start_namenode(0)
+        formatted = self.folder / "nn0/dfs"
+        shutil.copytree(formatted, self.folder / "nn1/dfs", ignore=shutil.ignore_patterns("in_use.lock"))
+        self.start_namenode(1)
+        self.activate(0)
+        nodes = [self._launch_datanode(number) for number in (0, 1)]
+        for node in nodes:
+            node.ports()
+        self.wait_until_writable()
 
-    def stop(self) -> None:
-        """Kill all four, and delete everything."""
+    def probe(self) -> bool:
+        """Return True: a file could be written."""
+        return True
+
+    def end(self) -> None:
+        """Kill all four."""
         for name in list(self._daemons):
             self.kill(name)
-        shutil.rmtree(self._root, ignore_errors=True)
 
     def _side_channel(self) -> tuple[str, int]:
         return HOST, self._side_ports[self.active]
@@ -121,17 +115,17 @@ class HdfsPair(SideChannel):
 
     def start_namenode(self, number: int) -> None:
         """Start a NameNode as a standby, on the port that it always has."""
-        root = self._root / f"nn{number}"
+        root = self.folder / f"nn{number}"
         self._write(root, {"dfs.ha.namenode.id": f"nn{number}", "dfs.namenode.http-address": f"{HOST}:0"})
         node = self._daemons[f"nn{number}"] = Daemon("namenode", self._jvm, root)
-        _, self._side_ports[number] = node.ports(time.monotonic() + START_TIMEOUT)
+        _, self._side_ports[number] = node.ports()
 
     def start_datanode(self, number: int) -> None:
         """Start a DataNode again, and wait until it is up."""
-        self._launch_datanode(number).ports(time.monotonic() + START_TIMEOUT)
+        self._launch_datanode(number).ports()
 
     def _launch_datanode(self, number: int) -> Daemon:
-        root = self._root / f"dn{number}"
+        root = self.folder / f"dn{number}"
         self._write(root, {})
         node = self._daemons[f"dn{number}"] = Daemon("datanode", self._jvm, root, self.url)
         return node
@@ -140,7 +134,7 @@ class HdfsPair(SideChannel):
         write_sources(root)
         write_xml(root / "etc", "core-site", {"fs.defaultFS": self.url, "hadoop.tmp.dir": str(root)})
         shared = {
-            "dfs.namenode.shared.edits.dir": f"file://{self._root}/shared",
+            "dfs.namenode.shared.edits.dir": f"file://{self.folder}/shared",
             "dfs.ha.tail-edits.period": "1",
             "dfs.namenode.heartbeat.recheck-interval": "2000",  # a dead DataNode is known after 14 s
             "dfs.client.failover.proxy.provider.pair": (
@@ -148,16 +142,3 @@ class HdfsPair(SideChannel):
             ),
         }
         write_xml(root / "etc", "hdfs-site", {**HDFS_SITE, **self.client_settings(), **shared, **settings})
-
-    def wait_until_writable(self) -> None:
-        """Wait until the active NameNode can place a block on both DataNodes."""
-        deadline = time.monotonic() + START_TIMEOUT
-        while True:
-            try:
-                self.put("/.fsabs-probe", b"ready")
-                break
-            except OSError as error:
-                if time.monotonic() > deadline:
-                    raise RuntimeError(f"the HDFS pair takes no data: {error}") from error
-                time.sleep(0.05)
-        self.rm("/.fsabs-probe")

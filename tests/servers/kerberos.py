@@ -8,11 +8,10 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
 from tests.servers import debian
-from tests.servers.process import Service, check_alive, free_port, spawn, stop, wait_until
+from tests.servers.process import Server
 
 _PACKAGES = ("krb5-kdc", "krb5-admin-server", "krb5-user")
 _PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit")
@@ -59,67 +58,55 @@ def install() -> None:
     debian.install(missing, *_PACKAGES)
 
 
-class KeyDistributionCenter(Service):
+class KeyDistributionCenter(Server):
     """The KDC of the realm `REALM`."""
 
-    def __init__(self) -> None:
-        self._port = 0
-        self._root = Path()
-        self._process: subprocess.Popen[bytes] | None = None
+    missing = staticmethod(missing)
+    name = "kerberos"
 
     @property
     def configuration(self) -> Path:
         """The `krb5.conf` of clients: the value of `KRB5_CONFIG`."""
-        return self._root / "krb5.conf"
+        return self.folder / "krb5.conf"
 
-    def start(self) -> None:
-        """Makes the realm, and returns once the KDC gives a ticket."""
-        if (reason := missing()) is not None:
-            raise RuntimeError(reason)
-        self._port = free_port()
-        self._root = Path(tempfile.mkdtemp(prefix="fsabs-kerberos-"))
+    def prepare(self) -> None:
+        """Make the realm."""
+        super().prepare()
         self.configuration.write_text(_CLIENT.format(realm=REALM, port=self._port))
-        (self._root / "kdc.conf").write_text(_SERVER.format(realm=REALM, port=self._port, root=self._root))
+        (self.folder / "kdc.conf").write_text(_SERVER.format(realm=REALM, port=self._port, root=self.folder))
         self._run("kdb5_util", "create", "-s", "-r", REALM, "-P", "secret")
-        command = [_found("krb5kdc"), "-n"]
-        self._process = spawn(command, self._root / "log", env=self._environment())
         self.add("probe")
-        wait_until(self._answers, 30, "the KDC to answer")
 
-    def stop(self) -> None:
-        """Ends the KDC and removes its folder; harmless when not started."""
-        if self._process is not None:
-            stop(self._process)
-            self._process = None
-            shutil.rmtree(self._root, ignore_errors=True)
+    def launch(self) -> None:
+        """Start the KDC."""
+        self.spawn("krb5kdc", [_found("krb5kdc"), "-n"], self._environment())
+
+    def probe(self) -> bool:
+        """Return True if the KDC gives a ticket."""
+        try:
+            self.login("probe", self.folder / "probe")
+        except subprocess.CalledProcessError:
+            return False
+        return True
 
     def add(self, principal: str) -> Path:
         """Makes a principal of the realm; returns the keytab with its key."""
-        keytab = self._root / f"{principal.replace('/', '-')}.keytab"
+        keytab = self.folder / f"{principal.replace('/', '-')}.keytab"
         self._run("kadmin.local", "-q", f"addprinc -randkey {principal}")
         self._run("kadmin.local", "-q", f"ktadd -norandkey -k {keytab} {principal}")
         return keytab
 
     def login(self, principal: str, cache: Path, lifetime: str = "1h") -> None:
         """Writes a ticket cache of a principal that `add` has made."""
-        keytab = self._root / f"{principal.replace('/', '-')}.keytab"
+        keytab = self.folder / f"{principal.replace('/', '-')}.keytab"
         self._run("kinit", "-k", "-t", str(keytab), "-c", str(cache), "-l", lifetime, principal)
 
-    def _answers(self) -> bool:
-        assert self._process is not None
-        check_alive(self._process, self._root / "log")
-        try:
-            self.login("probe", self._root / "probe")
-        except subprocess.CalledProcessError:
-            return False
-        return True
-
     def _environment(self) -> dict[str, str]:
-        profile = str(self._root / "kdc.conf")
+        profile = str(self.folder / "kdc.conf")
         return {**os.environ, "KRB5_CONFIG": str(self.configuration), "KRB5_KDC_PROFILE": profile}
 
     def _run(self, name: str, *arguments: str) -> None:
-        command, log = [_found(name), *arguments], self._root / "log"
+        command, log = [_found(name), *arguments], self.folder / "log"
         with log.open("ab") as output:
             subprocess.run(command, env=self._environment(), stdout=output, stderr=output, check=True, timeout=60)
 

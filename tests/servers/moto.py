@@ -12,7 +12,7 @@ import os
 import sys
 import urllib.parse
 
-from tests.servers.process import HTTPServer
+from tests.servers.s3_server import S3Server
 
 
 def missing() -> str | None:
@@ -23,42 +23,20 @@ def missing() -> str | None:
     return f"moto's server needs {', '.join(absent)}: run `{sys.executable} -m pip install 'moto[s3,server]>=5'`."
 
 
-class MotoServer(HTTPServer):
-    """One server; the attributes are those of `CephGateway`."""
+class MotoServer(S3Server):
+    """One server."""
 
     missing = staticmethod(missing)
     name = "moto"
-    access_key = "fsabsaccess"
-    secret_key = "fsabssecret"
-    region = "us-east-1"
 
-    def command(self, port: int) -> list[str]:
-        """Return the command."""
-        return [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-
-    def environment(self) -> dict[str, str]:
-        """Return an environment in which no setting of a user's changes what the tests see."""
+    def launch(self) -> None:
+        """Start it, in an environment in which no setting of a user's changes what the tests see."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("MOTO_", "AWS_"))}
-        return {**kept, "PYTHONWARNINGS": "ignore"}
-
-    def probe(self) -> bool:
-        """Write an object and read it back."""
-        self.create_bucket("fsabs-ready")
-        put, _ = self.request("PUT", "/fsabs-ready/probe", b"ready")
-        return put == 200 and self.request("GET", "/fsabs-ready/probe") == (200, b"ready")
-
-    def create_bucket(self, name: str) -> None:
-        """Makes the bucket; one that exists is left as it is."""
-        status, body = self.request("PUT", f"/{name}")
-        if status not in (200, 409):
-            raise RuntimeError(f"bucket {name}: {status} {body[:300]!r}")
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self._port)]
+        self.spawn(self.name, command, {**kept, "PYTHONWARNINGS": "ignore"})
 
     def request(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
-        """Sends one request and returns its status and body; `path` is "/bucket" or "/bucket/key", unquoted."""
-        return self.send(method, urllib.parse.quote(path), body, {"Authorization": self._authorization})
-
-    @property
-    def _authorization(self) -> str:
-        # Without one a private object is refused; what it says is used to tell the account and the region, no more.
+        """Send one request; without credentials a private object is refused, and what they are is not checked."""
         scope = f"{self.access_key}/20260101/{self.region}/s3/aws4_request"
-        return f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=unchecked"
+        signed = f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=unchecked"
+        return self.send(method, urllib.parse.quote(path), body, {"Authorization": signed})

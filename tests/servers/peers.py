@@ -15,7 +15,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.servers.hdfs_jvm import cache_dir, locked
+from tests.servers.hdfs_jvm import cache_dir
+from tests.servers.process import locked
 
 PACKAGES = {
     "adlfs": "adlfs==2026.8.0 azure-storage-blob==12.31.1 isodate==0.7.2",

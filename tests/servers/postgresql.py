@@ -12,11 +12,10 @@ import pwd
 import shutil
 import signal
 import subprocess
-import tempfile
 from pathlib import Path
 
 from tests.servers import debian
-from tests.servers.process import Service, check_alive, free_port, spawn, stop, wait_until
+from tests.servers.process import Server
 
 _PACKAGE = "postgresql"
 _USER = "postgres"  # Debian's package makes it
@@ -27,7 +26,7 @@ fsync = {fsync}
 listen_addresses = '127.0.0.1'
 port = {port}
 unix_socket_directories = '{root}'
-max_connections = 200
+max_connections = 500
 shared_buffers = 64MB
 log_min_messages = fatal
 """
@@ -45,85 +44,73 @@ def install() -> None:
     debian.install(missing, _PACKAGE)
 
 
-class PostgreSQL(Service):
+class PostgreSQL(Server):
     """One PostgreSQL; each test asks for a schema of its own by `database_url`."""
 
+    missing = staticmethod(missing)
+    name = "postgresql"
+    end_signal = signal.SIGINT  # "fast": at once, connections too; what is under way is rolled back
+
     def __init__(self, fsync: bool = False) -> None:
+        super().__init__()
         self._fsync = "on" if fsync else "off"
-        self._port = 0
-        self._root: Path | None = None
         self._schemas = 0
-        self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
-        """Returns once it answers; after `pause` or `crash`, with the same data at the same port."""
-        if (reason := missing()) is not None:
-            raise RuntimeError(reason)
-        if self._root is None:
-            self._port = free_port()
-            self._root = Path(tempfile.mkdtemp(prefix="fsabs-postgresql-"))
-            if os.geteuid() == 0:
-                found = pwd.getpwnam(_USER)
-                os.chown(self._root, found.pw_uid, found.pw_gid)
-            data = f"{self._root}/data"
-            command = _command("initdb", "-D", data, "-A", "trust", "-U", "fsabs", "--no-sync", "-E", "UTF8")
-            subprocess.run(command, cwd="/", stdout=subprocess.DEVNULL, check=True, timeout=60)
-            with (self._root / "data" / "postgresql.conf").open("a") as file:
-                file.write(_SETTINGS.format(root=self._root, port=self._port, fsync=self._fsync))
-        for left in (self._root / "data" / "postmaster.pid", *self._root.glob(".s.PGSQL*")):
-            left.unlink(missing_ok=True)  # of a crash
-        self._process = spawn(_command("postgres", "-D", f"{self._root}/data"), self._root / "log")
-        wait_until(self._answers, 30, "PostgreSQL to answer")
+    def prepare(self) -> None:
+        """Make the database."""
+        super().prepare()
+        if os.geteuid() == 0:
+            found = pwd.getpwnam(_USER)
+            os.chown(self.folder, found.pw_uid, found.pw_gid)
+        options = ("-A", "trust", "-U", "fsabs", "--no-sync", "-E", "UTF8")
+        command = _command("initdb", "-D", f"{self.folder}/data", *options)
+        subprocess.run(command, cwd="/", stdout=subprocess.DEVNULL, check=True, timeout=60)
+        with (self.folder / "data" / "postgresql.conf").open("a") as file:
+            file.write(_SETTINGS.format(root=self.folder, port=self._port, fsync=self._fsync))
 
-    def pause(self) -> None:
-        """Ends the server at once, its connections too, and keeps its data and its port."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGINT)  # "fast": what is under way is rolled back
-        self._process.wait(30)
+    def launch(self) -> None:
+        """Start it, with what a crash has left."""
+        for left in (self.folder / "data" / "postmaster.pid", *self.folder.glob(".s.PGSQL*")):
+            left.unlink(missing_ok=True)
+        self.spawn("postgres", _command("postgres", "-D", f"{self.folder}/data"))
 
     def crash(self) -> None:
-        """Kills all processes of the server by SIGKILL, as a machine that loses its power does."""
-        assert self._process is not None
-        pid = self._process.pid
-        children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-        for victim in (pid, *children):
+        """Kill all processes of the server by SIGKILL, as a machine that loses its power does."""
+        ((server, _),) = self._processes
+        children = [int(child) for child in Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()]
+        for victim in (server.pid, *children):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(victim, signal.SIGKILL)
-        self._process.wait(30)
-
-    def stop(self) -> None:
-        """Ends the server and removes its folder; harmless when not started."""
-        if self._process is not None:
-            if self._process.poll() is None:
-                self._process.send_signal(signal.SIGQUIT)  # "immediate"
-            stop(self._process)
-            self._process = None
-        if self._root is not None:
-            shutil.rmtree(self._root, ignore_errors=True)
-            self._root = None
+        self.end()
 
     def database_url(self, *, by_socket: bool = False) -> str:
-        """Makes an empty schema, and returns a URL that leads there and to no other; on request, by a file's socket."""
-        import psycopg
+        """Make an empty schema, and return a URL that leads there and to no other; on request, by a file's socket.
 
+        Each process has a database of its own on a server that is shared: what is counted is counted of a database.
+        """
+        database = f"test{os.getpid()}"
+        if not self._schemas:
+            self._execute("postgres", f"CREATE DATABASE {database}")
         self._schemas += 1
         name = f"test{self._schemas}"
-        with psycopg.connect(f"postgresql://fsabs@127.0.0.1:{self._port}/postgres", autocommit=True) as connection:
-            connection.execute(f"CREATE SCHEMA {name}")
+        self._execute(database, f"CREATE SCHEMA {name}")
         options = f"options=-csearch_path%3D{name}"
         if by_socket:
-            return f"postgresql+psycopg://fsabs@/postgres?host={self._root}&port={self._port}&{options}"
-        return f"postgresql+psycopg://fsabs@127.0.0.1:{self._port}/postgres?{options}"
+            return f"postgresql+psycopg://fsabs@/{database}?host={self.folder}&port={self._port}&{options}"
+        return f"postgresql+psycopg://fsabs@127.0.0.1:{self._port}/{database}?{options}"
 
-    def _answers(self) -> bool:
+    def _execute(self, database: str, statement: str) -> None:
         import psycopg
 
-        assert self._process is not None
-        assert self._root is not None
-        check_alive(self._process, self._root / "log")
+        with psycopg.connect(f"postgresql://fsabs@127.0.0.1:{self._port}/{database}", autocommit=True) as connection:
+            connection.execute(statement)
+
+    def probe(self) -> bool:
+        """Return True if it answers."""
+        import psycopg
+
         with contextlib.suppress(psycopg.OperationalError):
-            url = f"postgresql://fsabs@127.0.0.1:{self._port}/postgres"
-            psycopg.connect(url, connect_timeout=2).close()
+            psycopg.connect(f"postgresql://fsabs@127.0.0.1:{self._port}/postgres", connect_timeout=2).close()
             return True
         return False
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import ctypes
+import fcntl
 import http.client
 import os
 import random
@@ -18,9 +19,9 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import IO, Any, Self
 
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)  # loaded here: after a fork it is too late for the dynamic loader
@@ -46,6 +47,14 @@ def _bindable(port: int) -> bool:
         probe.bind(("127.0.0.1", port))
         return True
     return False
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[IO[str]]:
+    """Hold an exclusive lock on a file, and give that; the kernel lets it go when no process has it open any more."""
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield file
 
 
 def spawn(argv: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
@@ -92,10 +101,12 @@ def check_alive(process: subprocess.Popen[bytes], log: Path) -> None:
         raise RuntimeError(f"{process.args!r} ended with {process.returncode}:\n{tail}")
 
 
-def stop(process: subprocess.Popen[bytes], grace: float = 5.0) -> None:
-    """Ends `process`, by SIGTERM and after `grace` seconds by SIGKILL, and reaps it; harmless when it has ended."""
+def stop(process: subprocess.Popen[bytes], grace: float = 5.0, how: signal.Signals = signal.SIGTERM) -> None:
+    """Ends `process`, by the signal `how` and after `grace` seconds by SIGKILL, and reaps it; harmless when it has
+    ended.
+    """
     if process.poll() is None:
-        process.terminate()
+        process.send_signal(how)
         try:
             process.wait(grace)
         except subprocess.TimeoutExpired:
@@ -122,65 +133,123 @@ class Service(abc.ABC):
         self.stop()
 
 
-class HTTPServer(Service):
-    """A program that serves HTTP on a port of 127.0.0.1, with a folder for its output; empty at `start`."""
+class Server(Service):
+    """Programs on 127.0.0.1 with a folder of their own, which are started and stopped together.
+
+    Another process uses one that is running by what `address` returns: `at` returns an object that has all that a
+    client needs, and that neither stops it nor starts it again.
+    """
 
     name: str
-    """What it is called in the names of its folder and its output."""
+    """What it is called in the names of its folder and its files."""
     missing: Callable[[], str | None]
     """Returns None if it can be started here, else a sentence that says what is missing."""
+    timeout = 60.0
+    """The seconds that a step of its start may take."""
+    end_signal = signal.SIGTERM
 
     def __init__(self) -> None:
         self._port = 0
         self._root: Path | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+        self._processes: list[tuple[subprocess.Popen[bytes], Path]] = []
 
     @property
-    def endpoint(self) -> str:
-        """The URL to give to a client."""
-        return f"http://127.0.0.1:{self._port}"
+    def folder(self) -> Path:
+        """The folder of its files."""
+        if self._root is None:
+            raise RuntimeError(f"{self.name} is not started")
+        return self._root
+
+    def address(self) -> dict[str, Any]:
+        """Return what another process needs to use it, as values of JSON."""
+        return {"port": self._port, "folder": str(self.folder)}
+
+    @classmethod
+    def at(cls, address: Mapping[str, Any]) -> Self:
+        """Return the one at an address, which another process has started."""
+        found = cls()
+        found._port, found._root = address["port"], Path(address["folder"])
+        return found
+
+    def prepare(self) -> None:
+        """Make the folder and choose the port; a subclass writes what its programs need, too."""
+        self._root = Path(tempfile.mkdtemp(prefix=f"fsabs-{self.name}-"))
+        self._port = free_port()
 
     @abc.abstractmethod
-    def command(self, port: int) -> list[str]:
-        """Return the command that serves on `port`."""
-
-    def environment(self) -> Mapping[str, str] | None:
-        """Return the environment of the command; None is this process's."""
-        return None
+    def launch(self) -> None:
+        """Start the programs."""
 
     @abc.abstractmethod
     def probe(self) -> bool:
-        """Write an object and read it back; return whether it was the same. It may fail until the server works."""
+        """Return True if it works. It may fail until then, by OSError or HTTPException."""
 
     def start(self) -> None:
-        """Return once an object was written and read back; raise RuntimeError with what the server said."""
+        """Return once it works; raise RuntimeError with what a program said. After `pause`, as it was, at its port."""
         if (reason := self.missing()) is not None:
             raise RuntimeError(reason)
-        self._port = free_port()
-        self._root = Path(tempfile.mkdtemp(prefix=f"fsabs-{self.name}-"))
-        log = self._root / f"{self.name}.out"
         try:
-            self._process = process = spawn(self.command(self._port), log, self.environment())
-            wait_until(lambda: self._works(process, log), 60, f"an object to come back from {self.name}")
+            if self._root is None:
+                self._owner = os.getpid()
+                self.prepare()
+            self._check_own()
+            self.launch()
+            self.wait_for(self._works, f"{self.name} to work")
         except BaseException:
             self.stop()
             raise
 
-    def _works(self, process: subprocess.Popen[bytes], log: Path) -> bool:
-        check_alive(process, log)
+    def pause(self) -> None:
+        """End the programs, and keep their folder and their port."""
+        self._check_own()
+        self.end()
+
+    def stop(self) -> None:
+        """End the programs and remove their folder; harmless when not started here, as in a forked child."""
+        if self._root is not None and self._owner == os.getpid():
+            self.end()
+            shutil.rmtree(self._root, ignore_errors=True)
+            self._root = None
+
+    def end(self) -> None:
+        """End the programs, the last started first."""
+        while self._processes:
+            stop(self._processes.pop()[0], 30, self.end_signal)
+
+    def _check_own(self) -> None:
+        if self._owner != os.getpid():
+            raise RuntimeError(f"{self.name} is shared: a test that stops or starts it takes one of its own")
+
+    def spawn(self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        """Start a program, with its output in the file `name`.out of the folder."""
+        log = self.folder / f"{name}.out"
+        self._processes.append((spawn(command, log, environment), log))
+
+    def wait_for(self, predicate: Callable[[], bool], what: str) -> None:
+        """Wait until `predicate()` is true, while all programs run."""
+
+        def holds() -> bool:
+            for process, log in self._processes:
+                check_alive(process, log)
+            return predicate()
+
+        wait_until(holds, self.timeout, what)
+
+    def _works(self) -> bool:
         try:
             return self.probe()
         except (OSError, http.client.HTTPException):
             return False
 
-    def stop(self) -> None:
-        """End the server and remove its folder; harmless when not started."""
-        if self._process is not None:
-            stop(self._process)
-            self._process = None
-        if self._root is not None:
-            shutil.rmtree(self._root, ignore_errors=True)
-            self._root = None
+
+class HTTPServer(Server):
+    """A program that serves HTTP; empty at `start`."""
+
+    @property
+    def endpoint(self) -> str:
+        """The URL to give to a client."""
+        return f"http://127.0.0.1:{self._port}"
 
     def send(self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
         """Send a request on a connection of its own; return the status and the body of the response."""

@@ -21,8 +21,8 @@ import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.servers.hdfs_jvm import cache_dir, locked
-from tests.servers.process import Service, check_alive, free_port, spawn, stop, wait_until
+from tests.servers.hdfs_jvm import cache_dir
+from tests.servers.process import Server, free_port, locked
 
 VERSIONS = ("4", "3.5")
 _OLD = ("pyspark==3.5.*", "py4j==0.10.9.7")
@@ -190,20 +190,22 @@ def write_defaults(conf: Path, **settings: str) -> None:
     (conf / "log4j2.properties").write_text(_LOG)
 
 
-class SparkCluster(Service):
+class SparkCluster(Server):
     """A standalone master and `workers` workers of one core each, on 127.0.0.1, 127.0.0.2 and so on.
 
     Executors inherit `variables`, as they would have their credentials on a real cluster.
     """
 
+    missing = staticmethod(missing)
+    name = "spark"
+    end_signal = signal.SIGKILL
+
     def __init__(self, version: str = "4", workers: int = 2, variables: Mapping[str, str] | None = None) -> None:
+        super().__init__()
         self.version = version
         self._workers = workers
         self._variables = dict(variables or {})
         self._mark = uuid.uuid4().hex
-        self._root: Path | None = None
-        self._port = 0
-        self._daemons: list[subprocess.Popen[bytes]] = []
 
     @property
     def master(self) -> str:
@@ -213,53 +215,34 @@ class SparkCluster(Service):
     @property
     def conf(self) -> Path:
         """The folder of the configuration, for drivers."""
-        return self._folder() / "conf"
+        return self.folder / "conf"
 
-    def _folder(self) -> Path:
-        if self._root is None:
-            raise RuntimeError("the Spark cluster is not started")
-        return self._root
-
-    def start(self) -> None:
-        """Start the daemons; return when the workers are registered."""
-        if (reason := missing()) is not None:
-            raise RuntimeError(reason)
-        self._root = Path(tempfile.mkdtemp(prefix="fsabs-spark-"))
-        self._port = free_port()
+    def prepare(self) -> None:
+        """Write the configuration."""
+        super().prepare()
         write_defaults(self.conf)
-        try:
-            settings = ["--properties-file", str(self.conf / "spark-defaults.conf")]
-            port, page = str(self._port), str(free_port())
-            master = ["Master", *settings, "--host", "127.0.0.1", "--port", port, "--webui-port", page]
-            self._spawn("master", *master)
-            wait_until(lambda: "started at" in self._log("master") or self._alive("master"), 60, "Spark's master")
-            for number in range(self._workers):
-                name = f"worker{number}"
-                host = f"127.0.0.{number + 1}"  # Spark repeats no task on the host that it is slow on
-                options = ["--cores", "1", "--memory", "700m", "--host", host, "--webui-port", str(free_port())]
-                arguments = [*settings, *options, "--work-dir", str(self._root / name), self.master]
-                self._spawn(name, "Worker", *arguments, host=host)
-            for number in range(self._workers):
-                name = f"worker{number}"
-                wait_until(
-                    lambda name=name: "Successfully registered" in self._log(name) or self._alive(name),  # type: ignore[misc]
-                    60,
-                    "a worker of Spark",
-                )
-        except BaseException:
-            self.stop()
-            raise
 
-    def stop(self) -> None:
-        """Kill the daemons, the executors and their Python processes; harmless when not started."""
-        for process in self._daemons:
-            process.kill()
-            stop(process)
-        self._daemons.clear()
+    def launch(self) -> None:
+        """Start the master, and the workers when it is there."""
+        settings = ["--properties-file", str(self.conf / "spark-defaults.conf")]
+        ports = ["--port", str(self._port), "--webui-port", str(free_port())]
+        self._daemon("master", "Master", *settings, "--host", "127.0.0.1", *ports)
+        self.wait_for(lambda: "started at" in self._log("master"), "Spark's master")
+        for number in range(self._workers):
+            name = f"worker{number}"
+            host = f"127.0.0.{number + 1}"  # Spark repeats no task on the host that it is slow on
+            options = ["--cores", "1", "--memory", "700m", "--host", host, "--webui-port", str(free_port())]
+            arguments = [*settings, *options, "--work-dir", str(self.folder / name), self.master]
+            self._daemon(name, "Worker", *arguments, host=host)
+
+    def probe(self) -> bool:
+        """Return True if the workers are registered."""
+        return all("Successfully registered" in self._log(f"worker{number}") for number in range(self._workers))
+
+    def end(self) -> None:
+        """Kill the daemons, the executors and their Python processes."""
+        super().end()
         self.kill_marked()
-        if self._root is not None:
-            shutil.rmtree(self._root, ignore_errors=True)
-            self._root = None
 
     def executors(self) -> list[int]:
         """Return the process ids of the JVMs that are executors."""
@@ -285,7 +268,7 @@ class SparkCluster(Service):
     def _marked(self) -> list[tuple[int, str]]:
         return list(marked(self._mark))
 
-    def _spawn(self, name: str, kind: str, *arguments: str, host: str = "127.0.0.1") -> None:
+    def _daemon(self, name: str, kind: str, *arguments: str, host: str = "127.0.0.1") -> None:
         java = shutil.which("java")
         assert java is not None
         jars = _home(self.version) / "jars" / "*"
@@ -293,17 +276,10 @@ class SparkCluster(Service):
         command = [java, "-cp", f"{_NO_SETTINGS}/:{jars}", "-Xmx160m", *_JVM, *_OPENS, package, *arguments]
         variables = {**self._variables, _MARK: self._mark, "SPARK_LOCAL_IP": host}
         env = environment(self.version, self.conf, "", variables)
-        self._daemons.append(spawn(command, self._folder() / f"{name}.out", env))
+        self.spawn(name, command, env)
 
     def _log(self, name: str) -> str:
-        with contextlib.suppress(FileNotFoundError):
-            return (self._folder() / f"{name}.out").read_text(errors="replace")
-        return ""
-
-    def _alive(self, name: str) -> bool:
-        for process in self._daemons:
-            check_alive(process, self._folder() / f"{name}.out")
-        return False
+        return (self.folder / f"{name}.out").read_text(errors="replace")
 
 
 def marked(mark: str) -> Iterator[tuple[int, str]]:

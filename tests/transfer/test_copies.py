@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,8 +20,7 @@ from fsabs.transfer import files
 from fsabs.transfer.copier import Copier, CopyResult, FileCopy, batches
 from fsabs.transfer.trees import TreeEvent, TreePlan, TreeTransfer
 from tests.servers.moto import MotoServer
-
-_numbers = itertools.count(1)
+from tests.servers.shared import unique
 
 
 class Cut(Memory):
@@ -409,7 +407,7 @@ def buckets(moto: MotoServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple
         monkeypatch.setenv(name, value)
     found = []
     for _ in range(2):
-        bucket = f"transfer{next(_numbers)}"
+        bucket = unique("transfer")
         moto.create_bucket(bucket)
         found.append(fsabs.from_url(f"s3://{bucket}"))
     one, other = found

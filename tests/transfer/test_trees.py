@@ -22,6 +22,7 @@ from tests.servers import rsync
 from tests.servers.fixtures import require
 from tests.servers.hdfs import HdfsCluster
 from tests.servers.moto import MotoServer
+from tests.servers.shared import unique
 from tests.transfer.random_trees import START, TreeMaker, snapshot
 from tests.users import ALICE, as_user
 
@@ -304,44 +305,46 @@ def s3(moto: MotoServer, monkeypatch: pytest.MonkeyPatch) -> str:
         ("AWS_DEFAULT_REGION", moto.region),
     ):
         monkeypatch.setenv(name, value)
-    moto.create_bucket("trees")
-    return "s3://trees/"
+    bucket = unique("trees")
+    moto.create_bucket(bucket)
+    return f"s3://{bucket}/"
 
 
 class RawBucket:
     """The bucket as another client has it, whose keys may be names of directories, too."""
 
-    def __init__(self, objects: dict[str, bytes]) -> None:
+    def __init__(self, url: str, objects: dict[str, bytes]) -> None:
+        self._name = url.split("/")[2]
         self._client = boto3.client("s3", endpoint_url=os.environ["S3_ENDPOINT"])
         for key in self.objects():
-            self._client.delete_object(Bucket="trees", Key=key)
+            self._client.delete_object(Bucket=self._name, Key=key)
         for key, data in objects.items():
-            self._client.put_object(Bucket="trees", Key=key, Body=data)
+            self._client.put_object(Bucket=self._name, Key=key, Body=data)
 
     def objects(self) -> dict[str, bytes]:
-        found = self._client.list_objects_v2(Bucket="trees").get("Contents", ())
-        return {one["Key"]: self._client.get_object(Bucket="trees", Key=one["Key"])["Body"].read() for one in found}
+        found = self._client.list_objects_v2(Bucket=self._name).get("Contents", ())
+        return {one["Key"]: self._client.get_object(Bucket=self._name, Key=one["Key"])["Body"].read() for one in found}
 
 
 def test_a_file_of_the_name_of_a_directory_is_not_removed_with_it(s3: str, tmp_path: Path) -> None:
-    bucket = RawBucket({"c/a": b"a", "c/a/b.txt": b"b"})
+    bucket = RawBucket(s3, {"c/a": b"a", "c/a/b.txt": b"b"})
     assert run(["mv", "--include", "b.txt", f"{s3}c", str(tmp_path / "some")], tmp_path)[0]
     assert bucket.objects() == {"c/a": b"a"}
-    bucket = RawBucket({"c/a": b"a", "c/a/b.txt": b"b"})
+    bucket = RawBucket(s3, {"c/a": b"a", "c/a/b.txt": b"b"})
     assert not run(["mv", f"{s3}c", str(tmp_path / "all")], tmp_path)[0], "a disk can't have both"
     moved = [path.read_bytes() for path in (tmp_path / "all").rglob("*") if path.is_file()]
     assert sorted([*moved, *bucket.objects().values()]) == [b"a", b"b"]
 
 
 def test_a_directory_that_became_a_file(s3: str, tmp_path: Path) -> None:
-    bucket = RawBucket({"t/a/b": b"old"})
+    bucket = RawBucket(s3, {"t/a/b": b"old"})
     (tmp_path / "a").write_bytes(b"new")
     assert run(["sync", "--delete", str(tmp_path), f"{s3}t"], tmp_path)[0]
     assert bucket.objects() == {"t/a": b"new"}
 
 
 def test_a_mark_of_a_directory_that_has_content_stays(s3: str, tmp_path: Path) -> None:
-    bucket = RawBucket({"m/d/": b"precious", "m/d/f": b"f"})
+    bucket = RawBucket(s3, {"m/d/": b"precious", "m/d/f": b"f"})
     run(["mv", f"{s3}m", str(tmp_path / "m")], tmp_path)
     assert bucket.objects() == {"m/d/": b"precious"}
     assert (tmp_path / "m/d/f").read_bytes() == b"f"
