@@ -26,7 +26,6 @@ from fsabs.testing import (
     all_checks,
     asserts,
     checks,
-    kit,
     layered,
     lazified,
     run,
@@ -36,12 +35,6 @@ pytestmark = pytest.mark.quick
 
 EVERYTHING = Capabilities(*[True] * len(Capabilities._fields))
 pytest_plugins = ["pytester"]
-
-
-def test_a_name_is_taken_once() -> None:
-    first = all_checks()[0]
-    with pytest.raises(AssertionError, match=f"two checks are named '{first.name}'"):
-        kit.check("fs-info")(first.function)
 
 
 def test_what_is_declared_selects() -> None:
