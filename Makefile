@@ -44,10 +44,11 @@ judges: $(VENV)/.test ## the test suites of other projects, pinned; JUDGES_ARGS=
 
 check: lint test ## everything that must hold before a change goes in
 
-lint: $(VENV)/.test ## ruff and mypy
+lint: $(VENV)/.test ## ruff, mypy, hadolint
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
 	$(RUN) -m mypy --num-workers 2
+	$(VENV)/bin/hadolint docker/prepare/Dockerfile
 
 servers: $(VENV)/.test ## what the tests' servers need: Hadoop's jars, Debian's Ceph packages
 	$(RUN) -m tests.servers install

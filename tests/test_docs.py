@@ -1,4 +1,4 @@
-"""The documentation does what it says: its Python blocks are run, its links and its commands exist.
+"""The documentation does what it says: its Python blocks are run.
 
 All ```python blocks of a page are one program, run in order in an empty folder, with an S3 server that has an empty
 bucket called `bucket`; a page that opens other clouds has theirs, and one with Spark has its configuration. A line
@@ -16,8 +16,6 @@ from pathlib import Path
 
 import pytest
 
-import fsabs
-from fsabs.core import registry
 from tests import preloaded
 from tests.servers import spark
 from tests.servers.azurite import AzuriteServer
@@ -132,51 +130,3 @@ def test_a_page_that_is_wrong_fails(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "line 8" in done.stderr
     assert "2, not 3" in done.stderr
-
-
-@pytest.mark.quick
-def test_the_pages_that_teach_have_code() -> None:
-    for name in ("README.md", "CONTRIBUTING.md", "docs/guide.md"):
-        assert FENCE.search((ROOT / name).read_text()), name
-
-
-@pytest.mark.quick
-def test_links_lead_somewhere() -> None:
-    dead = [
-        f"{path.name}: {target}"
-        for path in [*PAGES, ROOT / "CHANGELOG.md", ROOT / "docs/index.md"]
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text())
-        if not (path.parent / target).exists()
-    ]
-    assert not dead
-
-
-@pytest.mark.quick
-def test_the_commands_that_pages_name_are_there() -> None:
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    named = {name for path in PAGES for name in re.findall(r"(?:`|^)make ([a-z]+)", path.read_text(), re.MULTILINE)}
-    assert named - targets == set()
-    readme = (ROOT / "README.md").read_text()
-    assert readme.index("make demo") < readme.index("make test") < readme.index("```python")
-
-
-def _suffixes() -> list[str]:
-    table = re.search(r"\| container \|.*?\n\n", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert table is not None
-    return re.findall(r"`(\.[a-z0-9.]+)`", table[0].replace("`.npy`", ""))
-
-
-@pytest.mark.quick
-@pytest.mark.parametrize("outer", _suffixes())
-def test_each_container_of_the_readme_holds_each(outer: str) -> None:
-    for inner in _suffixes():
-        url = f"memory://nest/outer{outer}"
-        with fsabs.from_url(url, mode="w") as fs, fs.open_container(f"inner{inner}", "w") as nested:
-            nested.write_bytes("folder/file.bin", b"content")
-        with fsabs.from_url(f"{url}/inner{inner}") as fs:
-            assert fs.read_bytes("folder/file.bin") == b"content"
-
-
-@pytest.mark.quick
-def test_the_readme_names_all_containers() -> None:
-    assert set(_suffixes()) == set(registry._SUFFIXES)

@@ -1,23 +1,17 @@
-"""No process outlives a test run, and no folder, however the run ends."""
+"""No process and no folder outlives a test run that is killed, and a forked child runs no test of its parent's."""
 
 from __future__ import annotations
 
 import os
-import random
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-import pytest
-
-from tests import soak
 from tests.servers.guard import VARIABLE
 
-pytestmark = pytest.mark.quick
 ROOT = Path(__file__).parents[1]
-
 RUN = """
 import os, subprocess, sys, time
 from tests.servers import guard
@@ -28,7 +22,25 @@ if not os.fork():  # a child that spins, as one does that has lost its parent
 subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
 subprocess.Popen([sys.executable, "-c", "import os, time; os.fork(); time.sleep(600)"])
 print(os.environ[guard.VARIABLE], os.environ[guard.FOLDER], flush=True)
-time.sleep({sleep})
+time.sleep(600)
+"""
+CHILDREN = """
+import os
+
+def test_whose_child_raises():
+    child = os.fork()
+    if not child:
+        raise OSError("in the child")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 70
+
+def test_whose_child_returns():
+    child = os.fork()
+    if child:
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 70
+
+def test_that_comes_later():
+    with open(os.environ["NOTES"], "a") as file:
+        file.write("once\\n")
 """
 
 
@@ -39,70 +51,38 @@ def marked(name: str) -> list[int]:
         if entry.name.isdigit():
             try:
                 links = [os.readlink(descriptor) for descriptor in (entry / "fd").iterdir()]
-                settings = (entry / "environ").read_bytes().decode(errors="replace").split("\0")
-                marks = next((one for one in settings if one.startswith(f"{VARIABLE}=")), "")
-                if name in links or name in marks.partition("=")[2].split(","):
+                if name in links or f"{VARIABLE}={name}".encode() in (entry / "environ").read_bytes().split(b"\0"):
                     found.append(int(entry.name))
             except OSError:
                 continue
     return found
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, None])
-def test_nothing_outlives_a_run(how: signal.Signals | None) -> None:
+def test_nothing_outlives_a_run_that_is_killed() -> None:
     settings = {name: value for name, value in os.environ.items() if name != VARIABLE}
-    code = RUN.format(sleep=600 if how else 0.2)
-    with subprocess.Popen([sys.executable, "-c", code], env=settings, stdout=subprocess.PIPE, text=True) as run:
+    with subprocess.Popen([sys.executable, "-c", RUN], env=settings, stdout=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None
         name, folder = run.stdout.readline().split()
         assert name.startswith("pipe:")
-        assert Path(folder).is_dir()
-        try:
-            deadline = time.monotonic() + 20
-            while how and len(marked(name)) < 4:  # they are still starting
-                assert time.monotonic() < deadline, marked(name)
-                time.sleep(0.05)
-            if how:
-                run.send_signal(how)
-            run.wait(30)
-            assert not left_by(name)
-            assert_removed(folder)
-        finally:
-            run.kill()
-
-
-@pytest.mark.soak
-def test_no_process_outlives_a_soak(tmp_path: Path) -> None:
-    """The soak is killed at random moments, with a test under way that has children of its own."""
-    dice, times = random.Random(soak.seed(1)), soak.rounds(1)
-    settings = {name: value for name, value in os.environ.items() if name not in (VARIABLE, "FSABS_SOAK_COUNTS")}
-    settings |= {"SOAK_STATE": str(tmp_path / "state"), "SOAK_MINUTES": "1"}
-    command = [sys.executable, "-u", "-m", "tests.soak", "tests/test_interrupts.py", "-k", "local or memory"]
-    for number in range(times):
-        with subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, text=True, cwd=ROOT) as run:
-            assert run.stdout is not None
-            name = run.stdout.readline().rpartition(" ")[2].strip()
-            assert name.startswith("pipe:")
-            time.sleep(dice.uniform(0, 4))
-            run.send_signal(dice.choice([signal.SIGKILL, signal.SIGTERM]))
-            run.wait(30)
-        assert not left_by(name), f"run {number}"
-    soak.count("kills of a soak", times)
-
-
-def assert_removed(folder: str) -> None:
-    """Fail if the folder of a run is there 20 seconds after its end."""
-    deadline = time.monotonic() + 20
-    while os.path.exists(folder):
-        assert time.monotonic() < deadline, os.listdir(folder)
-        time.sleep(0.05)
-
-
-def left_by(name: str) -> list[int]:
-    """Return the processes of a run that are there 20 seconds after its end, and kill them."""
-    deadline = time.monotonic() + 20
-    while (left := marked(name)) and time.monotonic() < deadline:
+        deadline = time.monotonic() + 40
+        while len(marked(name)) < 5 and time.monotonic() < deadline:  # the run and its four: they are still starting
+            time.sleep(0.05)
+        run.kill()
+    while ((left := marked(name)) or os.path.exists(folder)) and time.monotonic() < deadline:
         time.sleep(0.05)
     for pid in left:
         os.kill(pid, signal.SIGKILL)
-    return left
+    assert not left
+    assert not os.path.exists(folder)
+
+
+def test_a_child_never_runs_other_tests(tmp_path: Path) -> None:
+    (tmp_path / "test_children.py").write_text(CHILDREN)
+    options = ["-q", "-p", "tests.escaped", "-p", "xdist", "-p", "no:cacheprovider", "-n", "1"]
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # other plugins take seconds to import
+    environment = {**os.environ, **alone, "NOTES": str(tmp_path / "notes"), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "pytest", *options, str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=50)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 passed" in done.stdout
+    assert (tmp_path / "notes").read_text() == "once\n"

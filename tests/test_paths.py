@@ -283,6 +283,13 @@ def test_as_local(root: fsabs.Path) -> None:
     assert not os.path.exists(local)
 
 
+def test_a_local_copy_that_is_only_read_can_not_be_written_to() -> None:
+    path = fsabs.Path("a.bin", fs=fsabs.Memory())
+    path.write_bytes(b"1")
+    with path.as_local() as local:
+        assert os.stat(local).st_mode & 0o222 == 0
+
+
 def test_open_aborts_as_an_fs_does(root: fsabs.Path) -> None:
     if "zip" in str(root):
         return

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import _thread
-import ast
 import gc
 import itertools
 import os
 import threading
 import time
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import fsabs
 from fsabs.core.threads import (
     Flag,
     TaskOutcome,
@@ -24,32 +21,6 @@ from fsabs.core.threads import (
 )
 
 pytestmark = pytest.mark.quick
-
-
-PYTHONS_OWN = {"Barrier", "BoundedSemaphore", "Condition", "Event", "Semaphore", "Queue", "ThreadPoolExecutor"}
-"""Locks and queues of the standard library that are written in Python: an interrupt may leave them locked."""
-
-
-def test_no_lock_that_an_interrupt_can_leave_locked() -> None:
-    package = Path(fsabs.__file__).parent
-    wrong = [
-        f"{path.relative_to(package)}: {name}"
-        for path in package.rglob("*.py")
-        if path.relative_to(package).parts[0] != "testing"
-        for node in ast.walk(ast.parse(path.read_text()))
-        for name in _names(node)
-        if name in PYTHONS_OWN
-    ]
-    assert not wrong, "\n".join(wrong)
-
-
-def _names(node: ast.AST) -> list[str]:
-    """Return what a node names of `threading`, `queue` and `concurrent.futures`."""
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("threading", "queue"):
-        return [node.attr]
-    if isinstance(node, ast.ImportFrom) and node.module in ("threading", "queue", "concurrent.futures"):
-        return [alias.name for alias in node.names]
-    return []
 
 
 def test_what_is_waiting_is_done_by_finish_and_not_by_the_end() -> None:

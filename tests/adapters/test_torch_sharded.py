@@ -185,12 +185,12 @@ def test_states_of_other_kinds_are_refused_in_words() -> None:
     sharded, sampler = ShardedDataset(reader, seed=1), EpochSampler([1, 2, 3], seed=1)
     mixed = Mixture({"a": [1, 2], "b": ShardedDataset(reader)}, seed=1)
     task = {"format": 1, "job": "x", "content": [1, 7, 3, 1, 3], "epoch": 0, "laid_out": 3, "open": [], "others": []}
-    states = [sharded.state_dict(), sampler.state_dict(), mixed.state_dict(), task, {"format": 1}, {"format": 2}]
+    states = [sharded.state_dict(), sampler.state_dict(), mixed.state_dict(), task, {"format": 2}, {"format": 9}]
     resumable: tuple[Any, ...] = (sharded, sampler, mixed)
     for own, one in enumerate(resumable):
         for number, state in enumerate(states):
             if number != own:
-                with pytest.raises(ValueError, match="the state is|not a state|not that of"):
+                with pytest.raises(ValueError, match="the state is|not a state|not that of|of format 9"):
                     one.load_state_dict(state)
 
 

@@ -26,11 +26,9 @@ from fsabs.adapters.torch import (
     RecordIODataset,
     ShardedDataset,
 )
-from fsabs.readers.data import shards_of
-from fsabs.readers.data.order import EpochOrder
 from fsabs.readers.recordio import RecordWriter
 
-from .workers import Numbers, saved
+from .workers import saved
 
 
 def shards_in(folder: Path, counts: list[int]) -> list[bytes]:
@@ -101,26 +99,6 @@ def test_states_of_archives_name_their_content(tmp_path: Path, suffix: str) -> N
     other = ShardedDataset(written("three", b"c" if suffix == ".zip" else b"cc"))  # a tar has no checksums of members
     with pytest.raises(ValueError, match=f"the content of x{suffix} differs"):
         other.load_state_dict(state)
-
-
-def test_states_of_the_first_release(tmp_path: Path) -> None:
-    reader = Numbers([20, 20])
-    state = {
-        "format": 1,
-        "epoch": 2,
-        "order": EpochOrder(shards_of(reader), 5, None, 8).fingerprint(),
-        "rank": [0, 1],
-        "worker": None,
-        "ended": False,
-        "parts": [[[30, 40]], [[5, 7], [9, 12]]],
-    }
-    dataset = ShardedDataset(reader, seed=5, buffer_size=8)
-    dataset.load_state_dict(state)
-    assert (len(list(dataset)), dataset.epoch) == (15, 2)
-    dataset.load_state_dict({**state, "ended": True})
-    assert (sorted(dataset), dataset.epoch) == (reader.everything, 3)
-    with pytest.raises(ValueError, match="other shards"):
-        ShardedDataset(Numbers([40]), seed=5, buffer_size=8).load_state_dict(state)
 
 
 def test_states_of_map_style_data_sets_name_their_content(tmp_path: Path) -> None:

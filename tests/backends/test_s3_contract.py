@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import os
 import random
@@ -367,9 +368,10 @@ def test_the_configured_number_of_attempts_counts(monkeypatch: pytest.MonkeyPatc
         connection.sendall(message(503, {"Content-Length": "0"}, b""))
 
     with ScriptedStore({}, script) as store:
-        with pytest.raises(OSError, match="503"):
+        with pytest.raises(OSError, match="503") as refused:
             opened(store).read_bytes("x")
         assert len(store.requests) == 3
+        assert refused.value.errno == errno.EBUSY
 
 
 # ---- memory and resources

@@ -19,7 +19,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from fsabs import cache as caches
 from fsabs.cache import Cache, FileCache, MultiprocessFileCache, NaiveCache, ReadOnlyFileCache
 from fsabs.cache.items.files import default_directory
 from fsabs.core import hooks
@@ -344,13 +343,6 @@ def test_a_cache_of_one_s_own_needs_get_and_put_alone() -> None:
 
     with Mine() as mine:
         assert mine.get_and_cache(1, lambda i: b"1") == mine.get(1) == b"1"
-
-
-def test_every_public_name_is_there() -> None:
-    for name in caches.__all__:
-        assert getattr(caches, name) is not None
-    with pytest.raises(AttributeError):
-        caches.nonesuch  # noqa: B018
 
 
 class Items(RuleBasedStateMachine):

@@ -6,7 +6,6 @@ import errno
 import io
 import multiprocessing
 import os
-import re
 import socket
 import warnings
 from collections.abc import Iterator
@@ -24,15 +23,6 @@ from fsabs import trace
 from fsabs.compat.pfio.testing import ZipForTest, make_http_server
 from fsabs.compat.pfio.v2.fs import IgnoredOptionWarning
 from tests.servers.moto import MotoServer
-
-PAGE = Path(__file__).parent.parent.parent / "docs" / "from-pfio.md"
-
-
-def test_the_table_is_of_these_tests() -> None:
-    named = re.findall(r"\| `(test_\w+)` \|$", PAGE.read_text(), re.MULTILINE)
-    assert len(named) == len(set(named))
-    here = {name for name in globals() if name.startswith("test_")} - {"test_the_table_is_of_these_tests"}
-    assert set(named) == here
 
 
 @pytest.fixture

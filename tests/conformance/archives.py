@@ -6,7 +6,7 @@ import functools
 import io
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from fsabs.testing.subjects import ContainerSubject, Files, Subject
 
@@ -94,9 +94,6 @@ def parse_hdf5(data: bytes) -> dict[str, bytes]:
             )
         )
     return found
-
-
-Around = Callable[[Subject], ContainerSubject]
 
 
 def zip_in(outer: Subject, name: str = "a.zip", compression: int = zipfile.ZIP_STORED) -> ContainerSubject:

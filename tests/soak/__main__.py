@@ -21,7 +21,7 @@ from typing import Any
 from tests.servers import guard
 
 ROOT = Path(__file__).parents[2]
-STATE = Path(os.environ.get("SOAK_STATE", ROOT / ".soak.json"))
+STATE = ROOT / ".soak.json"
 RESULTS = Path(__file__).with_name("RESULTS.txt")
 HEAD = """`make soak` writes this file: what all runs of a soak have tried.
 """
@@ -84,10 +84,7 @@ def main() -> int:
     guard.start()
     minutes = float(os.environ.get("SOAK_MINUTES", "60"))
     tests, state = collected(), load()
-    print(
-        f"{len(tests)} tests for {minutes:g} minutes; state in {STATE.name}; run {os.environ.get(guard.VARIABLE)}",
-        flush=True,
-    )
+    print(f"{len(tests)} tests for {minutes:g} minutes; state in {STATE.name}", flush=True)
     failures = 0
     for test in turns(tests, state, time.monotonic() + 60 * minutes):
         mine = state.setdefault(test, {"seed": 1000, "runs": 0, "seconds": 0.0, "tried": {}, "failed": []})

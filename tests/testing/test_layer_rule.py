@@ -15,7 +15,6 @@ from fsabs.backends.memory import Memory
 from fsabs.core.blobs import Blob, BytesBlob
 from fsabs.core.fs import FS
 from fsabs.core.layers import LayerFS
-from fsabs.testing import FaultyFS
 
 pytestmark = pytest.mark.quick
 
@@ -77,29 +76,6 @@ def arguments_of(name: str) -> tuple[Any, ...]:
     return tuple(samples.get(parameter.annotation, 3) for parameter in parameters)
 
 
-def test_the_core_is_known() -> None:
-    required = {"_stat", "_list", "_open_blob", "_url"}
-    writing = {"_create", "_append", "_open_update", "_mkdir", "_rename", "_remove", "_close", "_abort"}
-    fast = {
-        "_walk",
-        "_read_many",
-        "_read_many_versioned",
-        "_storage_order",
-        "_read_bytes",
-        "_open_from_start",
-        "_local_path",
-        "_makedirs",
-        "_remove_tree",
-        "_copy",
-        "_leads_back",
-        "_write_bytes",
-        "_write_many",
-    }
-    assert required | writing | fast | {"_copy"} <= set(CORE)
-    assert required == FS.__abstractmethods__
-    assert {*vars(FS)} >= DERIVED
-
-
 @pytest.mark.parametrize("name", CORE)
 def test_a_layer_passes_everything_on(name: str) -> None:
     inner = Recorder()
@@ -140,11 +116,6 @@ def layers() -> list[type[LayerFS]]:
     return sorted(found, key=lambda kind: kind.__name__)
 
 
-def test_all_layers_are_looked_at() -> None:
-    names = {kind.__name__ for kind in layers()}
-    assert names >= {"CachedFS", "HTTPCachedFS", "LazyFS", "OwningFS", "FaultyFS"}
-
-
 @pytest.mark.parametrize("kind", layers(), ids=lambda kind: kind.__name__)
 def test_no_layer_leaves_a_way_round_what_it_overrides(kind: type[LayerFS]) -> None:
     for overridden, ways in WAYS_ROUND.items():
@@ -153,42 +124,6 @@ def test_no_layer_leaves_a_way_round_what_it_overrides(kind: type[LayerFS]) -> N
                 assert getattr(kind, name) is not getattr(LayerFS, name), f"{name} goes round {overridden}"
     for name in ("limits", "capabilities", "scheme", "default_concurrency"):
         assert isinstance(getattr(kind, name), property), f"{name} is not the inner FS's"
-
-
-def test_a_layer_forgets_nothing() -> None:
-    assert [name for name in CORE if name not in vars(LayerFS)] == []
-
-
-def test_a_faulty_layer_takes_every_fast_path_apart() -> None:
-    """What it has of LayerFS goes round its faults, and may only be what has none."""
-    kept = {name for name in CORE if getattr(FaultyFS, name) is getattr(LayerFS, name)}
-    without_faults = {
-        "_url",
-        "_close",
-        "_abort",
-        "_leads_back",
-        "_resolved_store",
-        "_unnamed",
-        "_principal",
-        "_check_key",
-        "_divided_path",
-        "_describe_store",
-        "_directory_identity",
-        "_make_link",
-        "_read_link",
-        "_is_strong",
-        "_storage_order",
-        "_reads_back",
-        "_set_modified",
-        "_has_content",
-        "_same_content",
-        "_compared",
-        "_set_mode",
-        "_together",
-        "_place",
-        "_places",
-    }
-    assert kept == without_faults
 
 
 def test_a_layer_that_opens_blobs_leaves_no_way_round_it() -> None:

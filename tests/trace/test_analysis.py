@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,17 +11,16 @@ import numpy as np
 import pytest
 
 from fsabs import trace
-from fsabs.trace import figures, rules
+from fsabs.trace import figures
 from fsabs.trace.intervals import Collector
 from fsabs.trace.results import (
     Analysis,
     Histogram,
 )
 from fsabs.trace.schema import (
-    KINDS,
     Event,
 )
-from tests.trace.synthetic import BEGIN, event, example_analysis, write_process
+from tests.trace.synthetic import BEGIN, event, write_process
 
 MS = 1_000_000
 SECOND = 1000 * MS
@@ -424,21 +422,3 @@ def test_workers_of_a_first_epoch_are_not_slow_because_the_next_have_a_cache(tmp
         later = [one._replace(begin=one.begin + second) for one in READ]
         write_process(tmp_path, later, begin=second, pid=200 + worker)
     assert "F007" not in _codes(trace.analyze(tmp_path))
-
-
-@pytest.mark.quick
-def test_every_code_is_documented_and_belongs_to_one_rule() -> None:
-    codes = sorted(rule.code for rule in rules.RULES)
-    once = {3, 13}  # requests that waited for a free connection, connections that were not kept
-    assert codes == [f"F{number:03}" for number in range(1, len(codes) + len(once) + 1) if number not in once]
-    page = (Path(__file__).parents[2] / "docs/tracing.md").read_text(encoding="utf-8")
-    assert sorted(set(re.findall(r"\bF0\d\d\b", page))) == codes
-    assert all(bool(rule.model) == (rule.cost is not None) for rule in rules.RULES)
-
-
-@pytest.mark.quick
-def test_the_example_is_whole_and_the_same_each_time() -> None:
-    one = example_analysis()
-    assert one == example_analysis()
-    assert {row.kind for row in one.operations} <= set(KINDS)
-    assert len(one.heat.rows) == len(one.heat.busy) == len(one.processes)
