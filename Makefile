@@ -6,6 +6,7 @@ VENV ?= .venv
 PYTEST_ARGS ?=
 PROCESSES ?= 3
 JUDGES_ARGS ?=
+SLICE ?=
 NAME ?=
 
 RUN := $(VENV)/bin/python
@@ -16,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE # thousands of processes start, and each would 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL: # two pips in one environment would break it
-.PHONY: help demo test quick portable pythons release judges check lint servers docs bench soak clean
+.PHONY: help demo test nightly quick portable pythons release judges check lint servers docs bench soak clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,8 +25,11 @@ help: ## list the commands
 demo: $(VENV)/.demo ## train on handwritten digits, from zips in a zip on local disk and on S3, cached and traced
 	$(RUN) examples/digits/train.py
 
-test: servers ## all tests, PROCESSES (3) at once; PYTEST_ARGS="-k zip" chooses
-	$(PYTEST) $(PYTEST_ARGS)
+test: servers ## what a change must not break, PROCESSES (3) at once; PYTEST_ARGS="-k zip" chooses
+	$(PYTEST) -m "not nightly" $(PYTEST_ARGS)
+
+nightly: servers ## the other tests, in six slices; SLICE=2 runs one
+	$(RUN) -m tests.nightly $(SLICE)
 
 quick: $(VENV)/.test ## the tests that need no server
 	$(PYTEST) -m quick $(PYTEST_ARGS)
@@ -42,7 +46,7 @@ release: $(VENV)/.test ## build the wheel and the source distribution, and try t
 judges: $(VENV)/.test ## the test suites of other projects, pinned; JUDGES_ARGS=--short is the part of CI; writes tests/judges/RESULTS.txt
 	$(RUN) -m tests.judges $(JUDGES_ARGS)
 
-check: lint test ## everything that must hold before a change goes in
+check: lint test nightly ## everything, both tiers whole
 
 lint: $(VENV)/.test ## ruff, mypy, hadolint
 	$(RUN) -m ruff check

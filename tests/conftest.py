@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import large_pages, loops, macos, temporary
+from tests import large_pages, loops, macos, nightly, temporary
 
 if os.environ.get("FSABS_TESTS_HIDE"):
     macos.hide()
@@ -50,15 +50,33 @@ def pytest_configure() -> None:
     os.environ["FSABS_CACHE_DIR"] = str(temporary.use() / "cache")  # for the children of tests, too
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that chooses a slice of the nightly tests."""
+    parser.addoption("--slice", type=int, help="run the tests of one slice of tests/nightly.py")
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out the files without a quick test where those are chosen: to import them takes longer than to look here.
+    """Leave out the files without a chosen test: to import them takes longer than to look here.
 
     Such a test is marked in its file, or a class of the kit there says that it needs no server.
     """
-    if config.option.markexpr != "quick" or not collection_path.match("test_*.py"):
+    if not collection_path.match("test_*.py"):
         return None
     text = collection_path.read_text("utf-8")
-    return None if "mark.quick" in text or "in_process = True" in text else True
+    chosen = {
+        "quick": "mark.quick" in text or "in_process = True" in text,
+        "nightly": "mark.nightly" in text,
+        "not nightly": "\npytestmark = pytest.mark.nightly\n" not in text,
+    }
+    return None if chosen.get(config.option.markexpr, True) else True
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of the slice, if one is chosen."""
+    if (number := config.option.slice) is not None:
+        kept = [item for item in items if nightly.slice_of(item.nodeid) == number]
+        config.hook.pytest_deselected(items=[item for item in items if nightly.slice_of(item.nodeid) != number])
+        items[:] = kept
 
 
 def pytest_collection_finish() -> None:

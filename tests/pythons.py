@@ -1,5 +1,6 @@
-"""`python -m tests.pythons`: the quick tests on every other Python of this machine that the package is made for; on the
-newest of them, or on this one if there is no other, without the names that only Linux has (`make portable`).
+"""`python -m tests.pythons [VERSION...] [PYTEST ARGUMENT...]`: the quick tests on every other Python of this machine that
+the package is made for, or on those named ("3.12"); on the newest of them, or on this one if there is no other, without
+the names that only Linux has (`make portable`).
 
 Each has a virtual environment of its own (`.venv-3.12`) with the extra `quick`, which leaves out what only the tests
 with servers need and what is large (torch). A Python is looked for on the PATH and beside the one that runs this, where
@@ -20,6 +21,7 @@ from tests.servers import guard
 ROOT = Path(__file__).parents[1]
 MINORS = range(11, 15)
 PORTABLE = {"FSABS_TESTS_HIDE": "1"}
+_is_version = re.compile(r"3\.\d+").fullmatch
 TORCH = re.compile(r"^(import|from) (fsabs\.adapters\.)?torch\b", re.MULTILINE)
 
 
@@ -42,7 +44,7 @@ def _version(path: str) -> str:
     return done.stdout.strip()
 
 
-def run(name: str, interpreter: str, environment: dict[str, str]) -> int:
+def run(name: str, interpreter: str, environment: dict[str, str], arguments: list[str]) -> int:
     """Run the quick tests on one Python; return the exit status."""
     folder = ROOT / f".venv-{name}"
     python = folder / "bin" / "python"
@@ -50,13 +52,13 @@ def run(name: str, interpreter: str, environment: dict[str, str]) -> int:
         subprocess.run([interpreter, "-m", "venv", "--without-pip", str(folder)], check=True)
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, "--no-compile", "--editable", ".[quick]"], cwd=ROOT, check=True)
-    return tested(str(python), without_torch(), environment)
+    return tested(str(python), [*without_torch(), *arguments], environment)
 
 
 def tested(python: str, options: list[str], environment: dict[str, str]) -> int:
     """Run the quick tests by a Python that has what they need; return the exit status."""
-    pytest = [python, "-m", "pytest", "-q", "-n", "3", "--dist", "worksteal", *options, "-m", "quick"]
-    return subprocess.run([*pytest, *sys.argv[1:]], cwd=ROOT, env={**os.environ, **environment}, check=False).returncode
+    pytest = [python, "-m", "pytest", "-q", "-n", "3", "--dist", "worksteal", "-m", "quick", *options]
+    return subprocess.run(pytest, cwd=ROOT, env={**os.environ, **environment}, check=False).returncode
 
 
 def without_torch() -> list[str]:
@@ -65,22 +67,25 @@ def without_torch() -> list[str]:
     return [f"--ignore={path.relative_to(ROOT)}" for path in (ROOT / "tests/adapters", *files)]
 
 
-def main() -> int:
+def main(arguments: list[str]) -> int:
     """Run the quick tests on each Python; return the exit status."""
     found = interpreters()
-    if not found:
-        print("there is no other Python from 3.11 on", flush=True)
-        return tested(sys.executable, [], PORTABLE)
+    named = [one for one in arguments if _is_version(one)]
+    options = [one for one in arguments if not _is_version(one)]
+    chosen = [name for name in found if name in (named or found)]
+    if not chosen:
+        print(f"not on this machine: {', '.join(named) or 'another Python from 3.11 on'}", flush=True)
+        return tested(sys.executable, options, PORTABLE)
     failed = []
-    for name, interpreter in found.items():
-        newest = name == [*found][-1]
-        print(f"--- Python {name}{', without the names that only Linux has' if newest else ''}", flush=True)
-        if run(name, interpreter, PORTABLE if newest else {}):
+    for name in chosen:
+        portable = name == [*found][-1]
+        print(f"--- Python {name}{', without the names that only Linux has' if portable else ''}", flush=True)
+        if run(name, found[name], PORTABLE if portable else {}, options):
             failed.append(name)
-    print(f"the quick tests failed on {', '.join(failed) or 'none'} of {', '.join(found) or 'no other Python'}")
+    print(f"the quick tests failed on {', '.join(failed) or 'none'} of {', '.join(chosen)}")
     return 1 if failed else 0
 
 
 if __name__ == "__main__":
     guard.start()
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
