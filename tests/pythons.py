@@ -1,6 +1,7 @@
-"""`python -m tests.pythons [VERSION...] [PYTEST ARGUMENT...]`: the quick tests on every other Python of this machine that
-the package is made for, or on those named ("3.12"); on the newest of them, or on this one if there is no other, without
-the names that only Linux has (`make portable`).
+"""`python -m tests.pythons [VERSION...] [PYTEST ARGUMENT...]`: the quick tests on the other Pythons of this machine.
+
+They are run on each that the package is made for, or on those named ("3.12"); on the newest of them, or on this one if
+there is no other, without the names that only Linux has (`make portable`).
 
 Each has a virtual environment of its own (`.venv-3.12`) with the extra `quick`, which leaves out what only the tests
 with servers need and what is large (torch). A Python is looked for on the PATH and beside the one that runs this, where
