@@ -1,8 +1,8 @@
 """`python -m tests.nightly [SLICE...]`: what `make test` leaves out, in slices of about equal time.
 
-Without a number all of them are run. A slice is a share of the tests that are marked `nightly`, and programs that test beside pytest: other Pythons, other
-projects' suites. Which share a test is in follows from its id alone. CI runs one slice with each merge:
-the one whose number stands in `.ci/slice`, counted round.
+Without a number all of them are run. A slice is a share of the tests that are marked `nightly`, and programs that test
+beside pytest: other Pythons, other projects' suites. Which share a test is in follows from its id alone. CI runs one
+slice with each merge: the one whose number stands in `.ci/slice`, counted round.
 """
 
 from __future__ import annotations
