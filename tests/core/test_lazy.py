@@ -2,115 +2,89 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import textwrap
+import importlib
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from fsabs.core.lazy import cached_property
-from tests.test_process import in_child
+from fsabs.testing.children import Child
 
 pytestmark = pytest.mark.quick
 
 SLOW = """
-import threading, time
+import time
+from builtins import started
 started.set()
 time.sleep(0.3)
 done = True
 """
+FORKING = """
+import os, threading, time
+from importlib import _bootstrap
+thread = threading.Thread(target=__import__, args=("fsabs_importing",))
+thread.start()
+while not _bootstrap._blocking_on.get(thread.ident):
+    time.sleep(0.001)
+sleep, waited = time.sleep, []
+time.sleep = waited.append
+if not (pid := os.fork()):
+    os._exit(0)
+time.sleep = sleep
+os.waitpid(pid, 0)
+"""
 
 
-def run(folder: Path, code: str) -> str:
-    """Run a program that can import `slow`, whose import takes 0.3 s; return what it prints."""
-    (folder / "slow.py").write_text("from builtins import started\n" + SLOW)
-    program = "import builtins, os, sys, threading, time\nimport fsabs.core.lazy\n" + textwrap.dedent(code)
-    settings = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, sys.path)])}
-    done = subprocess.run([sys.executable, "-c", program], env=settings, capture_output=True, text=True, timeout=50)
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that modules are imported from."""
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
 
 
-def test_a_child_imports_what_another_thread_was_importing(tmp_path: Path) -> None:
-    code = """
-    builtins.started = threading.Event()
-    thread = threading.Thread(target=__import__, args=("slow",))
+def test_a_child_imports_what_another_thread_was_importing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "fsabs_slow.py").write_text(SLOW)
+    started = threading.Event()
+    monkeypatch.setattr("builtins.started", started, raising=False)
+    thread = threading.Thread(target=importlib.import_module, args=("fsabs_slow",))
     thread.start()
-    builtins.started.wait()
-    if not (pid := os.fork()):
-        import slow
-        os._exit(0 if slow.done else 1)
-    for _ in range(200):
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            break
-        time.sleep(0.05)
-    else:
-        os.kill(pid, 9)
-        os.waitpid(pid, 0)
+    assert started.wait(20)
+    assert Child("a child", lambda: importlib.import_module("fsabs_slow").done, 20).result()
     thread.join()
-    print(bool(ended) and status)
-    """
-    assert run(tmp_path, code) == "0\n"
 
 
-def test_a_fork_within_an_import_does_not_wait_for_what_waits_for_it(tmp_path: Path) -> None:
-    (tmp_path / "forking.py").write_text(
-        textwrap.dedent(
-            """
-            import os, threading, time
-            from importlib import _bootstrap
-            thread = threading.Thread(target=__import__, args=("outer",))
-            thread.start()
-            while not _bootstrap._blocking_on.get(thread.ident):
-                time.sleep(0.001)
-            began = time.monotonic()
-            if not (pid := os.fork()):
-                os._exit(0)
-            seconds = time.monotonic() - began
-            os.waitpid(pid, 0)
-            """
-        )
-    )
-    (tmp_path / "outer.py").write_text("import forking\n")
-    code = """
-    import forking
+def test_a_fork_within_an_import_does_not_wait_for_what_waits_for_it(folder: Path) -> None:
+    (folder / "fsabs_forking.py").write_text(FORKING)
+    (folder / "fsabs_importing.py").write_text("import fsabs_forking\n")
+    forking = importlib.import_module("fsabs_forking")
     forking.thread.join()
-    print(forking.seconds < fsabs.core.lazy.MAX_WAIT / 2)
-    """
-    assert run(tmp_path, code) == "True\n"
+    assert forking.waited == []
 
 
 class Squares:
-    def __init__(self, number: int, under_way: threading.Event | None = None) -> None:
+    def __init__(self, number: int) -> None:
         self._number = number
-        self._under_way = under_way
+        self.under_way, self.go_on = threading.Event(), threading.Event()
         self.computed = 0
 
     @cached_property
     def square(self) -> int:
         """The square."""
-        if self._under_way is not None:
-            self._under_way.set()
-            time.sleep(0.3)
+        self.under_way.set()
+        assert self.go_on.wait(20)
         self.computed += 1
         return self._number**2
 
 
-def test_an_attribute_is_computed_once() -> None:
-    squares = Squares(3)
-    assert (squares.square, squares.square, squares.computed) == (9, 9, 1)
-    assert Squares.square.__doc__ == "The square."
-
-
-def test_a_child_computes_the_attribute_that_another_thread_was_computing() -> None:
-    under_way = threading.Event()
-    thread = threading.Thread(target=lambda: Squares(3, under_way).square)
+def test_an_attribute_is_computed_once_and_by_a_child_while_another_thread_computes_it() -> None:
+    first, other = Squares(3), Squares(4)
+    thread = threading.Thread(target=lambda: first.square)
     thread.start()
-    assert under_way.wait(10)
-    assert in_child(lambda: Squares(4).square == 16, 5)
+    assert first.under_way.wait(20)
+    other.go_on.set()
+    assert Child("a child", lambda: other.square, 20).result() == 16
+    first.go_on.set()
     thread.join()
+    assert (first.square, first.square, first.computed) == (9, 9, 1)
+    assert Squares.square.__doc__ == "The square."
