@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Iterator
 
 import pytest
 
-from fsabs.backends.memory import Memory
 from fsabs.core import writemany
-from fsabs.testing import Fault, FaultyFS, Raise
 
 pytestmark = pytest.mark.quick
 
 
 def test_contents_under_way_are_bounded_in_bytes() -> None:
-    size, lock = 20 * 1024 * 1024, threading.Lock()
+    size, lock, two = 20 * 1024 * 1024, threading.Lock(), threading.Barrier(2)
     under_way, most = 0, 0
 
     def write(key: str, data: bytes) -> None:
@@ -24,7 +20,7 @@ def test_contents_under_way_are_bounded_in_bytes() -> None:
         with lock:
             under_way += len(data)
             most = max(most, under_way)
-        time.sleep(0.01)
+        two.wait(20)
         with lock:
             under_way -= len(data)
 
@@ -39,43 +35,24 @@ def test_a_content_above_the_bound_goes_alone() -> None:
     assert names == ["0", "1", "2"]
 
 
-def test_the_first_failure_is_raised_when_all_have_ended_with_the_others_in_its_notes() -> None:
-    barrier, ended = threading.Barrier(3), list[str]()
+def test_a_failure_is_raised_when_all_have_ended_with_the_others_in_its_notes() -> None:
+    together, both, ended = threading.Barrier(3), threading.Event(), list[str]()
+
+    class Refused(PermissionError):
+        def add_note(self, note: str) -> None:
+            super().add_note(note)
+            both.set()
 
     def write(key: str, data: bytes) -> None:
-        if key in "abc":
-            barrier.wait(10)
-            time.sleep({"a": 0, "b": 0.1, "c": 0.2}[key])
-            ended.append(key)
-            if key != "c":
-                raise PermissionError(13, f"not {key}")
-        else:
-            ended.append(key)
+        together.wait(20)
+        if key == "c":
+            assert both.wait(20)
+        ended.append(key)
+        if key != "c":
+            raise Refused(13, f"not {key}")
 
-    with pytest.raises(PermissionError, match="not a") as caught:
+    with pytest.raises(PermissionError, match="not [ab]") as caught:
         writemany.in_threads(write, ((name, b"") for name in "abcdefgh"), 3)
-    assert ended == ["a", "b", "c"], "nothing is begun after a failure, and what was under way has ended"
-    assert caught.value.__notes__ == ["also: PermissionError: [Errno 13] not b"]
-
-
-def test_an_interrupt_of_the_caller_waits_for_what_is_under_way() -> None:
-    fs = Memory()
-
-    def pairs() -> Iterator[tuple[str, bytes]]:
-        yield "a", b"1"
-        yield "b", b"2"
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fs.write_many(pairs(), concurrency=4)
-    assert sorted(fs.list()) == ["a", "b"]
-
-
-@pytest.mark.parametrize("concurrency", [1, 4])
-def test_a_failing_file_is_named_and_leaves_nothing(concurrency: int) -> None:
-    fs = FaultyFS(Memory(), Fault("commit", Raise(OSError(5, "broken")), path="c"))
-    with pytest.raises(OSError, match="broken") as caught:
-        fs.write_many(dict.fromkeys("abcd", b"1"), concurrency=concurrency)
-    assert caught.value.filename == fs.url("c")
-    assert not fs.exists("c")
-    assert fs.exists("a")
+    assert sorted(ended) == ["a", "b", "c"], "nothing is begun after a failure, and what was under way has ended"
+    other = "b" if caught.value.strerror == "not a" else "a"
+    assert caught.value.__notes__ == [f"also: Refused: [Errno 13] not {other}"]
