@@ -23,7 +23,7 @@ from fsabs.core import errors, redaction, registry
 from fsabs.core.limits import Limits
 from fsabs.urls import opening
 from tests.cache.web import Reply, serving
-from tests.secrets import OPTIONS, SECRET, SPELLINGS, URLS
+from tests.spellings import OPTIONS, SECRET, SPELLINGS, URLS
 
 pytestmark = pytest.mark.quick
 
