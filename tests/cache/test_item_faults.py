@@ -25,11 +25,10 @@ import pytest
 from fsabs.cache import FileCache, ReadOnlyFileCache
 from fsabs.cache.frames import checksum
 from fsabs.cache.items import table as tables
-from fsabs.cache.items.table import RAW, ItemTable
+from fsabs.cache.items.table import RAW
 from fsabs.core.errors import CorruptFileError
 from fsabs.testing.children import Child, forked, threaded
 
-SLOT = struct.Struct("@QQQIHBB")
 ITEMS = 500
 
 
@@ -330,23 +329,6 @@ def test_an_entry_that_points_nowhere_is_dropped(tmp_path: Path, offset: int, le
             assert cache.get(3) is None
         assert cache.put(3, b"again")
         assert [cache.get(n) for n in range(10)] == [b"again" if n == 3 else b"%d" % n * 1000 for n in range(10)]
-
-
-@pytest.mark.parametrize("field", range(5))
-def test_a_half_written_entry_is_no_entry(tmp_path: Path, field: int) -> None:
-    """Each field of an entry missing, as a reader may see it for a moment."""
-    table = ItemTable.temporary(str(tmp_path), length=20)
-    for number, value in enumerate((b"", b"value")):
-        table.put(number, value)
-        at = tables.SLOTS_START + number * tables.SLOT_SIZE
-        fields = list(SLOT.unpack(os.pread(table.fd, 32, at)))
-        expected = fields[5], value
-        fields[(0, 1, 3, 5, 6)[field]] = 0
-        os.pwrite(table.fd, SLOT.pack(*fields), at)
-        found = table.read(number)
-        assert found in (None, expected)
-        assert found is None or field in (0, 1, 4), "only what does not matter may be missing"
-    table.close()
 
 
 def test_an_entry_that_stands_at_anothers_number_is_not_there(tmp_path: Path) -> None:

@@ -118,15 +118,6 @@ def test_none_and_empty_values_are_cached(make: Make) -> None:
     assert calls == [0, 1]
 
 
-def test_large_values_too(tmp_path: Path) -> None:
-    values = [os.urandom(100_000 + n) for n in range(20)]
-    with FileCache(20, dir=tmp_path) as cache:
-        for number, value in enumerate(values):
-            assert cache.put(number, value)
-        for _ in range(2):
-            assert [cache.get(n) for n in range(20)] == values
-
-
 def test_preserve_and_preload(tmp_path: Path) -> None:
     with FileCache(5, dir=tmp_path, do_pickle=True, fingerprint="s3://b/a.zip v1") as cache:
         cache.put(1, [1])

@@ -22,11 +22,10 @@ from fsabs.cache.content import ContentCache
 from fsabs.cache.disk import open_disk
 from fsabs.cache.eviction import DiskLimits
 from fsabs.cache.policy import ReadOrder
-from fsabs.cache.single_flight import MISSING, SingleFlight, no_claims
 from fsabs.core.blobs import Blob
 from fsabs.core.fs import FileStat, ListPage
 from fsabs.core.layers import LayerFS, lazify
-from fsabs.testing.children import Child, forked, started, threaded
+from fsabs.testing.children import Child, forked, started
 from tests import soak
 from tests.cache.stores import CONTENTS, NAMES, Far, Paged, Store, cached, entry, noise
 
@@ -43,27 +42,6 @@ def shared(tmp_path: Path) -> Local:
 
 
 # ---- one fetch for all
-
-
-def test_threads_that_miss_overlapping_batches_fetch_each_value_once() -> None:
-    flights, fetched, stored = SingleFlight(no_claims), [], {}
-    lock = threading.Lock()
-
-    def fetch_all(keys: list[bytes]) -> list[Any]:
-        def fetch(numbers: Sequence[int]) -> Iterable[str]:
-            for number in numbers:
-                with lock:
-                    fetched.append(keys[number])
-                time.sleep(0.001)
-                stored[keys[number]] = f"value of {keys[number]!r}"
-                yield stored[keys[number]]
-
-        return flights.fetch(keys, lambda number: stored.get(keys[number], MISSING), fetch)
-
-    batches = [[b"%d" % (at % 30) for at in range(start, start + 20)] for start in range(0, 40, 5)]
-    results = threaded("fetching", [functools.partial(fetch_all, keys) for keys in batches], 20)
-    assert results == [[f"value of {key!r}" for key in keys] for keys in batches]
-    assert sorted(fetched) == sorted({key for keys in batches for key in keys})
 
 
 class Slow(LayerFS):

@@ -70,15 +70,6 @@ def test_permissions_stay_and_setuid_goes(tmp_path: Path, way: str) -> None:
         assert os.listdir(tmp_path) == ["x"]
 
 
-@pytest.mark.parametrize("mode", ["ab", "r+b"])
-def test_a_file_that_is_added_to_is_no_longer_setuid(tmp_path: Path, mode: str) -> None:
-    (tmp_path / "x").write_bytes(b"old")
-    (tmp_path / "x").chmod(0o6755)
-    with fsabs.Local(tmp_path).open("x", mode) as file:
-        file.write(b"new")
-    assert mode_of(tmp_path / "x") == 0o755
-
-
 def test_a_new_file_has_what_the_umask_leaves(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
@@ -87,42 +78,6 @@ def test_a_new_file_has_what_the_umask_leaves(tmp_path: Path) -> None:
             assert mode_of(tmp_path / way) == 0o640
     finally:
         os.umask(before)
-
-
-@needs_root
-def test_root_leaves_a_users_file_to_its_user() -> None:
-    path = shared_folder() / "x"
-    path.write_bytes(b"old")
-    os.chown(path, ALICE, BOB)
-    for way in WAYS:
-        path.chmod(0o6777)
-        write(path.parent, "x", b"new", way)
-        status = path.stat()
-        assert (status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)) == (ALICE, BOB, 0o777)
-
-
-@needs_root
-def test_another_users_file_is_written_in_place() -> None:
-    """In a sticky directory no name can be moved over it, and a new file would belong to the writer."""
-    if Path("/proc/sys/fs/protected_regular").read_text() != "0\n":
-        pytest.skip("this system refuses it, to builtin `open`, too")
-    folder = shared_folder()
-    path = folder / "x"
-    path.write_bytes(b"old and long")
-    os.chown(path, ALICE, ALICE)
-    path.chmod(0o666)
-    inode = path.stat().st_ino
-    for way in WAYS[:-1]:
-        as_user(BOB, lambda way=way: write(folder, "x", way.encode(), way))  # type: ignore[misc]
-        assert path.read_bytes() == way.encode()
-        status = path.stat()
-        assert (status.st_ino, status.st_uid, stat.S_IMODE(status.st_mode)) == (inode, ALICE, 0o666)
-    with pytest.raises(FileExistsError):
-        as_user(BOB, lambda: fsabs.Local(folder).open("x", "xb"))
-    path.chmod(0o644)
-    with pytest.raises(PermissionError):
-        as_user(BOB, lambda: write(folder, "x", b"no", "write_bytes"))
-    assert os.listdir(folder) == ["x"]
 
 
 def protect(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,20 +161,6 @@ def test_a_group_that_the_writer_is_in_stays() -> None:
     inode = path.stat().st_ino
     as_user(ALICE, lambda: write(folder, "x", b"again", "write_bytes"))  # not in the group: it can't be kept
     assert (path.stat().st_ino, path.stat().st_gid, path.read_bytes()) == (inode, BOB, b"again")
-
-
-@needs_root
-def test_a_file_in_a_directory_that_takes_no_names() -> None:
-    folder = shared_folder(0o755)
-    path = folder / "x"
-    path.write_bytes(b"old and long")
-    os.chown(path, ALICE, ALICE)
-    for way in WAYS[:-1]:
-        as_user(ALICE, lambda way=way: write(folder, "x", way.encode(), way))  # type: ignore[misc]
-        assert path.read_bytes() == way.encode()
-    with pytest.raises(PermissionError):
-        as_user(ALICE, lambda: write(folder, "y", b"new", "write_bytes"))
-    assert os.listdir(folder) == ["x"]
 
 
 def attributed(path: Path) -> None:
