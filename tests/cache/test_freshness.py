@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fsabs import Local, Memory, from_url
+from fsabs import FS, Local, Memory, StaleFileError, from_url, manifest
 from fsabs.cache import CachedFS
 from fsabs.cache.content import ContentCache
 from fsabs.cache.disk import DiskCache
@@ -20,8 +20,10 @@ from fsabs.cache.eviction import DiskLimits
 from fsabs.cache.freshness import FileRecords
 from fsabs.core import hooks
 from fsabs.core.fs import FileStat, ListPage
+from fsabs.manifest.layer import ManifestFS
 from fsabs.testing.children import forked
 from tests.cache.stores import Asked, Paged, Store, cached, noise
+from tests.servers.shared import unique
 
 FILES = 1500
 NAMES = [f"train/{number:05}.bin" for number in range(FILES)]
@@ -162,30 +164,54 @@ class Requests(hooks.Instrument):
             self.sent.append((name, where, error))
 
 
-def test_a_second_epoch_over_s3(moto: Any, folder: str) -> None:
-    """By default, in a new FS, as of a new process: a page for a thousand names, and not a request for each file."""
-    moto.create_bucket("second-epoch")
+@pytest.fixture
+def s3(moto: Any) -> FS:
+    """A bucket with a hundred files, and two others."""
+    bucket = unique("epoch")
+    moto.create_bucket(bucket)
     options = {"endpoint": moto.endpoint, "region": moto.region}
     options |= {"aws_access_key_id": moto.access_key, "aws_secret_access_key": moto.secret_key}
-    inner = from_url("s3://second-epoch/", **options)
-    contents = {f"train/sub/{number:04}": noise(100, number) for number in range(100)}
-    inner.write_many({**contents, "train/sub/below/deeper": b"x", "train/sub0": b"y"})
-    names = random.Random(1).sample(sorted(contents), len(contents))
+    fs = from_url(f"s3://{bucket}/", **options)
+    fs.write_many({**HUNDRED, "train/sub/below/deeper": b"x", "train/sub0": b"y"})
+    return fs
 
-    def epoch(many: bool) -> list[tuple[str, str, str]]:
-        requests = Requests("second-epoch")
-        with CachedFS(inner, folder, min_free=0, memory_bytes=0) as fs:
-            before = hooks.install(requests)
-            try:
-                found = list(fs.read_many(names)) if many else [fs.read_bytes(name) for name in names]
-            finally:
-                hooks.install(before)
-        assert found == [contents[name] for name in names]
-        return requests.sent
 
-    assert 100 <= len(epoch(True)) <= 110
-    assert len(epoch(True)) == 1
-    assert len(sent := epoch(False)) <= 3, sent
+HUNDRED = {f"train/sub/{number:04}": noise(100, number) for number in range(100)}
+
+
+def epoch(fs: FS, bucket: str, many: bool = True) -> list[tuple[str, str, str]]:
+    """Read the hundred files in random order; return the requests for it."""
+    names = random.Random(1).sample(sorted(HUNDRED), len(HUNDRED))
+    requests = Requests(bucket)
+    before = hooks.install(requests)
+    try:
+        found = list(fs.read_many(names)) if many else [fs.read_bytes(name) for name in names]
+    finally:
+        hooks.install(before)
+    assert found == [HUNDRED[name] for name in names]
+    return requests.sent
+
+
+def test_a_second_epoch_over_s3(s3: FS, folder: str) -> None:
+    """By default, in a new FS, as of a new process: a page for a thousand names, and not a request for each file."""
+    first, second, third = (
+        epoch(CachedFS(s3, folder, min_free=0, memory_bytes=0), s3.url(), many) for many in (True, True, False)
+    )
+    assert 100 <= len(first) <= 110
+    assert len(second) == 1
+    assert len(third) <= 3, third
+
+
+def test_an_epoch_of_what_a_manifest_pins_lists_nothing_and_the_second_one_asks_nothing(
+    s3: FS, folder: str, tmp_path: Path
+) -> None:
+    manifest.create(s3, tmp_path / "m.jsonl")
+    pinned = ManifestFS(s3, tmp_path / "m.jsonl")
+    assert [len(epoch(CachedFS(pinned, folder, min_free=0), s3.url())) for _ in range(2)] == [100, 0]
+    s3.write_bytes("train/sub/0001", noise(100, -1))
+    with pytest.raises(StaleFileError, match="version") as caught:
+        pinned.read_bytes("train/sub/0001")
+    assert caught.value.filename == s3.url("train/sub/0001")
 
 
 # ---- what was asked for holds for the check interval, and no longer than a change is seen

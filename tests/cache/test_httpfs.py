@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 from fsabs import from_url
 from fsabs.backends.local import Local
 from fsabs.backends.memory import Memory
-from fsabs.cache import backoff
 from fsabs.cache.frames import MAGIC
 from fsabs.cache.httpfs import HTTPCachedFS, SharedBlob
 from fsabs.core import identity
@@ -186,23 +184,6 @@ def test_a_dead_server_is_the_inner_fs_and_one_warning(store: Store) -> None:
     with fs.open_blob("a.txt") as blob:
         assert not isinstance(blob, SharedBlob), "of which each read would be one of the whole file"
         assert blob.pread(5, 6) == FILES["a.txt"][6:11]
-
-
-def test_a_server_that_dies_and_comes_back(own_dav: DavServer, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    fs = HTTPCachedFS(own_dav.url, store)
-    assert fs.read_bytes("a.txt") == FILES["a.txt"]
-    own_dav.pause()
-    with pytest.warns(RuntimeWarning, match="does not answer"):
-        assert fs.read_bytes("a.txt") == FILES["a.txt"]
-    own_dav.start()
-    monotonic = time.monotonic
-    monkeypatch.setattr(time, "monotonic", lambda: monotonic() + backoff.LONGEST_PAUSE)
-    store.ranges.clear()
-    assert fs.read_bytes("a.txt") == FILES["a.txt"]
-    assert store.ranges == []
-
-
-# ---- processes and threads
 
 
 def test_from_url_with_a_shared_cache(dav: DavServer, store: Store, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ import signal
 import stat
 import struct
 import threading
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -222,9 +221,7 @@ def test_puts_of_forked_children_do_not_alias(cache: FileCache) -> None:
     assert all_right(cache) == len(cache)
 
 
-@contextlib.contextmanager
-def a_put_under_way(cache: FileCache) -> Iterator[None]:
-    """Have a thread of this process be within a put, which has the cache's lock."""
+def test_a_fork_while_the_lock_is_held_is_no_deadlock(cache: FileCache, monkeypatch: pytest.MonkeyPatch) -> None:
     writev, me = os.writev, os.getpid()
     begun, go_on = threading.Event(), threading.Event()
 
@@ -234,42 +231,14 @@ def a_put_under_way(cache: FileCache) -> Iterator[None]:
             go_on.wait()
         return writev(*arguments)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "writev", slow)
-        thread = threading.Thread(target=cache.put, args=(0, b"zero"), daemon=True)
-        thread.start()
-        begun.wait()
-        yield
-        go_on.set()
-        thread.join()
-
-
-def test_a_fork_while_the_lock_is_held_is_no_deadlock(cache: FileCache) -> None:
-    with a_put_under_way(cache):
-        assert forked("putting", [lambda: (cache.get(1), cache.put(1, b"one"))], 10) == [(None, True)]
+    monkeypatch.setattr(os, "writev", slow)
+    thread = threading.Thread(target=cache.put, args=(0, b"zero"))
+    thread.start()
+    begun.wait()
+    assert forked("putting", [lambda: (cache.get(1), cache.put(1, b"one"))], 10) == [(None, True)]
+    go_on.set()
+    thread.join()
     assert (cache.get(0), cache.get(1)) == (b"zero", b"one")
-
-
-def test_a_child_that_was_forked_while_its_killed_parent_held_the_lock_goes_on(cache: FileCache) -> None:
-    """The lock must not live on in the descriptor that the child inherited."""
-    reading, writing = os.pipe()
-
-    def parent() -> None:
-        me = os.getpid()
-        with a_put_under_way(cache):
-            if os.fork() == 0:
-                signal.alarm(20)
-                while os.getppid() == me:
-                    time.sleep(0.001)
-                os.write(writing, b"%d" % cache.put(1, b"one"))
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    with pytest.raises(AssertionError, match="died"):
-        Child("holding", parent, 20).result()
-    os.close(writing)
-    assert os.read(reading, 1) == b"1"
-    os.close(reading)
-    assert cache.get(1) == b"one"
 
 
 # ---- damage

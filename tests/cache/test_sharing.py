@@ -32,15 +32,6 @@ from tests.cache.stores import CONTENTS, NAMES, Far, Paged, Store, cached, entry
 FILES = 600
 
 
-@pytest.fixture
-def shared(tmp_path: Path) -> Local:
-    """A store that is the same one for all processes."""
-    local = Local(tmp_path / "store", create=True)
-    for name, content in zip(NAMES, CONTENTS, strict=True):
-        local.write_bytes(name, content)
-    return local
-
-
 # ---- one fetch for all
 
 
