@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fsabs.containers import decoding
 from fsabs.core import identity
 
 
@@ -15,3 +16,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FSABS_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(identity, "TICK", -1)
     return tmp_path / "cache"
+
+
+USUAL = {name: getattr(decoding, name) for name in ("SPACING", "PIECE", "NEAR", "MARGIN", "FIRST_FETCH", "MAX_FETCH")}
+
+
+def decode_by_steps(monkeypatch: pytest.MonkeyPatch, times_smaller: int) -> None:
+    """Have as many pieces, seek points and fetches in what is decoded as in data that is so many times larger."""
+    for name, value in USUAL.items():
+        monkeypatch.setattr(decoding, name, value // times_smaller)

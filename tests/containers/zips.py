@@ -166,7 +166,7 @@ class CountingFS(LayerFS):
     `failure` is what reads raise from then on.
     """
 
-    failure: OSError | None = None
+    failure: BaseException | None = None
 
     def __init__(self, inner: FS) -> None:
         super().__init__(inner)
@@ -179,6 +179,11 @@ class CountingFS(LayerFS):
         """The reads since the last call."""
         found, self.reads = self.reads, []
         return found
+
+    @property
+    def fetched(self) -> int:
+        """The bytes that were read since then."""
+        return sum(size for read in self.reads for size, _ in (read if isinstance(read, list) else [read]))
 
 
 class _CountingBlob(Blob):
