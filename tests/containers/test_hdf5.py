@@ -22,8 +22,8 @@ from fsabs.core.blobs import Blob, BlobLayer, BlobSlice
 from fsabs.core.layers import LayerFS
 
 from .hdf5files import BLOB, built, opened, tree
+from .stores import CountingFS
 from .tarballs import contents
-from .zips import CountingFS
 
 pytestmark = pytest.mark.quick
 

@@ -27,8 +27,8 @@ from fsabs.core import identity
 from .blocks import GZ, MEMBERS, PLAIN, XZ, blocks_of_xz, seeded
 from .conftest import decode_by_steps
 from .forks import all_end_well, forked
+from .stores import CountingFS
 from .tarballs import contents, tarball
-from .zips import CountingFS
 
 
 @pytest.fixture(autouse=True)
@@ -126,7 +126,7 @@ def test_bytes_behind_the_last_member_that_look_like_another(tmp_path: Path) -> 
 READ_ONE = """
 import json, sys
 from fsabs import Local
-from tests.containers.zips import CountingFS
+from tests.containers.stores import CountingFS
 from fsabs.containers.tar import Tar
 fs = CountingFS(Local(sys.argv[1]))
 data = Tar(fs, "a.tar.gz").read_bytes(sys.argv[2])

@@ -15,8 +15,8 @@ import pytest
 from fsabs import CorruptFileError, Limits, Local, Memory
 from fsabs.containers.tar import Tar
 
+from .stores import CountingFS
 from .tarballs import COMPRESS, contents, entry, opened, tarball
-from .zips import CountingFS
 
 pytestmark = pytest.mark.quick
 

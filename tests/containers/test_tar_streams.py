@@ -26,8 +26,8 @@ from fsabs.containers.tar.compression import codec_of_name
 
 from .conftest import decode_by_steps
 from .forks import all_end_well, forked
+from .stores import CountingFS
 from .tarballs import COMPRESS, opened, tarball
-from .zips import CountingFS
 
 KINDS = ["none", "gz", "bz2", "xz", "zst"]
 _random = random.Random(7)

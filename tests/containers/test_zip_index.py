@@ -20,7 +20,8 @@ import pytest
 from fsabs import Local, Memory, StaleFileError
 from fsabs.containers.zip import Zip, directory, index, members, records, table
 
-from .zips import DEFLATED, STORED, CountingFS, Made, by_hand, contents, extra_field, opened, packed, walked, zipped
+from .stores import CountingFS
+from .zips import DEFLATED, STORED, Made, by_hand, contents, extra_field, opened, packed, walked, zipped
 
 
 def counting(data: bytes) -> CountingFS:

@@ -25,7 +25,8 @@ from fsabs.core import hooks, identity
 from fsabs.disk import indexes
 
 from .forks import all_end_well, forked
-from .zips import DEFLATED, CountingFS, Made, by_hand, contents, extra_field, packed, zipped
+from .stores import CountingFS
+from .zips import DEFLATED, Made, by_hand, contents, extra_field, packed, zipped
 
 MANY = {f"train/{n % 7}/{n:06}.jpg": b"%d" % n * 3 for n in range(6000)}
 

@@ -23,13 +23,13 @@ from fsabs import CorruptFileError, Local, MissingDependencyError
 from fsabs.containers import decoding
 from fsabs.containers.zip import Zip, members
 
+from .stores import CountingFS
 from .zips import (
     BZIP2,
     DEFLATED,
     LZMA,
     METHODS,
     STORED,
-    CountingFS,
     Made,
     by_hand,
     contents,
