@@ -244,6 +244,7 @@ def test_what_is_closed_takes_and_gives_nothing(name: str) -> None:
             use()
     archive = fs.open_container(name)
     file = archive.open("x", "rb")
+    assert archive.read_bytes("x") == b"x" * 100_000
     archive.close()
     archive.close()
     for use in (archive.list, lambda: archive.read_bytes("x"), lambda: archive.stat("x"), archive.verify, file.read):

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import zstandard
 
 from fsabs import FS, FileStat, Memory
@@ -108,6 +109,27 @@ def by_hand(
     for at, value in (end or {}).items():
         fields[at] = value
     return bytes(body + struct.pack("<4s4H2LH", *fields) + comment)
+
+
+def many_entries(count: int) -> bytes:
+    """An archive of so many small members, not in the order of their names."""
+    template = zipped({"train/000/0000000.jpg": b"abc"})
+    local, central = template[: template.index(b"PK\1\2")], template[template.index(b"PK\1\2") : -22]
+    numbers = np.random.default_rng(0).permutation(count)
+    names = [b"train/%03d/%07d.jpg" % (n % 1000, n) for n in numbers]
+    body = b"".join(local[:30] + name + local[30 + len(name) :] for name in names)
+    directory = b"".join(central[:42] + (at * len(local)).to_bytes(4, "little") + name for at, name in enumerate(names))
+    end = by_hand([], zip64=True)
+    record = bytearray(end)
+    for at, value in (
+        (24, count),
+        (32, count),
+        (40, len(directory)),
+        (48, len(body)),
+        (64, len(body) + len(directory)),
+    ):
+        record[at : at + 8] = value.to_bytes(8, "little")
+    return body + directory + bytes(record)
 
 
 def _numbers(one: Made) -> tuple[int, int, int]:
