@@ -7,7 +7,6 @@ import io
 import os
 import subprocess
 import sys
-import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -241,29 +240,3 @@ def test_without_locks_versions_are_compared(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(fcntl, "flock", none)
     test_of_two_that_add_the_first_to_close_wins(Local(tmp_path), "local", "a.zip")
-
-
-@pytest.mark.quick
-@pytest.mark.parametrize("name", ["a.zip", "a.h5", "b.tar.gz"])
-def test_without_what_linux_alone_has(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, attributes in (
-        (os, ("O_TMPFILE", "memfd_create", "sched_getaffinity", "posix_fallocate")),
-        (fcntl, ("F_OFD_SETLK", "F_OFD_SETLKW", "F_OFD_GETLK")),
-    ):
-        for attribute in attributes:
-            monkeypatch.delattr(module, attribute, raising=False)
-    monkeypatch.setattr(tempfile, "_O_TMPFILE_WORKS", False)  # what the standard library has found at its import
-    (tmp_path / "source").mkdir()
-    (tmp_path / "source/x").write_bytes(b"x" * 100_000)
-    fs = Local(tmp_path)
-    fsabs.pack(fs.subfs("source"), fs, name)
-    if name.endswith("gz"):
-        assert set(members(fs, name)) == {"x"}
-        return
-    with fs.open_container(name, "a") as container:
-        container.write_bytes("y", b"y")
-        with pytest.raises(RuntimeError), fs.open_container(name, "a") as other:
-            other.write_bytes("z", b"z")
-            raise RuntimeError
-    assert members(fs, name) == {"x": b"x" * 100_000, "y": b"y"}
-    assert sorted(os.listdir(tmp_path)) == sorted([name, "source"])

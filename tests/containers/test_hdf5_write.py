@@ -199,24 +199,6 @@ def test_the_name_that_a_killed_writer_had_for_a_moment_is_removed(
     assert os.listdir(tmp_path) == []
 
 
-def test_a_deep_tree_takes_a_step_for_each_member(monkeypatch: pytest.MonkeyPatch) -> None:
-    depth, steps, step = 100, 0, h5py.Group.__getitem__
-
-    def counted(group: h5py.Group, name: object) -> Any:
-        nonlocal steps
-        steps += 1
-        return step(group, name)
-
-    monkeypatch.setattr(h5py.Group, "__getitem__", counted)
-    fs = Memory()
-    with fs.open_container("a.h5", "w") as hdf5:
-        for level in range(1, depth + 1):
-            hdf5.makedirs("/".join("d" * level))
-        hdf5.write_bytes("/".join("d" * depth) + "/leaf", b"x")
-    assert steps < 5 * depth
-    assert len(list(fs.open_container("a.h5").list(recursive=True))) == 101
-
-
 def test_a_group_that_was_removed_is_not_written_to() -> None:
     fs = Memory()
     with fs.open_container("a.h5", "a") as hdf5:

@@ -84,20 +84,3 @@ def test_what_can_not_be_added_is_named_and_leaves_the_archive_whole(case: str) 
     assert found[0].errno == found[1].errno
     assert named in str(found[0].filename)
     assert memory.read_bytes("grouped.zip") == memory.read_bytes("single.zip")
-
-
-def test_an_archive_that_is_added_to_takes_groups_too() -> None:
-    """A file that is written again takes the place of the old one."""
-    memory = Memory()
-    old: Members = [("a", b"old"), ("d/b", b"old")]
-    new: Members = [("a", b"new"), ("d/c", b"new"), ("e", b"new")]
-    for name, grouped in (("grouped.zip", True), ("single.zip", False)):
-        for mode, members in (("w", old), ("a", new)):
-            with memory.open_container(name, mode) as archive:
-                assert isinstance(archive, Zip)
-                list(archive.add_members(members)) if grouped else one_by_one(archive, members)
-    assert memory.read_bytes("grouped.zip") == memory.read_bytes("single.zip")
-    with memory.open_container("grouped.zip") as archive:
-        assert {name: archive.read_bytes(name) for name in archive.list(recursive=True) if name[-1] != "/"} == {
-            "a": b"new", "d/b": b"old", "d/c": b"new", "e": b"new",
-        }  # fmt: skip
