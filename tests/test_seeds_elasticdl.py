@@ -24,14 +24,11 @@ from fsabs.dispatch.arguments import JobArguments, add_arguments, create_job
 from fsabs.readers import RecordWriter, recordio
 from fsabs.readers.data import (
     AbstractDataReader,
-    ODPSDataReader,
     RecordIODataReader,
     create_custom_data_reader,
-    create_data_reader,
     shards_of,
 )
 from tests import elasticdl_model
-from tests.servers.odps import OdpsServer, Table
 
 pytestmark = pytest.mark.timeout(120)
 MODEL = elasticdl_model.__file__
@@ -73,13 +70,6 @@ def test_recordio_supports_dynamic_sharding(records: str) -> None:
     assert reader.index.chunks > 3
 
 
-def test_it_is_not_the_only_format(tmp_path: Path) -> None:
-    """It is the only format of ElasticDL: here CSV, ODPS, images and lists of files have readers, too."""
-    (tmp_path / "x.csv").write_text("a,b\n1,2\n3,4\n")
-    reader = create_data_reader(str(tmp_path / "x.csv"), records_per_task=10)
-    assert sum(count for _, _, count in shards_of(reader)) in (2, 3)
-
-
 def test_nothing_is_written_to_disk(tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Users implement their own reading, and don't have to write RecordIO files to disk."""
     reader = elasticdl_model.EarlierDataReader()
@@ -88,8 +78,7 @@ def test_nothing_is_written_to_disk(tmp_path: Path, database: str, monkeypatch: 
     assert [name for name in os.listdir(tmp_path) if not name.startswith("job.db")] == []
 
 
-@pytest.mark.parametrize("records_per_task", [5, 30])
-def test_tasks_are_performed_while_data_is_read(database: str, records_per_task: int) -> None:
+def test_tasks_are_performed_while_data_is_read(database: str) -> None:
     """Tasks are performed while data is read into memory asynchronously."""
     read = threading.Semaphore(0)
 
@@ -104,7 +93,7 @@ def test_tasks_are_performed_while_data_is_read(database: str, records_per_task:
 
     reader = Reader()
     with (
-        TaskDispatcher.create(database, training=reader, records_per_task=records_per_task) as job,
+        TaskDispatcher.create(database, training=reader, records_per_task=5) as job,
         TaskDataService(job, reader, "w") as service,
     ):
         next(service.get_dataset())
@@ -182,12 +171,6 @@ def test_the_abstract_reader() -> None:
         AbstractDataReader()  # type: ignore[abstract]
 
 
-def test_read_records_gets_the_task() -> None:
-    """`read_records(task)` is a generator; the task says where its data are read: shard_name, start, end."""
-    task = Task(1, "train", 3, 6)
-    assert list(elasticdl_model.EarlierDataReader().read_records(task)) == [b"train/3", b"train/4", b"train/5"]
-
-
 @pytest.mark.parametrize(
     ("given", "shards"),
     [
@@ -228,22 +211,6 @@ def test_an_empty_record_ends_no_task(database: str) -> None:
         with pytest.raises(Exception, match="x"):
             consumed(job, Ends({"x": 9}))
         assert job.failed()
-
-
-def test_recordio_is_the_default(records: str) -> None:
-    """`RecordIODataReader` serves as the default data reader."""
-    assert isinstance(create_data_reader(records), RecordIODataReader)
-
-
-def test_a_reader_of_odps() -> None:
-    """`ODPSDataReader` implements the same methods, over ODPS tables."""
-    rows = [[number, f"row {number}"] for number in range(7)]
-    with OdpsServer({"t": Table([("id", "bigint"), ("text", "string")], {"": rows})}) as service:
-        reader = ODPSDataReader("t", records_per_task=3, values="typed", **service.options)
-        shards = shards_of(reader)
-        assert [count for _, _, count in shards] == [3, 3, 1]
-        tasks = [Task(0, name, start, start + count) for name, start, count in shards]
-        assert [record for task in tasks for record in reader.read_records(task)] == rows
 
 
 # ---- arguments
