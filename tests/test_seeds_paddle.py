@@ -271,17 +271,6 @@ def test_direct_access_without_a_mount(center: Path) -> None:
         assert file.read() == "content"
 
 
-def test_user_defined_preprocessing(tmp_path: Path) -> None:
-    """User-defined preprocessing as a job: one function in a model file, run by `fsabs prepare` over all raw files."""
-    (tmp_path / "raw").mkdir()
-    (tmp_path / "raw/a").write_bytes(b"a b")
-    (tmp_path / "model.py").write_text(
-        "def prepare_data_for_a_single_file(file, name):\n    return file.read().split()\n"
-    )
-    assert main(["prepare", *(f"{tmp_path}/{name}" for name in ("model.py", "raw", "out")), "local", "1"]) == 0
-    assert len(list(RecordIODataReader(tmp_path / "out").create_shards())) == 1
-
-
 def test_dispatching_records(tmp_path: Path) -> None:
     """The dispatch of training data to workers: shards of what was converted are tasks of a job."""
     convert(tmp_path / "data", lambda: iter(range(10)), 2, "x")

@@ -328,16 +328,6 @@ def test_a_file_url_has_three_slashes() -> None:
 # ---- use cases
 
 
-def test_data_sets_of_a_training_library(tmp_path: Path) -> None:
-    """Chainer's data sets have replacements: PyTorch's here (Chainer has ended), over any URL."""
-    from fsabs.adapters.torch import FileDataset
-
-    fs = fsabs.from_url(tmp_path)
-    fs.write_many({"a": b"1", "b": b"22"})
-    dataset = FileDataset(fs, ["a", "b"], transform=len)
-    assert [dataset[0], dataset[1]] == [1, 2]
-
-
 def test_libraries_that_take_file_objects(tmp_path: Path, dataset: Path) -> None:
     """Direct access by file objects, e.g. PIL's `Image`, NumPy."""
     fs = fsabs.from_url("memory://pfio-objects", create=True)

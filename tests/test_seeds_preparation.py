@@ -55,12 +55,9 @@ def test_raw_data_become_recordio(folder: Path) -> None:
     report = prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
     with fsabs.from_url(folder / "out") as fs:
         assert Index.load(fs, report.shards[0].name).records == 4
-    assert [decode(record)[0].tobytes() for record in records_below(folder / "out")] == [
-        b"0",
-        b"a/1",
-        b"a/b/2",
-        b"a/b/c/3",
-    ]
+    records = [decode(record) for record in records_below(folder / "out")]
+    assert [image.tobytes() for image, _ in records] == [b"0", b"a/1", b"a/b/2", b"a/b/c/3"]
+    assert {label.dtype for _, label in records} == {np.dtype("int64")}  # what the function returned
 
 
 def test_the_positional_arguments(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,17 +77,6 @@ def test_feature_columns(folder: Path) -> None:
     with pytest.raises(PrepareError, match=r"record 0, column 'image': the shape is \(1,\), not \(3,\)"):
         prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
     assert_refused(folder / "out")
-
-
-def test_the_function_for_a_single_file(folder: Path) -> None:
-    """`prepare_data_for_a_single_file(filename)` reads one file, and returns a tuple of NumPy arrays."""
-    prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
-    image, label = decode(records_below(folder / "out")[0])
-    np.testing.assert_array_equal(image, np.frombuffer(b"0", "uint8"))
-    assert label.dtype == np.int64
-    (folder / "model.py").write_text("x = 1")
-    with pytest.raises(ModelError, match="defines no function prepare_data_for_a_single_file"):
-        prepare.run(folder / "model.py", folder / "raw", folder / "again", num_workers=1)
 
 
 def test_dependencies_of_the_user(folder: Path) -> None:

@@ -24,6 +24,7 @@ from fsabs.compat.pfio.testing import ZipForTest, make_http_server
 pytestmark = pytest.mark.quick
 
 FILES = {"file": b"foo", "dir": {"f": b"bar\nbaz\n", "sub": {"g.txt": b"x" * 1000}}, "dir2": {"h": b""}}
+FEW_FILES = {"file": b"foo", "dir": {"f": b"bar"}}
 PATHS = (
     "",
     ".",
@@ -207,7 +208,7 @@ def test_changes(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
                     fs = package.v2.S3(f"{package.__name__[-4:]}{number}", create_bucket=True)
                 else:
                     fs = package.v2.Local("tree", create=True)
-                _tree(fs, FILES)
+                _tree(fs, FEW_FILES)
                 found.append((outcome(functools.partial(change, fs)), sorted(fs.list(recursive=True))))
                 if kind == "local":
                     shutil.rmtree("tree")

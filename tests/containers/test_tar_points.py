@@ -22,7 +22,6 @@ from fsabs import CorruptFileError, Local, Memory
 from fsabs.backends import local
 from fsabs.containers import decoding
 from fsabs.containers.tar import Tar, compression
-from fsabs.core import identity
 
 from .blocks import GZ, MEMBERS, PLAIN, XZ, blocks_of_xz, seeded
 from .conftest import decode_by_steps
@@ -262,7 +261,6 @@ def test_damage_is_found_by_the_pass(tmp_path: Path, kind: str) -> None:
 def test_damage_behind_a_point_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: bool) -> None:
     """Be it there before seek points are looked for, or only after."""
     monkeypatch.setattr(local, "version_of", lambda status: "00-0-0-0")  # as a disk would do it: nothing tells of it
-    monkeypatch.setattr(identity, "TICK", -1)
     path = made(tmp_path / "a.tar.gz", "usual")
     opened(path)
     if not before:
