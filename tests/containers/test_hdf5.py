@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import fsabs
-from fsabs import CorruptFileError, Hdf5
+from fsabs import CorruptFileError, Hdf5, Memory
 
 from .hdf5files import BLOB, built, opened, tree
 from .stores import counting
@@ -181,6 +181,9 @@ def test_a_large_array_is_read_from_a_store_as_a_large_file_is() -> None:
             store.taken()
             assert b"".join(iter(lambda file=file: file.read(1 << 20), b"")) == expected[start:]  # type: ignore[misc]
             assert len(store.taken()) < 12
+    copied = Memory()
+    hdf5.copy("x", "x", copied)  # streamed from its start
+    assert copied.read_bytes("x") == expected
     assert store.streams
     assert store.under_way == 0
 
