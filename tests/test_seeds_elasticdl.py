@@ -1,7 +1,7 @@
 """ElasticDL's design document on custom data sources, statement by statement, in its order.
 
-Where this library differs on purpose, the test shows what it does;
-docs/differences.md says why.
+Where this library differs on purpose, the test shows what it does; docs/differences.md says why. What the tests of
+readers hold of every reader is not repeated.
 """
 
 from __future__ import annotations
