@@ -19,13 +19,12 @@ import pytest
 
 import fsabs
 from fsabs.cli import main
-from fsabs.dispatch import Task, TaskDataService, TaskDispatcher, TaskType, get_dataset
+from fsabs.dispatch import TaskDataService, TaskDispatcher, TaskType, get_dataset
 from fsabs.dispatch.arguments import JobArguments, add_arguments, create_job
-from fsabs.readers import RecordWriter, recordio
+from fsabs.readers import RecordWriter
 from fsabs.readers.data import (
     AbstractDataReader,
     RecordIODataReader,
-    create_custom_data_reader,
     shards_of,
 )
 from tests import elasticdl_model
@@ -61,13 +60,6 @@ def consumed(job: TaskDispatcher, reader: Any) -> list[Any]:
 
 
 # ---- RecordIO, and why there is more
-
-
-def test_recordio_supports_dynamic_sharding(records: str) -> None:
-    """RecordIO supports dynamic sharding, for elastic scheduling: any run of records is read by itself."""
-    reader = recordio.RecordReader(fsabs.from_url(records), "b")
-    assert list(reader.scan(7, 9)) == [b"b 7", b"b 8"]
-    assert reader.index.chunks > 3
 
 
 def test_nothing_is_written_to_disk(tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,13 +134,6 @@ def test_a_tensorflow_data_set(records: str, database: str) -> None:
 # ---- the proposal
 
 
-def test_a_task_has_a_shards_name() -> None:
-    """`shard_file_name` is renamed to `shard_name`, independent of file names: any text."""
-    assert {"shard_name", "start", "end"} <= set(Task._fields)
-    assert "shard_file_name" not in Task._fields
-    assert shards_of(Shards({"table, not a file": 3}))[0].name == "table, not a file"
-
-
 class Shards(AbstractDataReader):
     """A reader of given shards."""
 
@@ -169,19 +154,6 @@ def test_the_abstract_reader() -> None:
     assert [*inspect.signature(AbstractDataReader.read_records).parameters] == ["self", "task"]
     with pytest.raises(TypeError):
         AbstractDataReader()  # type: ignore[abstract]
-
-
-@pytest.mark.parametrize(
-    ("given", "shards"),
-    [
-        ({"a": 4, "b": 5}, [("a", 0, 4), ("b", 0, 5)]),  # the earlier interface: numbers of records
-        ({"a": (3, 4), "b": (0, 5)}, [("a", 3, 4), ("b", 0, 5)]),  # the later one: starting index, number of records
-        ([("a", 3, 4)], [("a", 3, 4)]),  # ElasticDL's last code
-    ],
-)
-def test_create_shards(given: Any, shards: list[tuple[str, int, int]]) -> None:
-    """`create_shards` gives a dictionary by shard name: of numbers, or of tuples of starting index and number."""
-    assert [tuple(shard) for shard in shards_of(Shards(given))] == shards
 
 
 def test_the_custom_reader(records: str, database: str) -> None:
@@ -236,19 +208,6 @@ def test_parameters_of_the_custom_reader(records: str, database: str) -> None:
     )
     with job.dispatcher as dispatcher:
         assert len(consumed(dispatcher, job.readers["training"])) >= 60
-
-
-def test_parameters_are_values(tmp_path: Path) -> None:
-    """(ElasticDL evaluates parameters.) Here they are Python literals, and else text: nothing is executed."""
-    (tmp_path / "model.py").write_text(
-        "from fsabs.readers.data import AbstractDataReader\n\n\nclass Given(AbstractDataReader):\n"
-        "    def __init__(self, **kwargs):\n        self.given = kwargs\n\n"
-        "    def create_shards(self):\n        return {}\n\n"
-        "    def read_records(self, task):\n        return iter(())\n"
-    )
-    text = "a=1;b=x;c=[1, 2];d=__import__('os').getcwd()"
-    reader = create_custom_data_reader(tmp_path / "model.py", "Given", text)
-    assert reader.given == {"a": 1, "b": "x", "c": [1, 2], "d": "__import__('os').getcwd()"}  # type: ignore[attr-defined]
 
 
 def test_parameters_of_the_model(records: str, database: str) -> None:

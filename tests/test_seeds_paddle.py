@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import glob
 import os
-import pickle
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,10 +17,7 @@ import pytest
 
 import fsabs
 from fsabs.cli import main
-from fsabs.dispatch import TaskDispatcher, get_dataset
 from fsabs.readers import paddle
-from fsabs.readers.data import RecordIODataReader
-from fsabs.readers.recordio import Index
 from fsabs.readers.sharded import convert
 from fsabs.urls import config, opening, roots
 from fsabs.urls.locations import parse
@@ -100,30 +95,6 @@ def test_output_path(tmp_path: Path) -> None:
     assert sorted(fsabs.from_url("memory://paddle/out").list()) == ["x-00000-of-00001", "x-00001-of-00001"]
 
 
-def test_num_shards(tmp_path: Path) -> None:
-    """`num_shards`: the number of shards that the data set will be partitioned into; by turns, all of them written."""
-    names = convert(tmp_path, lambda: iter(range(5)), 3, "x")
-    with fsabs.from_url(tmp_path) as fs:
-        assert [Index.load(fs, name).records for name in names] == [2, 2, 1]
-    assert len(convert(tmp_path / "few", lambda: iter([1]), 4, "x")) == len(os.listdir(tmp_path / "few")) == 4
-
-
-def test_name_prefix(tmp_path: Path) -> None:
-    """`name_prefix`: the name prefix of generated files."""
-    assert convert(tmp_path, lambda: iter(()), 1, "some.prefix") == ["some.prefix-00000-of-00000"]
-    for wrong in ("", "a/b", ".hidden"):
-        with pytest.raises(ValueError, match="name_prefix"):
-            convert(tmp_path, lambda: iter(()), 1, wrong)
-
-
-def test_another_number_of_shards(tmp_path: Path) -> None:
-    """(Paddle's convert writes a second run beside the first: both are read as one data set.) Here it is refused."""
-    convert(tmp_path, lambda: iter(range(10)), 3, "x")
-    with pytest.raises(FileExistsError, match="another run"):
-        convert(tmp_path, lambda: iter(range(10)), 4, "x")
-    assert len(list(paddle.creator.RecordIO(f"{tmp_path}/x-*-of-*")())) == 10
-
-
 INSTANCES: list[Any] = [
     1,
     -5,
@@ -143,26 +114,6 @@ def test_types_of_instances(tmp_path: Path) -> None:
     found = list(paddle.creator.RecordIO(tmp_path)())
     np.testing.assert_equal(found, INSTANCES)
     assert [type(one) for one in found] == [type(one) for one in INSTANCES]
-
-
-class Other:
-    """A value of another type."""
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-def test_other_types_are_pickled(tmp_path: Path) -> None:
-    """Other types are pickled: here only if both sides say `allow_pickle=True`, since unpickling executes code."""
-    with pytest.raises((TypeError, ValueError)):
-        convert(tmp_path, lambda: iter([Other()]), 1, "x")
-    convert(tmp_path, lambda: iter([Other()]), 1, "x", allow_pickle=True)
-    assert list(paddle.creator.RecordIO(tmp_path, allow_pickle=True)()) == [Other()]
-    with pytest.raises(OSError, match="allow_pickle"):
-        list(paddle.creator.RecordIO(tmp_path)())
-    assert pickle.dumps(Other())
 
 
 # ---- the example program
@@ -269,15 +220,3 @@ def test_direct_access_without_a_mount(center: Path) -> None:
         f.close()
     with fsabs.open_url("/pfs/datacenter_name/home/user_name/test1.dat") as file:
         assert file.read() == "content"
-
-
-def test_dispatching_records(tmp_path: Path) -> None:
-    """The dispatch of training data to workers: shards of what was converted are tasks of a job."""
-    convert(tmp_path / "data", lambda: iter(range(10)), 2, "x")
-    reader = RecordIODataReader(tmp_path / "data")
-    url = f"sqlite:///{tmp_path}/job.db"
-    with TaskDispatcher.create(url, training=reader, records_per_task=3, train_end_callback=False) as job:
-        assert sum(map(len, get_dataset(job, reader, "w", 2))) == 10
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert len(reader.create_shards()) == 2

@@ -60,8 +60,8 @@ def test_reads_what_the_tar_command_writes(form: str, tmp_path: Path) -> None:
 def test_reads_what_the_commands_compress(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"x" * 100_000)
     for compress in ("gzip", "bzip2", "xz", "zstd"):
-        command = ["tar", "-C", tmp_path, f"--use-compress-program={compress}", "-cf", tmp_path / "a", "x"]
-        subprocess.run(command, check=True)
+        options = (f"--use-compress-program={compress}", "-cf", tmp_path / "a")
+        subprocess.run(["tar", "-C", tmp_path, *options, "x"], check=True)
         assert Tar(Local(tmp_path), "a").read_bytes("x") == b"x" * 100_000
 
 
@@ -333,7 +333,7 @@ def _sparse_file(path: Path) -> bytes:
     data = bytearray(8192 * 150 + 17)
     for at in (0, 3, 20, 21, 40, 60, 99, 120):
         data[8192 * at : 8192 * at + 4096] = os.urandom(4096)
-    _with_holes(path, data)
+    _with_holes(path, bytes(data))
     return bytes(data)
 
 

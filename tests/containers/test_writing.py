@@ -67,12 +67,16 @@ def test_what_is_written_is_listed_and_not_read(name: str) -> None:
             for look in (archive.list, archive.stat):
                 with pytest.raises(kind):
                     look(path)
-        for use in (archive.open, archive.read_bytes, lambda path: list(archive.read_many([path]))):
+        refused: list[Callable[[], object]] = [
+            lambda: archive.open("d/e/x"),
+            lambda: archive.read_bytes("d/e/x"),
+            lambda: list(archive.read_many(["d/e/x"])),
+            lambda: archive.rename("d/e/x", "y"),
+            lambda: archive.verify(),  # type: ignore[attr-defined]
+        ]
+        for use in refused:
             with pytest.raises(io.UnsupportedOperation):
-                use("d/e/x")
-        for use in (lambda path: archive.rename(path, "y"), lambda path: archive.verify()):  # type: ignore[attr-defined]
-            with pytest.raises(io.UnsupportedOperation):
-                use("d/e/x")
+                use()
         assert archive.capabilities.read is False
         assert "entries" not in archive.info()
     assert list(fs.open_container(name).list(recursive=True)) == everything
@@ -88,9 +92,9 @@ def test_one_name_is_one_member(name: str) -> None:
         assert archive.capabilities.replace == replaces
         mistakes: list[tuple[type[OSError], Callable[[], object]]] = [
             (FileExistsError, lambda: archive.open("x", "xb")),
-            *((IsADirectoryError, lambda path=path: archive.open(path, "wb")) for path in ("d", "")),  # type: ignore[misc]
+            *((IsADirectoryError, lambda path=path: archive.open(path, "wb")) for path in ("d", "")),
             (NotADirectoryError, lambda: archive.write_bytes("x/deeper", b"")),
-            *((FileExistsError, lambda path=path: archive.mkdir(path)) for path in ("d", "x", "")),  # type: ignore[misc]
+            *((FileExistsError, lambda path=path: archive.mkdir(path)) for path in ("d", "x", "")),
             (NotADirectoryError, lambda: archive.mkdir("x/deeper")),
         ]
         if not replaces:
@@ -239,7 +243,8 @@ def test_what_is_closed_takes_and_gives_nothing(name: str) -> None:
     archive.write_bytes("x", b"x" * 100_000)
     archive.close()
     archive.close()
-    for use in (lambda: archive.open("y", "wb"), lambda: archive.mkdir("y")):
+    writes: list[Callable[[], object]] = [lambda: archive.open("y", "wb"), lambda: archive.mkdir("y")]
+    for use in writes:
         with pytest.raises(ValueError, match="closed"):
             use()
     archive = fs.open_container(name)

@@ -38,7 +38,6 @@ from .zips import (
     many_entries,
     opened,
     packed,
-    read_by_zipfile,
     zipped,
 )
 
@@ -399,12 +398,6 @@ def test_members_of_nested_stored_archives_are_slices_of_the_outermost(tmp_path:
         store.taken()
         assert blob.pread(4, 250) == TREE["dir/b.bin"][250:254]
         assert store.taken() == [(4, (tmp_path / "o.zip").read_bytes().index(TREE["dir/b.bin"]) + 250)]
-
-
-def test_the_hand_made_archives_are_as_others_see_them() -> None:
-    data = by_hand([Made(b"a", b"one", comment=b"a comment"), packed("b", b"two" * 100)], comment=b"of all")
-    assert read_by_zipfile(data) == {"a": b"one", "b": b"two" * 100} == contents(opened(data))
-    assert read_by_zipfile(by_hand([packed("e", b"")])) == {"e": b""}
 
 
 def test_isa_l_and_zlib_agree(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,7 +92,8 @@ def test_all_ways_to_name_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     url = fs.url("b-00000-of-00000")
     for one in (f"{folder}/b-00000-of-00000", folder / "b-00000-of-00000", url):
         assert list(creator.RecordIO(one)()) == b
-    for two in (f"{folder}/b-*, {url}", [folder / "b-*", url]):
+    twice: list[Any] = [f"{folder}/b-*, {url}", [folder / "b-*", url]]
+    for two in twice:
         assert list(creator.RecordIO(two)()) == b + b
     assert list(creator.RecordIO("b-*,b-00000-of-00000", fs=fs)()) == b + b
     for reader in (creator.RecordIO(folder), creator.RecordIO(f"{folder}/"), creator.recordio([""], fs=fs)):
@@ -100,9 +101,10 @@ def test_all_ways_to_name_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     (folder / "b-00000-of-00000").rename(folder / "b,c")
     assert list(creator.RecordIO([f"{folder}/b,c"])()) == b
     monkeypatch.chdir(folder)
-    for nothing in ("none-*", "none", "a-*,none-*", []):
+    nothing: list[Any] = ["none-*", "none", "a-*,none-*", []]
+    for none in nothing:
         with pytest.raises((FileNotFoundError, ValueError)):
-            creator.RecordIO(nothing)  # type: ignore[arg-type]
+            creator.RecordIO(none)
     with pytest.raises(FileNotFoundError) as found:
         creator.RecordIO(f"{folder}/none-*")
     assert found.value.filename == fs.url("none-*")

@@ -158,6 +158,6 @@ def test_threads_share_what_is_read() -> None:
     for room in (1, 50, 10**9):
         ahead = Ahead(lambda: iter(range(3000)), room)
         with ThreadPoolExecutor(4) as pool:
-            taken = list(pool.map(lambda _, ahead=ahead: list(ahead), range(4)))  # type: ignore[misc]
+            taken = list(pool.map(lambda _, ahead=ahead: list(ahead), range(4)))
         assert sorted(number for found in taken for number in found) == list(range(3000))
         assert all(found == sorted(found) for found in taken)

@@ -389,7 +389,7 @@ class SparseWriter(FileWriter):
 
 @pytest.mark.parametrize("compressor", ["none", "gzip"])
 def test_an_interrupted_record_is_the_end_of_its_file(compressor: str) -> None:
-    fs = FaultyFS(fsabs.Memory(), Fault("write", Raise(KeyboardInterrupt()), at=3))
+    fs = FaultyFS(fsabs.Memory(), Fault("write", Raise(KeyboardInterrupt()), at=3))  # type: ignore[arg-type]
     with RecordWriter(fs, "f", compressor=compressor, max_chunk_bytes=10) as writing:
         with pytest.raises(KeyboardInterrupt):
             for _ in range(9):
