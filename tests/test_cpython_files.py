@@ -118,10 +118,11 @@ def _cases(name: str, place: Place) -> type[unittest.TestCase]:
 
 
 TestLocal = pytest.mark.quick(_cases("TestLocal", Place(Local())))
-TestMemory = pytest.mark.quick(_cases("TestMemory", Place(Memory())))
+TestMemory = pytest.mark.nightly(_cases("TestMemory", Place(Memory())))  # TestZip writes to memory, too
 TestZip = pytest.mark.quick(_cases("TestZip", ZipPlace(Memory())))
 
 
+@pytest.mark.nightly
 class TestS3(_cases("S3Cases", Place(Memory()))):  # type: ignore[misc]
     test_append_mode_tell = None  # S3 can't append
 

@@ -9,6 +9,7 @@ import io
 import lzma
 import math
 import os
+import pickle
 import subprocess
 import sys
 import tarfile
@@ -130,15 +131,18 @@ ZEROS = 10 * 2**20
 """More than is read whatever its ratio, and than is decoded at once."""
 
 
+NIGHTLY = pytest.mark.nightly
+
+
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("a.zip", {"compression": "deflated"}),
+        pytest.param("a.zip", {"compression": "deflated"}, marks=NIGHTLY),
         ("a.zip", {"compression": "bzip2"}),
-        ("a.zip", {"compression": "lzma"}),
-        ("a.tar.gz", {}),
-        ("a.tar.bz2", {}),
-        ("a.tar.xz", {}),
+        pytest.param("a.zip", {"compression": "lzma"}, marks=NIGHTLY),
+        pytest.param("a.tar.gz", {}, marks=NIGHTLY),
+        pytest.param("a.tar.bz2", {}, marks=NIGHTLY),
+        pytest.param("a.tar.xz", {}, marks=NIGHTLY),
         ("a.tar.zst", {}),
         ("a.h5", {"compression": "gzip"}),
     ],
@@ -170,12 +174,13 @@ def test_a_sparse_file_of_gnu_tar(tmp_path: Path) -> None:
 
 def test_extended_headers_without_a_member() -> None:
     one = pax(record("comment", "x" * 400))
-    fs = stored("a.tar.gz", gzip.compress(one * 20_000, 1))
+    few = Limits(max_header_bytes=100_000)
+    fs = stored("a.tar.gz", gzip.compress(one * 500, 1))
     with refused("max_header_bytes"):
-        fs.open_container("a.tar.gz")
-    with_globals = (one + pax(record("comment", "x"), tarfile.XGLTYPE)) * 19_000
+        fs.open_container("a.tar.gz", limits=few)
+    with_globals = (one + pax(record("comment", "x"), tarfile.XGLTYPE)) * 500
     with refused("max_header_bytes"):
-        stored("a.tar", with_globals).open_container("a.tar")
+        stored("a.tar", with_globals).open_container("a.tar", limits=few)
     claimed = stored("a.tar", header("pax", 1 << 32, tarfile.XHDTYPE))
     with refused("max_header_bytes"):
         claimed.open_container("a.tar")
@@ -196,12 +201,13 @@ def test_many_headers() -> None:
         compressed.open_container("a.tar.gz", limits=Limits(max_index_bytes=1_000_000))
     with stored("a.tar", member * 50 + END).open_container("a.tar", limits=Limits(max_index_bytes=1_000_000)) as tar:
         assert tar.info()["entries"] == 100  # as many headers as the file itself has
-    long = pax(record("path", "n" * 1_000_000), tarfile.XGLTYPE)  # a name that each member has anew
-    fs = stored("b.tar", long + (pax(record("comment", "x")) + header("x")) * 10_000 + END)
+    long = pax(record("path", "n" * 100_000), tarfile.XGLTYPE)  # a name that each member has anew
+    fs = stored("b.tar", long + (pax(record("comment", "x")) + header("x")) * 1_000 + END)
     with refused("max_index_bytes"):
-        fs.open_container("b.tar", limits=Limits(max_index_bytes=100_000_000))
+        fs.open_container("b.tar", limits=Limits(max_index_bytes=10_000_000))
 
 
+@pytest.mark.nightly
 def test_hard_links_before_their_targets_take_time_in_proportion() -> None:
     links = b"".join(header(f"l{number}", 0, tarfile.LNKTYPE, "target") for number in range(30_000))
     with cheap(20), stored("a.tar", links + header("target", 1) + padded(b"x") + END).open_container("a.tar") as tar:
@@ -418,10 +424,9 @@ def test_local_links_that_double(tmp_path: Path) -> None:
             (tmp_path / f"d{level}" / name).symlink_to(tmp_path / f"d{level + 1}")
     (tmp_path / "d25").mkdir()
     for links in ("follow", "inside"):
-        fs = fsabs.from_url(str(tmp_path), limits=Limits(max_linked_entries=100), links=links)
-        for detail in (False, True):
-            with refused("max_linked_entries", "ELOOP"):
-                list(fs.list("", True, detail))
+        fs = fsabs.from_url(str(tmp_path), limits=Limits(max_linked_entries=30), links=links)
+        with refused("max_linked_entries", "ELOOP"):
+            list(fs.list(recursive=True, detail=links == "inside"))
         for pattern in ("**/x", "*/" * 22 + "x"):
             with refused("max_linked_entries", "ELOOP"):
                 list(fs.glob(pattern))
@@ -444,16 +449,17 @@ def test_a_link_to_a_large_directory_is_listed(tmp_path: Path) -> None:
 
 def test_patterns() -> None:
     fs = stored("a" * 200 + ".txt", b"")
-    fs.makedirs("/".join("a" * 200))
-    fs.write_bytes("/".join("a" * 200) + "/x", b"")
+    deep = "/".join("a" * 100)
+    fs.makedirs(deep)
+    fs.write_bytes(f"{deep}/x", b"")
     with cheap(10):
-        assert list(fs.glob("**/" * 5000 + "x")) == ["/".join("a" * 200) + "/x"]
+        assert list(fs.glob("**/" * 5000 + "x")) == [f"{deep}/x"]
         assert list(fs.glob("**/a/" * 49 + "y")) == []
         assert list(fs.glob("*a" * 60 + "b")) == []
     with refused("max_pattern_parts", "E2BIG"):
         list(fs.glob("**/a/" * 60 + "x"))
     fs.limits = Limits(max_pattern_parts=None)
-    assert list(fs.glob("**/a/" * 60 + "x")) == ["/".join("a" * 200) + "/x"]
+    assert list(fs.glob("**/a/" * 60 + "x")) == [f"{deep}/x"]
 
 
 @pytest.mark.parametrize("mode", ["rb", "r"])
@@ -469,33 +475,22 @@ def test_a_line_without_an_end(mode: str) -> None:
         with refused("max_line_length", "EFBIG"):
             list(file)
         file.seek(start)
+        with pickle.loads(pickle.dumps(file)) as again, refused("max_line_length", "EFBIG"):
+            again.readline()
         assert len(file.readline(2_000_000)) == 2_000_000  # so many were asked for
         assert len(file.read()) == 1_000_006
     fs.limits = Limits(max_line_length=3_000_001)
     with fs.open("a", mode) as file:
         assert [len(line) for line in file] == [6, 3_000_001, 5]
-    with fs.open("a", mode) as file:
-        file.read(3)
-        assert pickled(file).max_line() == 3_000_001
 
 
-@pytest.mark.parametrize("mode", ["rb", "r"])
-@pytest.mark.parametrize("limit", [1e6, math.inf, sys.maxsize, 10**30])
-def test_limits_of_lines_that_are_no_sizes(mode: str, limit: float) -> None:
+def test_limits_of_lines_that_are_no_sizes() -> None:
     fs = stored("a", b"first\nlast")
-    fs.limits = Limits(max_line_length=limit)  # type: ignore[arg-type]
-    with fs.open("a", mode) as file:
-        assert [len(file.readline()), len(file.readline()), len(file.readline())] == [6, 4, 0]
-
-
-class pickled:  # noqa: N801
-    def __init__(self, file: Any) -> None:
-        import pickle
-
-        self._file = pickle.loads(pickle.dumps(file))
-
-    def max_line(self) -> int:
-        return int(getattr(self._file, "buffer", self._file).max_line_length)
+    for limit in (1e6, math.inf, sys.maxsize, 10**30):
+        fs.limits = Limits(max_line_length=limit)  # type: ignore[arg-type]
+        for mode in ("rb", "r"):
+            with fs.open("a", mode) as file:
+                assert [len(file.readline()), len(file.readline()), len(file.readline())] == [6, 4, 0]
 
 
 # ---- how they are set
@@ -537,10 +532,11 @@ def test_limits_of_the_configuration_file(tmp_path: Path, monkeypatch: pytest.Mo
             fsabs.from_url("corp:///")
 
 
-@pytest.mark.parametrize("bad", [{"max_ratio": -1}, {"max_links": "3"}, {"max_depth": True}])
-def test_limits_are_numbers(bad: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="must be a number of at least 0 or None"):
-        fsabs.from_url(str(tmp_path), limits=Limits(**bad))
+def test_limits_are_numbers(tmp_path: Path) -> None:
+    wrong: list[dict[str, Any]] = [{"max_ratio": -1}, {"max_links": "3"}, {"max_depth": True}]
+    for bad in wrong:
+        with pytest.raises(ValueError, match="must be a number of at least 0 or None"):
+            fsabs.from_url(str(tmp_path), limits=Limits(**bad))
     with pytest.raises(TypeError, match="fsabs.Limits"):
         fsabs.from_url(str(tmp_path), limits={"max_ratio": 3})  # type: ignore[call-overload]
 

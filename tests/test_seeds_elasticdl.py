@@ -1,7 +1,7 @@
 """ElasticDL's design document on custom data sources, statement by statement, in its order.
 
-Where this library differs on purpose, the test shows what it does;
-docs/differences.md says why.
+Where this library differs on purpose, the test shows what it does; docs/differences.md says why. What the tests of
+readers hold of every reader is not repeated.
 """
 
 from __future__ import annotations
@@ -19,19 +19,15 @@ import pytest
 
 import fsabs
 from fsabs.cli import main
-from fsabs.dispatch import Task, TaskDataService, TaskDispatcher, TaskType, get_dataset
+from fsabs.dispatch import TaskDataService, TaskDispatcher, TaskType, get_dataset
 from fsabs.dispatch.arguments import JobArguments, add_arguments, create_job
-from fsabs.readers import RecordWriter, recordio
+from fsabs.readers import RecordWriter
 from fsabs.readers.data import (
     AbstractDataReader,
-    ODPSDataReader,
     RecordIODataReader,
-    create_custom_data_reader,
-    create_data_reader,
     shards_of,
 )
 from tests import elasticdl_model
-from tests.servers.odps import OdpsServer, Table
 
 pytestmark = pytest.mark.timeout(120)
 MODEL = elasticdl_model.__file__
@@ -66,20 +62,6 @@ def consumed(job: TaskDispatcher, reader: Any) -> list[Any]:
 # ---- RecordIO, and why there is more
 
 
-def test_recordio_supports_dynamic_sharding(records: str) -> None:
-    """RecordIO supports dynamic sharding, for elastic scheduling: any run of records is read by itself."""
-    reader = recordio.RecordReader(fsabs.from_url(records), "b")
-    assert list(reader.scan(7, 9)) == [b"b 7", b"b 8"]
-    assert reader.index.chunks > 3
-
-
-def test_it_is_not_the_only_format(tmp_path: Path) -> None:
-    """It is the only format of ElasticDL: here CSV, ODPS, images and lists of files have readers, too."""
-    (tmp_path / "x.csv").write_text("a,b\n1,2\n3,4\n")
-    reader = create_data_reader(str(tmp_path / "x.csv"), records_per_task=10)
-    assert sum(count for _, _, count in shards_of(reader)) in (2, 3)
-
-
 def test_nothing_is_written_to_disk(tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Users implement their own reading, and don't have to write RecordIO files to disk."""
     reader = elasticdl_model.EarlierDataReader()
@@ -88,8 +70,7 @@ def test_nothing_is_written_to_disk(tmp_path: Path, database: str, monkeypatch: 
     assert [name for name in os.listdir(tmp_path) if not name.startswith("job.db")] == []
 
 
-@pytest.mark.parametrize("records_per_task", [5, 30])
-def test_tasks_are_performed_while_data_is_read(database: str, records_per_task: int) -> None:
+def test_tasks_are_performed_while_data_is_read(database: str) -> None:
     """Tasks are performed while data is read into memory asynchronously."""
     read = threading.Semaphore(0)
 
@@ -104,7 +85,7 @@ def test_tasks_are_performed_while_data_is_read(database: str, records_per_task:
 
     reader = Reader()
     with (
-        TaskDispatcher.create(database, training=reader, records_per_task=records_per_task) as job,
+        TaskDispatcher.create(database, training=reader, records_per_task=5) as job,
         TaskDataService(job, reader, "w") as service,
     ):
         next(service.get_dataset())
@@ -153,13 +134,6 @@ def test_a_tensorflow_data_set(records: str, database: str) -> None:
 # ---- the proposal
 
 
-def test_a_task_has_a_shards_name() -> None:
-    """`shard_file_name` is renamed to `shard_name`, independent of file names: any text."""
-    assert {"shard_name", "start", "end"} <= set(Task._fields)
-    assert "shard_file_name" not in Task._fields
-    assert shards_of(Shards({"table, not a file": 3}))[0].name == "table, not a file"
-
-
 class Shards(AbstractDataReader):
     """A reader of given shards."""
 
@@ -180,25 +154,6 @@ def test_the_abstract_reader() -> None:
     assert [*inspect.signature(AbstractDataReader.read_records).parameters] == ["self", "task"]
     with pytest.raises(TypeError):
         AbstractDataReader()  # type: ignore[abstract]
-
-
-def test_read_records_gets_the_task() -> None:
-    """`read_records(task)` is a generator; the task says where its data are read: shard_name, start, end."""
-    task = Task(1, "train", 3, 6)
-    assert list(elasticdl_model.EarlierDataReader().read_records(task)) == [b"train/3", b"train/4", b"train/5"]
-
-
-@pytest.mark.parametrize(
-    ("given", "shards"),
-    [
-        ({"a": 4, "b": 5}, [("a", 0, 4), ("b", 0, 5)]),  # the earlier interface: numbers of records
-        ({"a": (3, 4), "b": (0, 5)}, [("a", 3, 4), ("b", 0, 5)]),  # the later one: starting index, number of records
-        ([("a", 3, 4)], [("a", 3, 4)]),  # ElasticDL's last code
-    ],
-)
-def test_create_shards(given: Any, shards: list[tuple[str, int, int]]) -> None:
-    """`create_shards` gives a dictionary by shard name: of numbers, or of tuples of starting index and number."""
-    assert [tuple(shard) for shard in shards_of(Shards(given))] == shards
 
 
 def test_the_custom_reader(records: str, database: str) -> None:
@@ -230,22 +185,6 @@ def test_an_empty_record_ends_no_task(database: str) -> None:
         assert job.failed()
 
 
-def test_recordio_is_the_default(records: str) -> None:
-    """`RecordIODataReader` serves as the default data reader."""
-    assert isinstance(create_data_reader(records), RecordIODataReader)
-
-
-def test_a_reader_of_odps() -> None:
-    """`ODPSDataReader` implements the same methods, over ODPS tables."""
-    rows = [[number, f"row {number}"] for number in range(7)]
-    with OdpsServer({"t": Table([("id", "bigint"), ("text", "string")], {"": rows})}) as service:
-        reader = ODPSDataReader("t", records_per_task=3, values="typed", **service.options)
-        shards = shards_of(reader)
-        assert [count for _, _, count in shards] == [3, 3, 1]
-        tasks = [Task(0, name, start, start + count) for name, start, count in shards]
-        assert [record for task in tasks for record in reader.read_records(task)] == rows
-
-
 # ---- arguments
 
 
@@ -269,19 +208,6 @@ def test_parameters_of_the_custom_reader(records: str, database: str) -> None:
     )
     with job.dispatcher as dispatcher:
         assert len(consumed(dispatcher, job.readers["training"])) >= 60
-
-
-def test_parameters_are_values(tmp_path: Path) -> None:
-    """(ElasticDL evaluates parameters.) Here they are Python literals, and else text: nothing is executed."""
-    (tmp_path / "model.py").write_text(
-        "from fsabs.readers.data import AbstractDataReader\n\n\nclass Given(AbstractDataReader):\n"
-        "    def __init__(self, **kwargs):\n        self.given = kwargs\n\n"
-        "    def create_shards(self):\n        return {}\n\n"
-        "    def read_records(self, task):\n        return iter(())\n"
-    )
-    text = "a=1;b=x;c=[1, 2];d=__import__('os').getcwd()"
-    reader = create_custom_data_reader(tmp_path / "model.py", "Given", text)
-    assert reader.given == {"a": 1, "b": "x", "c": [1, 2], "d": "__import__('os').getcwd()"}  # type: ignore[attr-defined]
 
 
 def test_parameters_of_the_model(records: str, database: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import fsabs
-from fsabs.dispatch import Task, TaskDispatcher, TaskType, get_dataset
+from fsabs.dispatch import TaskDispatcher, TaskType, get_dataset
 from fsabs.dispatch.arguments import add_arguments, create_job
 from fsabs.readers import RecordWriter
 from fsabs.readers.data import Mode, shards_of
@@ -35,12 +35,6 @@ def consumed(job: TaskDispatcher, reader: Any) -> list[Any]:
 def test_a_constructor_of_positional_arguments() -> None:
     """`__init__(self, *kwargs)`: a reader of a class of its own, which no argument is given to, is taken."""
     assert shards_of(adopt(EarlierDataReader("ignored")))[0].name == "train"
-
-
-def test_read_records_gets_the_task() -> None:
-    """`read_records(task)` gives an iterator; the task says where its data are: `shard_name`, `start`, `end`."""
-    task = Task(1, "train", 3, 6)
-    assert list(EarlierDataReader().read_records(task)) == [b"train/3", b"train/4", b"train/5"]
 
 
 @pytest.mark.parametrize(("mode", "count"), [(Mode.TRAINING, 30), (Mode.EVALUATION, 10), (Mode.PREDICTION, 5)])

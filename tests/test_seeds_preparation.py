@@ -1,7 +1,7 @@
 """ElasticDL's design document on data preparation, statement by statement, in its order.
 
 A docstring says what the document says. Where this library differs on purpose, the test shows what it does;
-docs/differences.md says why. The image itself is built and run by tests/prepare/test_image.py, Spark by test_spark.py.
+docs/differences.md says why. What tests/prepare holds is not repeated: parallel workers, the image, Spark.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from fsabs.readers.recordio import Index
 from tests.prepare.data import assert_refused, records_below
 
 pytestmark = pytest.mark.timeout(120)
-ROOT = Path(__file__).parents[1]
 
 MODEL = """
 import numpy as np
@@ -51,50 +50,24 @@ def arguments(folder: Path, *more: str) -> list[str]:
 
 
 def test_raw_data_become_recordio(folder: Path) -> None:
-    """Raw training data are converted to the required RecordIO format."""
+    """Raw data become RecordIO; their directory is traversed recursively, and hidden files are left out."""
+    (folder / "raw/a/.DS_Store").write_bytes(b"x")
     report = prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
     with fsabs.from_url(folder / "out") as fs:
         assert Index.load(fs, report.shards[0].name).records == 4
-    assert [decode(record)[0].tobytes() for record in records_below(folder / "out")] == [
-        b"0",
-        b"a/1",
-        b"a/b/2",
-        b"a/b/c/3",
-    ]
-
-
-def test_data_are_prepared_in_parallel(folder: Path) -> None:
-    """Spark prepares the data in parallel, in a container or a cluster; locally, processes do, without it."""
-    (folder / "model.py").write_text(
-        "import os\n\n\ndef prepare_data_for_a_single_file(filename):\n    return (os.getpid(),)\n"
-    )
-    report = prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=2, records_per_file=1)
-    pids = {decode(record)[0] for record in records_below(folder / "out")}
-    assert report.records == 4
-    assert os.getpid() not in pids
-
-
-def test_the_image() -> None:
-    """`docker run data_preparation_image ...`: docker/prepare/Dockerfile is the image, its entry point the command."""
-    text = (ROOT / "docker/prepare/Dockerfile").read_text()
-    assert "ENTRYPOINT" in text
-    assert "fsabs" in (ROOT / "docker/prepare/entrypoint.py").read_text()
+    records = [decode(record) for record in records_below(folder / "out")]
+    assert [image.tobytes() for image, _ in records] == [b"0", b"a/1", b"a/b/2", b"a/b/c/3"]
+    assert {label.dtype for _, label in records} == {np.dtype("int64")}  # what the function returned
 
 
 def test_the_positional_arguments(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`<user_defined_model_file> <raw_data_directory> <output_recordio_data_directory> <running_mode> <others>`."""
-    assert main(arguments(folder, "local", "2")) == 0
+    assert main(arguments(folder, "local", "2")) == 0  # processes prepare in parallel, without Spark
     assert "4 records" in capsys.readouterr().out
+    assert main(arguments(folder, "local", "0")) == 2
     for missing in range(1, 5):
         assert main(arguments(folder, "local")[:missing]) == 2
     assert "arguments are required" in capsys.readouterr().err
-
-
-def test_only_the_users_logic_is_run(folder: Path) -> None:
-    """The image runs whatever user-defined preparation logic there is: records are not changed by anything else."""
-    (folder / "model.py").write_text("def prepare_data_for_a_single_file(file, name):\n    return file.read()\n")
-    prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
-    assert records_below(folder / "out") == [b"0", b"a/1", b"a/b/2", b"a/b/c/3"]
 
 
 def test_feature_columns(folder: Path) -> None:
@@ -106,25 +79,6 @@ def test_feature_columns(folder: Path) -> None:
     assert_refused(folder / "out")
 
 
-def test_the_function_for_a_single_file(folder: Path) -> None:
-    """`prepare_data_for_a_single_file(filename)` reads one file, and returns a tuple of NumPy arrays."""
-    prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
-    image, label = decode(records_below(folder / "out")[0])
-    np.testing.assert_array_equal(image, np.frombuffer(b"0", "uint8"))
-    assert label.dtype == np.int64
-    (folder / "model.py").write_text("x = 1")
-    with pytest.raises(ModelError, match="defines no function prepare_data_for_a_single_file"):
-        prepare.run(folder / "model.py", folder / "raw", folder / "again", num_workers=1)
-
-
-def test_the_function_serves_online_input_too(folder: Path) -> None:
-    """It is also needed for online serving: it is a plain function of the model file, which nothing here wraps."""
-    namespace: dict[str, object] = {}
-    exec((folder / "model.py").read_text(), namespace)
-    function = namespace["prepare_data_for_a_single_file"]
-    assert function(str(folder / "raw/0"))[0].tobytes() == b"0"  # type: ignore[operator]
-
-
 def test_dependencies_of_the_user(folder: Path) -> None:
     """Dependencies are installed in a derived image; a module that is missing is named, with its line."""
     (folder / "model.py").write_text("import a_dependency\n" + MODEL)
@@ -132,12 +86,6 @@ def test_dependencies_of_the_user(folder: Path) -> None:
         prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
     (folder / "a_dependency.py").write_text("")
     assert prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=1).records == 4
-
-
-def test_the_raw_data_directory_is_traversed_recursively(folder: Path) -> None:
-    """The directory includes all training data files, and is traversed recursively; hidden files are left out."""
-    (folder / "raw/a/.DS_Store").write_bytes(b"x")
-    assert prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=1).files == 4
 
 
 def test_the_output_directory(folder: Path) -> None:
@@ -152,26 +100,11 @@ def test_the_output_directory(folder: Path) -> None:
     assert len(records_below(folder / "out")) == 4
 
 
-@pytest.mark.parametrize("mode", ["local", "cluster", "elsewhere"])
-def test_the_running_mode(folder: Path, mode: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_running_mode(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Local or cluster mode; local where there is no Spark cluster. Cluster mode asks for the cluster's master."""
-    code = main(arguments(folder, mode))
+    assert main(arguments(folder, "cluster")) == 1
+    assert "Spark" in capsys.readouterr().err
+    assert main(arguments(folder, "elsewhere")) == 2
     error = capsys.readouterr().err
-    assert code == {"local": 0, "cluster": 1, "elsewhere": 2}[mode]
-    if mode == "cluster":
-        assert "Spark" in error
-    if mode == "elsewhere":
-        assert "local" in error
-        assert "cluster" in error
-
-
-def test_num_workers_in_each_mode(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`num_workers` no matter which mode, and more cluster-related arguments: options, or positional ones."""
-    from fsabs.cli.datasets import prepare
-
-    names = [argument.dest for argument in prepare.parser("prepare").arguments]
-    assert names.index("mode") + 1 == names.index("workers") == names.index("spark_master") - 1
-    assert {"num_workers", "master"} <= set(names)
-    assert main(arguments(folder, "local", "0")) == 2
-    assert main(arguments(folder, "local", "--num_workers", "2")) == 0
-    capsys.readouterr()
+    assert "local" in error
+    assert "cluster" in error

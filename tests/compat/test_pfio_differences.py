@@ -143,13 +143,10 @@ def test_directories_of_zips(tmp_path: Path) -> None:
         assert archive.isdir("dir")
         assert archive.stat("dir").isdir()
         assert {one.filename: one.isdir() for one in archive.list(detail=True)} == {"file": False, "dir/": True}
-
-
-def test_listing_a_directory_of_a_zip(tmp_path: Path) -> None:
-    ZipForTest(str(tmp_path / "a.zip"), {"dir": {"f": b""}, "dir2": {"g": b""}})
+    ZipForTest(str(tmp_path / "b.zip"), {"dir": {"f": b""}, "dir2": {"g": b""}})
     found = []
     for package in (pfio, ours):
-        with package.v2.from_url(str(tmp_path / "a.zip")) as archive:
+        with package.v2.from_url(str(tmp_path / "b.zip")) as archive:
             found.append(sorted(archive.list("dir", recursive=True)))
     assert found == [["2/g", "f"], ["f"]]
 
@@ -261,14 +258,14 @@ def test_caches_check_items(tmp_path: Path) -> None:
             assert cache.get(0) is None
 
 
-@pytest.mark.parametrize("kind", ["FileCache", "MultiprocessFileCache", "ReadOnlyFileCache"])
-def test_preserved_caches(kind: str, tmp_path: Path) -> None:
+def test_preserved_caches(tmp_path: Path) -> None:
     with pfio.cache.FileCache(3, dir=str(tmp_path), do_pickle=True) as theirs:
         theirs.put(1, [1])
         theirs.preserve("kept")
-    with getattr(ours.cache, kind)(3, dir=str(tmp_path), do_pickle=True) as here:
-        assert here.preload("kept")
-        assert [here.get(i) for i in range(3)] == [None, [1], None]
+    for kind in (ours.cache.FileCache, ours.cache.MultiprocessFileCache, ours.cache.ReadOnlyFileCache):
+        with kind(3, dir=str(tmp_path), do_pickle=True) as here:
+            assert here.preload("kept")
+            assert [here.get(i) for i in range(3)] == [None, [1], None]
 
 
 def test_text_of_errors(tmp_path: Path, bucket: Any) -> None:
@@ -279,10 +276,9 @@ def test_text_of_errors(tmp_path: Path, bucket: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["FileCache", "MultiprocessFileCache"])
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
-def test_caches_on_a_failing_disk(kind: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_caches_on_a_failing_disk(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> int:
-        raise OSError(code, os.strerror(code))
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with getattr(ours.cache, kind)(2, dir=str(tmp_path)) as cache:
         for name in ("pwrite", "pwritev", "write", "writev"):
@@ -302,13 +298,13 @@ def test_preloading_in_a_child(tmp_path: Path) -> None:
     with ours.cache.MultiprocessFileCache(1, dir=str(tmp_path)) as first:
         first.put(0, b"item")
         first.preserve("kept")
-    context = multiprocessing.get_context("spawn")
-    found: Any = context.Queue()
+    context = multiprocessing.get_context("fork")
+    found: Any = context.SimpleQueue()
     with ours.cache.MultiprocessFileCache(1, dir=str(tmp_path)) as cache:
         process = context.Process(target=_preload, args=(cache, found))
         process.start()
-        assert found.get(timeout=60) == b"item"
         process.join(60)
+        assert found.get() == b"item"
 
 
 def test_private_names(tmp_path: Path, bucket: Any) -> None:

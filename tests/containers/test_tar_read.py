@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from fsabs import CorruptFileError, Local, Memory
+from fsabs import CorruptFileError, Limits, Local, Memory
 from fsabs.containers.tar import Tar
 
+from .stores import CountingFS
 from .tarballs import COMPRESS, contents, entry, opened, tarball
-from .zips import CountingFS
 
 pytestmark = pytest.mark.quick
 
@@ -24,13 +24,13 @@ TREE = {"a.txt": b"alpha", "dir/b.bin": bytes(range(256)) * 10, "dir/sub/c": b""
 
 
 @pytest.mark.parametrize("kind", COMPRESS)
-@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-def test_reads_what_tarfile_writes(kind: str, form: int) -> None:
-    tar = opened(COMPRESS[kind](tarball(TREE, form)))
-    assert contents(tar) == TREE
-    assert tar.compression == kind
-    assert tar.verify() == []
-    assert list(tar.read_many(TREE)) == list(TREE.values())
+def test_reads_what_tarfile_writes(kind: str) -> None:
+    for form in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        tar = opened(COMPRESS[kind](tarball(TREE, form)))
+        assert contents(tar) == TREE
+        assert tar.compression == kind
+        assert tar.verify() == []
+        assert list(tar.read_many(TREE)) == list(TREE.values())
 
 
 def test_the_content_tells_the_compression_and_not_the_name() -> None:
@@ -57,13 +57,12 @@ def test_reads_what_the_tar_command_writes(form: str, tmp_path: Path) -> None:
     assert tar.stat("short").last_modified == pytest.approx((tmp_path / "in/short").stat().st_mtime, abs=1)
 
 
-@pytest.mark.parametrize("compress", ["gzip", "bzip2", "xz", "zstd"])
-def test_reads_what_the_commands_compress(compress: str, tmp_path: Path) -> None:
+def test_reads_what_the_commands_compress(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"x" * 100_000)
-    subprocess.run(
-        ["tar", "-C", tmp_path, f"--use-compress-program={compress}", "-cf", tmp_path / "a", "x"], check=True
-    )
-    assert Tar(Local(tmp_path), "a").read_bytes("x") == b"x" * 100_000
+    for compress in ("gzip", "bzip2", "xz", "zstd"):
+        options = (f"--use-compress-program={compress}", "-cf", tmp_path / "a")
+        subprocess.run(["tar", "-C", tmp_path, *options, "x"], check=True)
+        assert Tar(Local(tmp_path), "a").read_bytes("x") == b"x" * 100_000
 
 
 def test_metadata() -> None:
@@ -91,12 +90,11 @@ def test_names_are_normalised() -> None:
     names = ["./a/b", "./a//c", "a/./d", "e/"]
     tar = opened(tarball([(entry(n, tarfile.DIRTYPE if n.endswith("/") else tarfile.REGTYPE), b"") for n in names]))
     assert list(tar.list(recursive=True)) == ["a/", "a/b", "a/c", "a/d", "e/"]
-
-
-def test_the_entry_for_the_root_is_the_root() -> None:
-    tar = opened(tarball([(entry("./", tarfile.DIRTYPE), b""), (entry("."), b""), (entry("x"), b"1")]))
-    assert list(tar.list()) == ["x"]
-    assert [p.kind for p in tar.verify()] == ["unsafe name"]
+    old = opened(tarball([(entry("d/", tarfile.AREGTYPE), b""), (entry("d/x", tarfile.AREGTYPE), b"1")]))
+    assert list(old.list(recursive=True)) == ["d/", "d/x"]  # a directory is a file with a slash
+    root = opened(tarball([(entry("./", tarfile.DIRTYPE), b""), (entry("."), b""), (entry("x"), b"1")]))
+    assert list(root.list()) == ["x"]
+    assert [p.kind for p in root.verify()] == ["unsafe name"]
 
 
 def test_names_that_are_no_utf8_are_kept() -> None:
@@ -110,52 +108,34 @@ def test_names_that_are_no_utf8_are_kept() -> None:
     assert tar.url(name).endswith("/%FF%E9")
 
 
-def test_old_directories_are_files_with_a_slash() -> None:
-    tar = opened(tarball([(entry("d/", tarfile.AREGTYPE), b""), (entry("d/x", tarfile.AREGTYPE), b"1")]))
-    assert list(tar.list(recursive=True)) == ["d/", "d/x"]
-
-
 @pytest.mark.parametrize("name", ["../x", "/x", "a/../../x", "a/../x", ".."])
-@pytest.mark.parametrize("kind", [tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE])
-def test_a_hostile_name_is_unreachable_and_hurts_no_other(name: str, kind: bytes) -> None:
-    tar = opened(tarball([(entry("good"), b"1"), (entry(name, kind, linkname="good"), b""), (entry("also"), b"2")]))
-    assert contents(tar) == {"good": b"1", "also": b"2"}
-    with pytest.raises(PermissionError) as caught:
-        tar.open(name, "rb")
-    assert caught.value.errno == errno.EACCES
-    assert caught.value.filename.startswith("memory:///a.tar")
-    assert [(p.path.rstrip("/"), p.kind) for p in tar.verify()] == [(name, "unsafe name")]
+def test_a_hostile_name_is_unreachable_and_hurts_no_other(name: str) -> None:
+    for kind in (tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE):
+        tar = opened(tarball([(entry("good"), b"1"), (entry(name, kind, linkname="good"), b""), (entry("also"), b"2")]))
+        assert contents(tar) == {"good": b"1", "also": b"2"}
+        with pytest.raises(PermissionError) as caught:
+            tar.open(name, "rb")
+        assert caught.value.errno == errno.EACCES
+        assert caught.value.filename.startswith("memory:///a.tar")
+        assert [(p.path.rstrip("/"), p.kind) for p in tar.verify()] == [(name, "unsafe name")]
+    assert opened(tarball([(entry("x"), b"good"), (entry("/x"), b"evil")])).read_bytes("/x") == b"good"
 
 
-def test_a_good_entry_beside_a_hostile_one_of_the_same_name_is_read() -> None:
-    tar = opened(tarball([(entry("x"), b"good"), (entry("/x"), b"evil")]))
-    assert tar.read_bytes("/x") == b"good"
-
-
-def test_the_last_duplicate_wins_and_verify_tells() -> None:
-    tar = opened(tarball([(entry("x"), b"first"), (entry("y"), b""), (entry("./x"), b"second")]))
-    assert tar.read_bytes("x") == b"second"
-    assert list(tar.list()) == ["x", "y"]
-    assert [(p.path, p.kind) for p in tar.verify()] == [("./x", "duplicate")]
-
-
-def test_a_file_that_is_a_directory_too_is_told_by_verify() -> None:
-    tar = opened(tarball([(entry("x"), b"file"), (entry("x/y"), b"inside")]))
-    assert tar.read_bytes("x") == b"file"
-    assert tar.read_bytes("x/y") == b"inside"
-    assert [(p.path, p.kind) for p in tar.verify()] == [("x", "conflict")]
-
-
-def test_devices_are_left_out_and_verify_tells() -> None:
-    kinds = [tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE]
-    tar = opened(tarball([(entry(f"dev{i}", kind), b"") for i, kind in enumerate(kinds)]))
-    assert list(tar.list()) == []
-    assert [p.kind for p in tar.verify()] == ["special file"] * 3
-
-
-def test_unknown_types_are_files_and_volume_labels_are_nothing() -> None:
-    tar = opened(tarball([(entry("label", b"V"), b""), (entry("odd", b"Z"), b"12"), (entry("contiguous", b"7"), b"3")]))
-    assert contents(tar) == {"odd": b"12", "contiguous": b"3"}
+@pytest.mark.parametrize(
+    ("entries", "found", "problems"),
+    [
+        ([("x", b"first"), ("y", b""), ("./x", b"second")], {"x": b"second", "y": b""}, [("./x", "duplicate")]),
+        ([("x", b"file"), ("x/y", b"inside")], {"x": b"file", "x/y": b"inside"}, [("x", "conflict")]),
+        ([(entry("d", tarfile.CHRTYPE), b""), (entry("d", tarfile.FIFOTYPE), b"")], {}, [("d", "special file")] * 2),
+        ([(entry("label of a volume", b"V"), b""), (entry("unknown", b"Z"), b"1")], {"unknown": b"1"}, []),
+    ],
+)
+def test_odd_entries_are_told_by_verify(
+    entries: list[tuple[str | tarfile.TarInfo, bytes]], found: dict[str, bytes], problems: list[tuple[str, str]]
+) -> None:
+    tar = opened(tarball(entries))
+    assert contents(tar) == found
+    assert [(one.path, one.kind) for one in tar.verify()] == problems
 
 
 def test_a_part_of_several_volumes_is_refused() -> None:
@@ -292,7 +272,7 @@ def test_hard_links_before_their_target() -> None:
     assert [p.kind for p in circle.verify()] == ["lost link"] * 2
 
 
-@pytest.mark.parametrize("target", ["a", "nothing", "/etc", "l"])
+@pytest.mark.parametrize("target", ["a", "nothing", "l"])
 def test_a_link_gives_way_to_a_directory_of_its_name(target: str) -> None:
     """Else it would be listed twice, as the one and the other."""
     link = entry("l", tarfile.SYMTYPE, linkname=target), b""
@@ -305,17 +285,16 @@ def test_a_link_gives_way_to_a_directory_of_its_name(target: str) -> None:
     assert contents(copied) == contents(tar)
 
 
-@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])
 @pytest.mark.parametrize("target", ["nothing", "/etc/passwd", "../../x", "x/deeper"])
-def test_a_lost_link_is_listed_and_not_found(kind: bytes, target: str) -> None:
-    tar = opened(tarball([(entry("x"), b"1"), (entry("lost", kind, linkname=target), b"")]))
-    assert list(tar.list()) == ["lost", "x"]
-    (listed, _) = tar.list(detail=True)
-    assert (listed.size, stat.S_ISLNK(listed.mode), listed.directory) == (0, True, False)
-    with pytest.raises((FileNotFoundError, NotADirectoryError)):
-        tar.open("lost")
-    assert not tar.exists("lost")
-    assert [(p.path, p.kind) for p in tar.verify()] == [("lost", "lost link")]
+def test_a_lost_link_is_listed_and_not_found(target: str) -> None:
+    for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE):
+        tar = opened(tarball([(entry("x"), b"1"), (entry("lost", kind, linkname=target), b"")]))
+        (listed, _) = tar.list(detail=True)
+        assert (listed.filename, listed.size, stat.S_ISLNK(listed.mode)) == ("lost", 0, True)
+        with pytest.raises((FileNotFoundError, NotADirectoryError)):
+            tar.open("lost")
+        assert not tar.exists("lost")
+        assert [(p.path, p.kind) for p in tar.verify()] == [("lost", "lost link")]
 
 
 def test_links_in_a_circle_end() -> None:
@@ -340,47 +319,56 @@ def test_links_in_a_circle_end() -> None:
 # ---- sparse files
 
 
-def _sparse_file(path: Path) -> bytes:
+def _with_holes(path: Path, data: bytes) -> None:
+    """Write a file of which the blocks of zeros are holes."""
     with path.open("wb") as file:
-        for at in (0, 8192 * 3, 8192 * 20, 8192 * 21, 8192 * 40, 8192 * 60, 8192 * 99, 8192 * 120):
+        for at in range(0, len(data), 4096):
             file.seek(at)
-            file.write(os.urandom(4096))
-        file.truncate(8192 * 150 + 17)
-    return path.read_bytes()
+            if data[at : at + 4096].count(0) < 4096:
+                file.write(data[at : at + 4096])
+        file.truncate(len(data))
+
+
+def _sparse_file(path: Path) -> bytes:
+    data = bytearray(8192 * 150 + 17)
+    for at in (0, 3, 20, 21, 40, 60, 99, 120):
+        data[8192 * at : 8192 * at + 4096] = os.urandom(4096)
+    _with_holes(path, bytes(data))
+    return bytes(data)
+
+
+def packed(folder: Path, *names: str, options: tuple[str, ...] = ()) -> bytes:
+    """The bytes of a tar that the command makes of sparse files."""
+    sparse = ("--sparse", "--hole-detection=raw")
+    subprocess.run(["tar", "-C", folder, *sparse, *options, "-cf", folder / "a.tar", *names], check=True)
+    return (folder / "a.tar").read_bytes()
 
 
 @pytest.mark.parametrize(
-    "options", [["--format=gnu"], *(["--format=posix", f"--sparse-version={v}"] for v in ("0.0", "0.1", "1.0"))]
+    "options", [("--format=gnu",), *(("--format=posix", f"--sparse-version={v}") for v in ("0.0", "0.1", "1.0"))]
 )
-@pytest.mark.parametrize("kind", ["none", "gz"])
-def test_sparse_files_as_the_tar_command_writes_them(options: list[str], kind: str, tmp_path: Path) -> None:
+def test_sparse_files_as_the_tar_command_writes_them(options: tuple[str, ...], tmp_path: Path) -> None:
     data = _sparse_file(tmp_path / "sparse")
     (tmp_path / "after").write_bytes(b"after")
-    command = ["tar", "-C", str(tmp_path), "--sparse", "--hole-detection=raw", *options, "-cf", str(tmp_path / "a.tar")]
-    subprocess.run([*command, "sparse", "after"], check=True)
-    archive = (tmp_path / "a.tar").read_bytes()
+    archive = packed(tmp_path, "sparse", "after", options=options)
     assert len(archive) < len(data) // 2
-    tar = opened(COMPRESS[kind](archive))
-    assert tar.stat("sparse").size == len(data)
-    assert contents(tar) == {"sparse": data, "after": b"after"}
-    with tar.open("sparse", "rb") as file:
-        for at in range(0, len(data), 7919):
-            file.seek(at)
-            assert file.read(9000) == data[at : at + 9000]
-    blob = tar.open_blob("sparse")
-    assert blob.pread_many([(5000, 20_000), (0, 3), (10, len(data) - 4)]) == [data[20_000:25_000], b"", data[-4:]]
+    for kind in ("none", "gz"):
+        tar = opened(COMPRESS[kind](archive))
+        assert tar.stat("sparse").size == len(data)
+        assert contents(tar) == {"sparse": data, "after": b"after"}
+        with tar.open("sparse", "rb") as file:
+            for at in range(0, len(data), 7919):
+                file.seek(at)
+                assert file.read(9000) == data[at : at + 9000]
+        blob = tar.open_blob("sparse")
+        wanted = [(5000, 20_000), (0, 3), (10, len(data) - 4)]
+        assert blob.pread_many(wanted) == [data[20_000:25_000], b"", data[-4:]]
 
 
 def test_a_sparse_file_takes_one_read_of_the_store(tmp_path: Path) -> None:
-    expected = bytearray(500 * 8192)
-    with (tmp_path / "sparse").open("wb") as file:
-        for at in range(0, len(expected), 8192):
-            file.seek(at)
-            file.write(expected[at : at + 4096].replace(b"\0", b"x"))
-            expected[at : at + 4096] = b"x" * 4096
-        file.truncate(len(expected))
-    command = ["tar", "-C", str(tmp_path), "--sparse", "--hole-detection=raw", "-cf", str(tmp_path / "a.tar"), "sparse"]
-    subprocess.run(command, check=True)
+    expected = b"".join([b"x" * 4096 + bytes(4096)] * 500)
+    _with_holes(tmp_path / "sparse", expected)
+    packed(tmp_path, "sparse")
     store = CountingFS(Local(tmp_path))
     with Tar(store, "a.tar") as tar, tar.open_blob("sparse") as blob:
         store.taken()
@@ -390,16 +378,8 @@ def test_a_sparse_file_takes_one_read_of_the_store(tmp_path: Path) -> None:
 
 def test_an_archive_in_a_sparse_file(tmp_path: Path) -> None:
     expected = {"zeros": bytes(1_000_000), "data": os.urandom(1000) * 1000}
-    inner = tarball(expected)
-    with (tmp_path / "inner").open("wb") as file:
-        for at in range(0, len(inner), 4096):
-            file.seek(at)
-            if inner[at : at + 4096].count(0) < 4096:
-                file.write(inner[at : at + 4096])
-        file.truncate(len(inner))
-    command = ["tar", "-C", str(tmp_path), "--sparse", "--hole-detection=raw", "-cf", str(tmp_path / "a.tar"), "inner"]
-    subprocess.run(command, check=True)
-    assert (tmp_path / "a.tar").stat().st_size < 1_200_000
+    _with_holes(tmp_path / "inner", tarball(expected))
+    assert len(packed(tmp_path, "inner")) < 1_200_000
     assert contents(Tar(Tar(Local(tmp_path), "a.tar"), "inner")) == expected
 
 
@@ -425,6 +405,27 @@ def test_a_sparse_map_that_cant_be_is_an_error(wrong: str) -> None:
         opened(tarball([(entry("x", pax_headers=records), b"12345678")]))
 
 
+def test_a_sparse_file_of_a_size_that_none_has() -> None:
+    for size in (2**63, 2**64):
+        told = {"GNU.sparse.map": "", "GNU.sparse.realsize": str(size)}
+        # as many members as make it worthwhile to keep the index, which has 64 bits for a size
+        members = [(f"{n:02}", b"") for n in range(40)] + [(entry("sparse", pax_headers=told), b"")]
+        with pytest.raises(CorruptFileError, match=str(size)) as caught:
+            opened(tarball(members))
+        assert caught.value.filename == "memory:///a.tar"
+    head = entry("sparse", b"S").tobuf(tarfile.GNU_FORMAT)
+    old = resum(head[:483] + b"\x80" + (2**64).to_bytes(11, "big") + head[495:])
+    with pytest.raises(CorruptFileError, match="one that no file has"):
+        opened(old + bytes(1024))
+    told = {"GNU.sparse.map": "0,1", "GNU.sparse.realsize": str(2**63 - 1)}
+    tar = opened(tarball([(entry("sparse", pax_headers=told), b"x")]), limits=Limits(max_ratio=None))
+    assert tar.stat("sparse").size == 2**63 - 1
+    with tar.open("sparse", "rb") as file:
+        assert file.read(3) == b"x\0\0"
+        file.seek(2**63 - 3)
+        assert file.read(10) == b"\0\0"
+
+
 # ---- ends
 
 
@@ -442,35 +443,6 @@ def test_padding_is_fine_and_other_data_behind_the_end_is_told() -> None:
         tar = opened(archive)
         assert contents(tar) == TREE
         assert [p.kind for p in tar.verify()] == ["trailing data"]
-
-
-def test_a_directory_and_a_file_in_the_wrong_place() -> None:
-    tar = opened(tarball(TREE))
-    with pytest.raises(IsADirectoryError):
-        tar.open("dir")
-    with pytest.raises(NotADirectoryError):
-        tar.list("a.txt")
-    with pytest.raises(NotADirectoryError):
-        tar.open("a.txt/x")
-    with pytest.raises(FileNotFoundError) as caught:
-        tar.open("nothing")
-    assert caught.value.filename == "memory:///a.tar/nothing"
-    with pytest.raises(io.UnsupportedOperation):
-        tar.open("new", "w")
-    with pytest.raises(io.UnsupportedOperation):
-        tar.mkdir("new")
-
-
-def test_reading_after_close_is_refused() -> None:
-    for kind in ("none", "gz"):
-        tar = opened(COMPRESS[kind](tarball(TREE)))
-        file = tar.open("a.txt", "rb")
-        tar.close()
-        tar.close()
-        with pytest.raises(ValueError, match="closed"):
-            tar.stat("a.txt")
-        with pytest.raises(ValueError, match="closed"):
-            file.read()
 
 
 def test_options_of_writing_are_refused_when_reading() -> None:

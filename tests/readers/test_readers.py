@@ -22,26 +22,20 @@ from tests.servers.moto import MotoServer
 SAMPLES = Path(__file__).parent / "samples"
 
 
-def test_importing_the_readers_loads_no_heavy_library() -> None:
+def test_importing_the_readers_loads_no_heavy_library_and_needs_no_isal() -> None:
     names = ("numpy", "pyarrow", "boto3", "google_crc32c", "torch", "dataclasses", "asyncio")
-    modules = "fsabs.readers.recordio, fsabs.readers.sharded, fsabs.readers.paddle"
-    code = f"import sys, {modules}; print([name for name in {names} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
-    assert done.stdout.strip() == "[]"
-
-
-def test_all_is_read_without_isal() -> None:
     code = f"""
-import sys
+import sys, zlib
 sys.modules["isal"] = None
-import fsabs, zlib
+import fsabs.readers.sharded, fsabs.readers.paddle
 from fsabs.readers.recordio import RecordReader, format
+print([name for name in {names} if name in sys.modules])
 assert format.crc32 is zlib.crc32
 fs = fsabs.from_url({str(SAMPLES)!r})
 print(sum(len(list(RecordReader(fs, name))) for name in fs.glob("*.recordio")))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
-    assert done.stdout.strip() == str(3 + 6 + 3 + 3 + 8 + 3 + 200)
+    assert done.stdout.split("\n")[:2] == ["[]", str(3 + 6 + 3 + 3 + 8 + 3 + 200)]
 
 
 @pytest.mark.quick
