@@ -1,4 +1,4 @@
-"""DataLoader workers without processes: copies of a data set that think they are workers, and fetch ahead likewise."""
+"""DataLoader workers without processes: copies of a data set, which fetch ahead likewise. And what they read."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import json
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any, NamedTuple
-
-import pytest
+from typing import Any
 
 from fsabs.adapters.torch import ShardedDataset, resumable
 from fsabs.readers.data import AbstractDataReader, Shard, Task
 
 
-class WorkerInfo(NamedTuple):
-    """As far as torch's is looked at."""
-
-    id: int
-    num_workers: int
-    seed: int = 0
-
-
 def saved(dataset: Any) -> Any:
     """Return a state after a round trip through a file."""
     return json.loads(json.dumps(dataset.state_dict()))
+
+
+def samples(batches: Any) -> list[int]:
+    """Return the samples of batches, which are numbers."""
+    return [int(sample) for batch in batches for sample in batch]
+
+
+def forked(workers: int) -> dict[str, Any]:
+    """Return the options of a loader with so many workers."""
+    return {"num_workers": workers, "multiprocessing_context": "fork" if workers else None}
 
 
 class Numbers(AbstractDataReader):
@@ -81,17 +81,3 @@ class Workers:
             dataset.epochs.consumed(running, tag)
             yield samples
         dataset.epochs.end(running)
-
-
-class in_worker:  # noqa: N801 - a context manager
-    """In its block, the process is a worker."""
-
-    def __init__(self, info: WorkerInfo) -> None:
-        self._patch = pytest.MonkeyPatch()
-        self._info = info
-
-    def __enter__(self) -> None:
-        self._patch.setattr(resumable, "get_worker_info", lambda: self._info)
-
-    def __exit__(self, *exc: object) -> None:
-        self._patch.undo()
