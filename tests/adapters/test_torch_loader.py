@@ -1,4 +1,4 @@
-"""Loader: torch's DataLoader with a state. Its workers are killed, replaced and started in each way; each sample comes once."""
+"""Loader: torch's DataLoader with a state. Whatever happens to its workers, each sample comes once an epoch."""
 
 from __future__ import annotations
 

@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import pytest
