@@ -8,7 +8,6 @@ import os
 import random
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -24,7 +23,7 @@ from fsabs.readers.data import Task
 from fsabs.readers.recordio import RecordWriter
 from tests.counting import Counting
 
-from .workers import ByRuns, Numbers, Workers, samples, saved
+from .workers import ByRuns, Numbers, Workers, samples, saved, threads, wait_for
 
 
 def run(dataset: ShardedDataset, workers: int, batch_size: int, stop: int | None = None) -> list[int]:
@@ -282,22 +281,13 @@ def test_an_iteration_goes_on_in_a_child() -> None:
     assert sorted(first + list(iteration)) == list(range(30))
 
 
-def threads() -> int:
-    """Return the number of threads of this process."""
-    return len(os.listdir("/proc/self/task"))
-
-
 def test_an_iteration_that_is_left_ends_its_thread() -> None:
     dataset = ShardedDataset(Numbers([5000]), max_bytes=1000)
     before = threads()
     iteration = iter(dataset)
     assert [next(iteration) for _ in range(3)] == [0, 1, 2]
-    assert threads() > before
     del iteration
-    deadline = time.monotonic() + 10
-    while threads() > before:
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    wait_for(lambda: threads() <= before)
 
 
 def test_readers_that_lose_records_are_found_out() -> None:

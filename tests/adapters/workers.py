@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
+import os
+import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -26,6 +28,19 @@ def samples(batches: Any) -> list[int]:
 def forked(workers: int) -> dict[str, Any]:
     """Return the options of a loader with so many workers."""
     return {"num_workers": workers, "multiprocessing_context": "fork" if workers else None}
+
+
+def threads() -> int:
+    """Return the number of threads of this process."""
+    return len(os.listdir("/proc/self/task"))
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    """Wait until something is so that other threads do."""
+    end = time.monotonic() + 30
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.001)
 
 
 class Numbers(AbstractDataReader):
