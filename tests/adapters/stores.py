@@ -45,6 +45,10 @@ def environment(server: Any) -> dict[str, str]:
     }
 
 
+READ_ONLY = ("zip on s3",)
+"""Filled once, and then read."""
+
+
 class Requests(hooks.Instrument):
     """Counts the requests that read from S3, and their bytes."""
 
