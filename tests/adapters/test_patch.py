@@ -127,12 +127,14 @@ def tree(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.quick
-def test_a_path_of_fsabs_is_opened(tree: str) -> None:
+def test_a_path_of_fsabs_is_opened(tree: str, tmp_path: Path) -> None:
     with fsabs.patch("numpy", "cv2"), fsabs.from_url(tree) as fs:
         numpy.save(fsabs.Path("x.npy", fs=fs), numpy.arange(3))
         assert numpy.load(fsabs.Path(tree) / "x.npy").tolist() == [0, 1, 2]
         cv2.imwrite(fsabs.Path("x.png", fs=fs), PICTURE)
         assert (_picture(fsabs.Path(tree, "x.png")) == PICTURE).all()
+        numpy.save(tmp_path / "x.npy", numpy.arange(3))
+        assert numpy.load(fsabs.Path(tmp_path) / "x.npy", mmap_mode="r").tolist() == [0, 1, 2]
 
 
 @pytest.mark.quick

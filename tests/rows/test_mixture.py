@@ -295,22 +295,6 @@ def test_no_sample_is_lost_or_repeated_by_other_ranks_batches_and_weights(store:
     soak.count("jobs that a mixture goes through", trials)
 
 
-def test_the_order_is_that_of_a_run_without_a_kill(store: fsabs.FS) -> None:
-    def loader(workers: int) -> Loader:
-        return Loader(mixture(store, SCHEDULE), 4, num_workers=workers)
-
-    whole = list(loader(2))
-    begun = loader(2)
-    seen = list(itertools.islice(iter(begun), 9))
-    state = json.loads(json.dumps(begun.state_dict()))
-    again, other = loader(2), loader(0)
-    again.load_state_dict(state)
-    assert seen + list(again) == whole
-    other.load_state_dict(state)
-    samples = [sample for batch in [*seen, *other] for sample in batch]
-    assert len(samples) == len(set(samples)) == 150
-
-
 @pytest.mark.filterwarnings("ignore:epoch .* is read once more")
 def test_living_workers_of_a_plain_loader_go_on_after_weights_were_changed(tmp_path: Path) -> None:
     fs = fsabs.Local(str(tmp_path))
@@ -512,30 +496,6 @@ def test_other_weights_where_nothing_but_repeated_samples_is_left() -> None:
         seen += [sample for batch in one for sample in batch]
     assert sorted(seen) == ["a0", "a1", "a2", "a3", "a4", "x", "y"]
     assert {sample for one in again for batch in one for sample in batch} == set(seen)
-
-
-def test_shards_added_to_a_sharded_data_set() -> None:
-    for seed, ranks in itertools.product((None, 3), (1, 2)):
-        store = fsabs.Memory()
-        write(store, "a", [20, 10])
-
-        def loader(rank: int, count: int, seed: Any = seed, store: Any = store) -> Loader:
-            return Loader(source_of(store, seed, rank, count), 3)
-
-        loaders = [loader(rank, ranks) for rank in range(ranks)]
-        seen = [sample for one in loaders for batch in itertools.islice(iter(one), 2) for sample in batch]
-        states = [one.state_dict() for one in loaders]
-        write(store, "a", [7], 30)
-        grown = [loader(rank, 2) for rank in range(2)]
-        for one in grown:
-            one.load_state_dict(states)
-            seen += [sample for batch in one for sample in batch]
-        assert sorted(seen) == sorted(f"a{number}" for number in range(37))
-        assert sorted(sample for one in grown for batch in one for sample in batch) == sorted(seen)
-        shuffled = fsabs.Memory()
-        write(shuffled, "a", [20, 11])
-        with pytest.raises(ValueError, match="other shards"):
-            loader(0, 1, seed, shuffled).load_state_dict(states)
 
 
 @pytest.mark.parametrize(("seed", "ranks"), [(3, 1), (None, 2), (3, 3)])
