@@ -42,7 +42,7 @@ def _unpatched() -> Iterator[None]:
     assert not hasattr(cv2.imread, "__fsabs_original__")
 
 
-@pytest.fixture(params=["local", "s3", "zip on s3"])
+@pytest.fixture(params=["local", "corp", "zip on s3"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """An empty directory, or an empty zip, of each kind of store."""
     with stores.opened(request.param, request, tmp_path) as url:
