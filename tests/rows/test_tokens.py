@@ -321,7 +321,7 @@ def test_what_a_tokenizer_returns_that_are_no_tokens_is_an_error(made: Any, matc
     for packing in (Packing(lambda _: made, 4), Packing(lambda many: [made for _ in many], 4, batched=True)):
         for on_error in ("raise", "skip"):
             with pytest.raises(ValueError, match=match):
-                list(ShardedDataset(store, packing=packing, on_error=on_error))  # type: ignore[arg-type]
+                list(ShardedDataset(store, packing=packing, on_error=on_error))
 
 
 @pytest.mark.parametrize("kind", [np.uint16, np.int32, torch.tensor])
