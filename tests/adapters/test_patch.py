@@ -410,6 +410,9 @@ def test_a_copy_into_a_directory_has_the_name_of_the_file(tmp_path: Path, monkey
             assert [(entry.name, entry.stat().st_size) for entry in entries] == [("100%25.txt", 1)]
         assert os.listdir(fsabs.Path("memory://copies/d")) == ["100%25.txt"]
         assert os.listdir("memory://copies/d") == ["100%2525.txt"]
+        fs.write_bytes("d/a#b?.txt", b"xy")
+        names = sorted(os.listdir("memory://copies/d"))
+        assert [os.path.getsize(f"memory://copies/d/{name}") for name in names] == [1, 2]
 
 
 def test_a_sound_file_of_mode_x_is_new(tmp_path: Path) -> None:
