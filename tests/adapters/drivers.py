@@ -8,6 +8,7 @@ it was refused. The process group, where there is more than one rank, is made on
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import logging
 import multiprocessing
@@ -22,9 +23,19 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.data import DataLoader
 
-from fsabs.adapters.torch import EpochSampler, Loader, PlannedBatches, ShardedDataset
+from fsabs.adapters.torch import EpochSampler, Loader, Packing, PlannedBatches, ShardedDataset
+from tests import preloaded
 from tests.adapters.workers import Numbers
 
+IMPORTS = (
+    *preloaded.TORCH,
+    *(
+        name
+        for name in ("torchdata.stateful_dataloader", "pytorch_lightning", "accelerate", "transformers.trainer")
+        if importlib.util.find_spec(name.partition(".")[0])
+    ),
+)
+"""What takes seconds to import, and is imported once for all programs of the adapters' tests."""
 REFUSED = (ValueError, RuntimeError, TypeError)
 """What a driver raises where it can't resume, saying why."""
 
@@ -34,7 +45,7 @@ class Stage(NamedTuple):
 
     driver: str
     kind: str
-    """The data set: "sharded" or "map"."""
+    """The data set: "sharded", "map", or "packed": windows of documents, each of which is its number `TOKENS` times."""
     counts: list[int]
     """Records of its shards."""
     uneven: str
@@ -63,6 +74,11 @@ class Answer(NamedTuple):
     refused: str | None = None
 
 
+TOKENS = 3
+"""Of each document."""
+PAD = -1
+
+
 class _Reader:
     """The batches that a rank was given, by epoch, until it stops."""
 
@@ -72,7 +88,7 @@ class _Reader:
 
     def take(self, epoch: int, batch: Any) -> bool:
         """Note a batch; return True where the stage stops."""
-        self.seen.append((epoch, [int(number) for number in batch]))
+        self.seen.append((epoch, [number for number in torch.as_tensor(batch).flatten().tolist() if number != PAD]))
         return len(self.seen) == self.stage.stop
 
 
@@ -82,7 +98,18 @@ def data_of(stage: Stage, **ranks: Any) -> Any:
         return list(range(sum(stage.counts)))
     ends = [sum(stage.counts[:number]) for number in range(len(stage.counts))]
     reader = _Consecutive(stage.counts, ends)
+    if stage.kind == "packed":
+        packing = Packing(_tokenized, 2 * TOKENS, overlap=False, pad=PAD)
+        return ShardedDataset(reader, _tokens, seed=11, packing=packing, uneven=stage.uneven, **ranks)  # type: ignore[arg-type]
     return ShardedDataset(reader, seed=11, buffer_size=7, block_size=5, uneven=stage.uneven, **ranks)  # type: ignore[arg-type]
+
+
+def _tokenized(number: int) -> list[int]:
+    return [number] * TOKENS
+
+
+def _tokens(window: Any) -> Any:
+    return torch.as_tensor(window["tokens"])
 
 
 class _Consecutive(Numbers):
@@ -203,9 +230,9 @@ def by_lightning(stage: Stage) -> Answer:
     """Lightning's `Trainer`."""
     import pytorch_lightning as pl
 
-    from fsabs.adapters.torch.lightning import ResumedEpochs
+    from fsabs.adapters.torch.lightning import FsabsCheckpointIO, ResumedEpochs
 
-    reader, checkpoint = _Reader(stage), f"{stage.folder}/lightning.ckpt"
+    reader, checkpoint = _Reader(stage), f"file://{stage.folder}/checkpoints/last.ckpt"
     loader = loader_of(stage, gather=True)
 
     class Mean(pl.LightningModule):
@@ -233,6 +260,7 @@ def by_lightning(stage: Stage) -> Answer:
         devices=ranks,
         strategy="ddp" if ranks > 1 else "auto",
         callbacks=[ResumedEpochs()],
+        plugins=[FsabsCheckpointIO()],
         default_root_dir=stage.folder,
         logger=False,
         enable_checkpointing=False,
@@ -241,6 +269,8 @@ def by_lightning(stage: Stage) -> Answer:
     )
     resumed = {"ckpt_path": checkpoint, "weights_only": False} if stage.states else {}
     trainer.fit(Mean(), loader, **resumed)  # type: ignore[arg-type]
+    if stage.stop is None:
+        trainer.strategy.remove_checkpoint(checkpoint)
     return Answer(reader.seen, reader.seen[-1][0] if reader.seen else 0, "in the checkpoint")
 
 
@@ -266,7 +296,7 @@ def by_accelerate(stage: Stage) -> Answer:
         accelerator.load_state(folder)
     while True:
         for batch in loader:
-            accelerator.backward(model(batch.float().unsqueeze(1)).square().mean())
+            accelerator.backward(model(batch.float().reshape(-1, 1)).square().mean())
             optimizer.step()
             optimizer.zero_grad()
             if reader.take(loader.epoch, batch):
@@ -316,8 +346,8 @@ def by_trainer(stage: Stage) -> Answer:
     return Answer(reader.seen, loader.epoch, "in the folder" if model.stops else None)
 
 
-def _named(samples: list[int]) -> dict[str, Any]:
-    return {"numbers": torch.tensor(samples)}
+def _named(samples: list[Any]) -> dict[str, Any]:
+    return {"numbers": torch.stack(list(map(torch.as_tensor, samples)))}
 
 
 def _newest(folder: str) -> str:

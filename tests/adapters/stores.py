@@ -13,6 +13,7 @@ from typing import Any
 import fsspec
 
 import fsabs
+from fsabs.core import hooks
 from fsabs.urls import roots
 
 ROOT = Path(__file__).parent.parent.parent
@@ -44,9 +45,20 @@ def environment(server: Any) -> dict[str, str]:
     }
 
 
-KINDS = ("local", "memory", "s3", "ceph", "hdfs", "zip on s3", "corp")
 READ_ONLY = ("zip on s3",)
-"""Filled once, by `filled`, and then read."""
+"""Filled once, and then read."""
+
+
+class Requests(hooks.Instrument):
+    """Counts the requests that read from S3, and their bytes."""
+
+    count = total = 0
+
+    def record_span(self, kind: str, name: str, begin: int, size: int = 0, *rest: Any, **more: Any) -> None:
+        """Count a request that has ended."""
+        if kind == "request" and name.startswith("s3.get"):
+            self.count += 1
+            self.total += size
 
 
 @contextlib.contextmanager

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 import fsabs
-from fsabs.adapters.torch import CheckpointManager
 from fsabs.backends.s3.options import of_s3fs
 from fsabs.core import errors
 
@@ -66,7 +65,7 @@ def test_files_say_what_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # fsspec leaves its file open
-@pytest.mark.parametrize("chain", ["blockcache", "simplecache", "filecache"])
+@pytest.mark.parametrize("chain", ["blockcache", "filecache"])
 def test_caches_of_fsspec_take_files(chain: str, tmp_path: Path) -> None:
     import fsspec
 
@@ -207,8 +206,3 @@ def test_a_library_that_is_there_and_fails_is_not_called_missing() -> None:
         del sys.modules["sqlalchemy"]
         if there is not None:
             sys.modules["sqlalchemy"] = there
-
-
-def test_a_checkpoint_manager_of_an_fs(tmp_path: Path) -> None:
-    with CheckpointManager(fsabs.from_url(tmp_path)) as manager:
-        assert manager.load() is None

@@ -5,6 +5,7 @@ Each sample comes once an epoch, whoever drives; or the driver refuses to resume
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
 import os
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests import preloaded, soak
-from tests.adapters.drivers import DRIVERS, Answer, Stage
+from tests.adapters.drivers import DRIVERS, IMPORTS, TOKENS, Answer, Stage
 from tests.servers.fixtures import require
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +64,7 @@ class Ranks:
                 env |= {name: str(value) for name, value in group.items()}
             (theirs, orders), (answers, own) = os.pipe(), os.pipe()
             files = (theirs, own, self._log.fileno())
-            program = preloaded.start(installed(), ["-m", "tests.adapters.drivers"], files, cwd=ROOT, env=env)
+            program = preloaded.start(IMPORTS, ["-m", "tests.adapters.drivers"], files, cwd=ROOT, env=env)
             os.close(theirs)
             os.close(own)
             self._ranks.append(Rank(program, orders, answers))
@@ -155,7 +156,8 @@ def run_job(job: Job, sets: dict[int, Ranks], folder: Path) -> str | None:
             str(folder),
         )
         answers = sets[part.ranks].run(stage)
-        allowed += part.ranks - 1 if job.uneven == "drop" else 0
+        if job.uneven == "drop":  # tokens of windows, else samples
+            allowed += (part.ranks - 1) * (2 * TOKENS * part.batch_size if job.kind == "packed" else 1)
         refused = {answer.refused for answer in answers}
         if refused != {None}:
             assert None not in refused, f"{job}: some ranks go on, others say {refused}"
@@ -164,15 +166,15 @@ def run_job(job: Job, sets: dict[int, Ranks], folder: Path) -> str | None:
             for number, batch in answer.seen:
                 assert number < job.epochs, f"{job}: epoch {number}"
                 seen[number].update(batch)
+        assert job.uneven != "drop" or len({len(answer.seen) for answer in answers}) == 1, job
         states = [answer.state for answer in answers]
         if None in states:
             break  # it has ended before it was stopped
         epoch = max(answer.epoch for answer in answers)
+    whole = Counter(range(sum(job.counts)) if job.kind != "packed" else [*range(sum(job.counts))] * TOKENS)
     for number, samples in seen.items():
-        missing = set(range(sum(job.counts))) - samples.keys()
-        twice = [sample for sample, times in samples.items() if times > 1]
-        assert not twice, f"{job}: epoch {number} repeats {twice}"
-        assert len(missing) <= allowed, f"{job}: epoch {number} loses {missing}"
+        assert not samples - whole, f"{job}: epoch {number} repeats {samples - whole}"
+        assert (whole - samples).total() <= allowed, f"{job}: epoch {number} loses {whole - samples}"
     return None
 
 
@@ -186,27 +188,36 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, Ranks]]
         one.close()
 
 
-def installed() -> tuple[str, ...]:
-    """Return the modules of the drivers' libraries, which take seconds to import."""
-    modules = ("torchdata.stateful_dataloader", "pytorch_lightning", "accelerate", "transformers.trainer")
-    found = (name for name in modules if importlib.util.find_spec(name.partition(".")[0]))
-    return (*preloaded.TORCH, *found)
-
-
 def missing(driver: str) -> str | None:
     """Return what to do where the library of a driver is not installed."""
     name = LIBRARIES.get(driver, "torch")
     return None if importlib.util.find_spec(name) else f"{name} is not installed: pip install -e '.[test]'"
 
 
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("kind", ["map", "sharded"])
-def test_lightning_resumes_after_the_last_batch_of_an_epoch(kind: str, sets: dict[int, Ranks], tmp_path: Path) -> None:
-    """Its counters then say of the next epoch that it has ended, and it does not load the state of the loader."""
-    require(lambda: missing("lightning"))
-    parts = [Part(6, 0, 2, 10), Part(5, 0, 2, 11), Part(4, 0, 2, None)]
-    job = Job("lightning", kind, [15, 17, 29, 22, 7, 30], "drop", 3, 1, parts)
-    assert run_job(job, sets, tmp_path) is None
+COUNTS = [15, 17, 29, 0, 22, 7, 30]
+SENTINELS = (
+    Job("loader", "packed", COUNTS, "keep", 2, 1, [Part(4, 2, 2, 6), Part(3, 0, 1, None)]),
+    Job("loader", "packed", COUNTS, "drop", 2, 1, [Part(4, 0, 2, None)]),
+    Job("plain", "map", COUNTS, "keep", 2, 1, [Part(4, 2, 1, 9), Part(6, 0, 2, None)]),
+    Job("stateful", "sharded", COUNTS, "keep", 2, 1, [Part(4, 2, 2, 5), Part(4, 2, 1, None)]),
+    # Stopped after the last batch of an epoch, whose counters say of the next epoch that it has ended.
+    Job("lightning", "map", COUNTS, "drop", 3, 1, [Part(6, 0, 2, 10), Part(5, 0, 2, 11), Part(4, 0, 2, None)]),
+    Job("lightning", "sharded", COUNTS, "keep", 2, 1, [Part(4, 0, 1, 10), Part(4, 2, 1, 9), Part(8, 0, 1, None)]),
+    Job("lightning", "packed", COUNTS, "keep", 2, 1, [Part(2, 2, 1, 5), Part(3, 0, 1, None)]),
+    Job("accelerate", "sharded", COUNTS, "drop", 2, 1, [Part(4, 0, 2, 7), Part(6, 1, 1, None)]),
+    Job("trainer", "map", COUNTS, "drop", 2, 1, [Part(4, 0, 2, 6), Part(6, 0, 1, None)]),
+    Job("trainer", "sharded", COUNTS, "keep", 2, 1, [Part(4, 0, 1, 6), Part(5, 1, 1, None)]),
+)
+
+
+@pytest.mark.timeout(300)
+def test_jobs_of_each_driver_resume_with_other_batches_and_ranks(sets: dict[int, Ranks], tmp_path: Path) -> None:
+    """In one test, since the libraries take ten seconds to import."""
+    for number, job in enumerate(SENTINELS):
+        require(functools.partial(missing, job.driver))
+        (folder := tmp_path / str(number)).mkdir()
+        assert run_job(job, sets, folder) is None, job
+        assert not list(folder.rglob("*.ckpt"))  # Lightning removes its checkpoints by our plugin, too
 
 
 def may_refuse(job: Job, reason: str) -> bool:
@@ -214,6 +225,7 @@ def may_refuse(job: Job, reason: str) -> bool:
     return job.driver == "stateful" and job.snapshots > 1 and "batches before the last one" in reason
 
 
+@pytest.mark.nightly
 @pytest.mark.soak
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("driver", DRIVERS)

@@ -35,6 +35,7 @@ def corp(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield url
 
 
+@pytest.mark.nightly
 def test_tables(corp: str, tmp_path: Path) -> None:
     import dask.dataframe
     import datasets
@@ -58,7 +59,7 @@ def test_tables(corp: str, tmp_path: Path) -> None:
         assert rows["a"][:] == list(range(10))
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", [pytest.param(2, marks=pytest.mark.nightly), 3])
 def test_zarr_and_xarray(corp: str, version: Any) -> None:
     import xarray
     import zarr
@@ -81,6 +82,7 @@ def test_universal_pathlib(corp: str) -> None:
     assert (path / "in.zip" / "t.csv").read_text().startswith("a,b\n")
 
 
+@pytest.mark.nightly
 def test_kerchunk(corp: str, tmp_path: Path) -> None:
     """It indexes a NetCDF file inside a zip."""
     import xarray

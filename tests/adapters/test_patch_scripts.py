@@ -60,7 +60,11 @@ def files() -> dict[str, bytes]:
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(
-    ("how", "kinds"), [("one line", ["s3", "hdfs", "corp", "zip on s3"]), ("environment", ["ceph", "local"])]
+    ("how", "kinds"),
+    [
+        ("one line", ["s3", "zip on s3"]),
+        pytest.param("environment", ["hdfs", "ceph", "corp", "local"], marks=pytest.mark.nightly),
+    ],
 )
 def test_a_program_on_stores(how: str, kinds: list[str], request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """Its loaders fork their workers; on the first store they spawn them, too, which import all of it again."""

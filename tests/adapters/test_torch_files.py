@@ -1,4 +1,4 @@
-"""FileDataset, ImageFolder and RecordIODataset: right, batched, and read ahead in the sampler's order."""
+"""FileDataset, ImageFolder and RecordIODataset: right samples, by number and in batches."""
 
 from __future__ import annotations
 
@@ -11,114 +11,75 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from torch.utils.data import DataLoader, SequentialSampler
 
 import fsabs
 from fsabs import FS
-from fsabs.adapters.torch import FileDataset, ImageFolder, Loader, PlannedBatches, RecordIODataset
+from fsabs.adapters.torch import FileDataset, ImageFolder, Loader, RecordIODataset
 from fsabs.readers.data import recordio as data_recordio
-from fsabs.readers.recordio import Index, RecordWriter
+from fsabs.readers.recordio import RecordWriter
 from fsabs.spi import LayerFS
-
-
-class Counting(LayerFS):
-    """Notes the batches that are read, and the single reads."""
-
-    def __init__(self, inner: FS) -> None:
-        super().__init__(inner)
-        self.batches: list[list[str]] = []
-        self.single: list[str] = []
-
-    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
-        self.batches.append([key.rpartition("/")[2] for key in wanted])
-        return map(self.inner._read_bytes, wanted)
-
-    def _read_bytes(self, key: str) -> bytes:
-        self.single.append(key)
-        return self.inner._read_bytes(key)
-
+from tests.counting import Counting
 
 NAMES = [f"d/{number:02}" for number in range(20)]
 
 
 @pytest.fixture
-def fs(tmp_path: Path) -> Counting:
+def fs(tmp_path: Path) -> FS:
     for name in [*NAMES, "d/.hidden", ".h/x"]:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(name.encode())
-    return Counting(fsabs.from_url(tmp_path))
+    return fsabs.from_url(tmp_path)
 
 
-def test_files(fs: Counting) -> None:
-    data = FileDataset(fs)
+class Batches(LayerFS):
+    """Notes the batches that are read."""
+
+    def __init__(self, inner: FS) -> None:
+        super().__init__(inner)
+        self.batches: list[list[str]] = []
+
+    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+        self.batches.append([key.rpartition("/")[2] for key in wanted])
+        return super()._read_many(wanted, concurrency)
+
+
+def test_files(fs: FS, tmp_path: Path) -> None:
+    noting = Batches(fs)
+    data = FileDataset(noting)
     assert data.paths == NAMES
-    assert len(data) == 20
-    assert data[-1] == b"d/19"
+    assert (len(data), data[-1]) == (20, b"d/19")
+    noting.batches.clear()
     assert data.__getitems__([3, 1, 3]) == [b"d/03", b"d/01", b"d/03"]
-    assert fs.batches == [["03", "01", "03"]]
+    assert noting.batches == [["03", "01", "03"]]
     with pytest.raises(IndexError):
         data[20]
-
-
-def test_transform_paths_and_url(fs: Counting, tmp_path: Path) -> None:
     chosen = FileDataset(str(tmp_path), ["d/05", Path("d/01")], len)
     assert [chosen[0], *pickle.loads(pickle.dumps(chosen)).__getitems__([1])] == [4, 4]
     with pytest.raises(FileNotFoundError, match="none"):
         FileDataset(fs, ["d/05", "none"]).__getitems__([0, 1])
+    with_path = FileDataset(fs, transform=lambda content, *, path: (len(content), path))
+    assert with_path[2] == with_path.__getitems__([2])[0] == (4, "d/02")
+    with_path.transform = len
+    assert with_path[2] == 4
 
 
-def test_a_transform_may_take_the_path(fs: Counting) -> None:
-    data = FileDataset(fs, transform=lambda content, *, path: (len(content), path))
-    assert data[2] == data.__getitems__([2])[0] == (len(fs.read_bytes(data.paths[2])), data.paths[2])
-    data.transform = len
-    assert data[2] == len(fs.read_bytes(data.paths[2]))
+def test_what_newcomers_give_is_refused_by_what_to_give(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="glob"):
+        FileDataset(tmp_path, "*/*.png")
+    with pytest.raises(TypeError, match="seed= shuffles"):
+        Loader(FileDataset(tmp_path, ["a"]), shuffle=True)
+    with pytest.warns(UserWarning, match=f"a data set of no files of file://{tmp_path}"):
+        FileDataset(tmp_path)
 
 
-def test_batches_of_a_plan_are_read_ahead(fs: Counting) -> None:
-    data = FileDataset(fs)
-    order = [7, 3, 19, 0, 1, 2, 11, 12, 13, 5]
-    batches = PlannedBatches(order, 4)
-    assert len(batches) == 3
-    for _ in range(2):  # epochs
-        got = [data.__getitems__(batch) for batch in batches]
-        assert [sample for batch in got for sample in batch] == [NAMES[at].encode() for at in order]
-    assert fs.batches == 2 * [
-        ["07", "03", "19", "00"],
-        ["01", "02", "11", "12", "13", "05"],
-    ]  # not the loader's batches
-    assert [list(batch) for batch in PlannedBatches(order, 4, drop_last=True)] == [[7, 3, 19, 0], [1, 2, 11, 12]]
-    assert len(PlannedBatches(order, 4, drop_last=True)) == 2
-    with pytest.raises(ValueError):
-        PlannedBatches(order, 0)
+def test_the_file_of_a_transform_that_fails_is_named(fs: FS) -> None:
+    def transform(data: bytes) -> Any:
+        raise KeyError("label")
 
-
-def test_each_worker_reads_its_own_batches_ahead(fs: Counting) -> None:
-    batches = list(PlannedBatches(range(20), 3, num_workers=2))
-    workers = [pickle.loads(pickle.dumps(FileDataset(fs))) for _ in range(2)]
-    for number, batch in enumerate(batches):
-        got = workers[number % 2].__getitems__(pickle.loads(pickle.dumps(batch)))
-        assert got == [NAMES[at].encode() for at in batch]
-    read = [[name for names in worker.fs.batches for name in names] for worker in workers]
-    assert sorted(read[0] + read[1]) == [name[2:] for name in NAMES]  # no file twice
-    assert read[0][:6] == ["00", "01", "02", "06", "07", "08"]
-
-
-def test_an_error_does_not_end_what_is_read_ahead(fs: Counting) -> None:
-    data = FileDataset(fs)
-    data.paths[5] = "none"
-    batches = iter(DataLoader(data, batch_sampler=PlannedBatches(SequentialSampler(data), 2)))
-    assert [next(batches), next(batches)] == [[b"d/00", b"d/01"], [b"d/02", b"d/03"]]
-    with pytest.raises(FileNotFoundError, match="none"):
-        next(batches)
-    assert [file for batch in batches for file in batch] == [name.encode() for name in NAMES[6:]]
-
-
-def test_other_batches_than_the_plan_said_are_right(fs: Counting) -> None:
-    data = FileDataset(fs)
-    first, second, *_ = PlannedBatches(range(20), 5)
-    assert data.__getitems__(first) == [name.encode() for name in NAMES[:5]]
-    assert data.__getitems__([9, 8]) == [b"d/09", b"d/08"]
-    assert data.__getitems__(second) == [name.encode() for name in NAMES[5:10]]
+    loader = Loader(FileDataset(fs, ["d/01"], transform), 1, num_workers=1)
+    with pytest.raises(KeyError) as caught:
+        list(loader)
+    assert f"while transforming {fs.url('d/01')}" in "".join(traceback.format_exception(caught.value))
 
 
 # ---- images
@@ -155,6 +116,9 @@ def test_image_folder(folders: Path) -> None:
     assert (image.getpixel((0, 0)), image.size, target) == ((3, 0, 0), (3, 2), "1")
     loaded = pickle.loads(pickle.dumps(data)).__getitems__([3, 0])
     assert [image.getpixel((0, 0))[0] for image, _ in loaded] == [3, 0]
+    fs = fsabs.from_url(folders)
+    valid = ImageFolder(fs, "root", is_valid_file=lambda path: fs.isfile(path) and path.split("/")[2] != "z.png")
+    assert valid.paths == ["root/cat/a/b.PNG", "root/cat/a-b/c.png", "root/dog/1.png", "root/dog/notes.txt"]
 
 
 def test_workers_are_sent_the_samples_of_folders_once(tmp_path: Path) -> None:
@@ -183,17 +147,6 @@ def test_image_folder_in_a_zip_with_a_loader(folders: Path) -> None:
     data = ImageFolder(str(folders / "x.zip"), loader=len, is_valid_file=lambda path: path.endswith(".bin"))
     assert data.__getitems__([0, 1]) == [(3, 0), (5, 1)]
     assert pickle.loads(pickle.dumps(data))[1] == (5, 1)
-
-
-def test_is_valid_file_gets_the_path_in_the_fs(folders: Path) -> None:
-    fs = fsabs.from_url(folders)
-    data = ImageFolder(fs, "root", is_valid_file=lambda path: fs.isfile(path) and path.split("/")[2] != "z.png")
-    assert [path for path, _ in data.samples] == [
-        "root/cat/a/b.PNG",
-        "root/cat/a-b/c.png",
-        "root/dog/1.png",
-        "root/dog/notes.txt",
-    ]
 
 
 def test_what_is_no_image_folder(folders: Path) -> None:
@@ -248,33 +201,15 @@ def test_shards_of_a_recordio_dataset_share_one_bound(tmp_path: Path, monkeypatc
             assert sum(data.reader.reader(shard.name).kept_bytes for shard in data.shards) <= 50_000
 
 
-def test_shards_that_are_opened_again_are_not_scanned_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fs = fsabs.from_url(tmp_path)
-    for name in "abc":
-        with RecordWriter(fs, name, max_chunk_bytes=4) as writer:
-            for number in range(10):
-                writer.write(f"{name}{number}".encode())
-    data = RecordIODataset(fs)
-    monkeypatch.setattr(data_recordio.RecordIODataReader, "open_at_once", 1)
-    monkeypatch.setattr(Index, "of", None)
-    assert data.__getitems__([29, 0, 10, 1, 20]) == [b"c9", b"a0", b"b0", b"a1", b"c0"]
-
-
-def test_what_newcomers_give_is_refused_by_what_to_give(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="glob"):
-        FileDataset(tmp_path, "*/*.png")
-    with pytest.raises(TypeError, match="seed= shuffles"):
-        Loader(FileDataset(tmp_path, ["a"]), shuffle=True)
-    with pytest.warns(UserWarning, match=f"a data set of no files of file://{tmp_path}"):
-        FileDataset(tmp_path)
-
-
-@pytest.mark.parametrize("workers", [0, 1])
-def test_the_file_of_a_transform_that_fails_is_named(fs: Counting, workers: int) -> None:
-    def transform(data: bytes) -> Any:
-        raise KeyError("label")
-
-    loader = Loader(FileDataset(fs, ["d/01"], transform), 1, num_workers=workers)
-    with pytest.raises(KeyError) as caught:
-        list(loader)
-    assert f"while transforming {fs.url('d/01')}" in "".join(traceback.format_exception(caught.value))
+def test_shards_that_are_opened_again_are_not_scanned_again() -> None:
+    """More of them than are open at once."""
+    fs = Counting(fsabs.Memory())
+    for shard in range(70):
+        with RecordWriter(fs.inner, f"{shard:02}", max_chunk_bytes=20_000, compressor="none") as writer:
+            for number in range(5):
+                writer.write(b"%d" % number + bytes(20_000))
+    data = RecordIODataset(fs, lambda record: int(record[:1]))
+    assert data.__getitems__(range(0, len(data), 5)) == [0] * 70
+    fs.requests.clear()
+    assert data[3] == 3
+    assert fs.fetched < 25_000  # of 100,000

@@ -1,164 +1,86 @@
-"""Real DataLoader workers: every start method, killed workers, persistent ones, and states that move between them."""
+"""Loader: torch's DataLoader with a state. Whatever happens to its workers, each sample comes once an epoch."""
 
 from __future__ import annotations
 
 import gc
+import itertools
+import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import distributed
-from torch.utils.data import DataLoader, RandomSampler
+from torch.utils.data import DataLoader, DistributedSampler, RandomSampler
 
 import fsabs
-from fsabs.adapters.torch import FileDataset, Loader, PlannedBatches, RecordIODataset, ShardedDataset
-from fsabs.adapters.torch.loader import agreed
+from fsabs import trace
+from fsabs.adapters.torch import FileDataset, Loader, Packing, PlannedBatches, RecordIODataset, ShardedDataset
 from fsabs.readers.recordio import RecordWriter
+
+from .workers import Numbers, forked, samples, saved
 
 # More workers than this machine has cores are no mistake here.
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
+TOTAL = 103
+EVERYTHING = Numbers([53, 50]).everything
 
 
-@pytest.fixture(autouse=True)
-def _quiet_torch() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+def sharded(**options: Any) -> ShardedDataset:
+    return ShardedDataset(Numbers([53, 50]), seed=7, buffer_size=20, block_size=5, **options)
 
 
-@pytest.fixture
-def shards(tmp_path: Path) -> tuple[str, list[int]]:
-    """A directory of RecordIO files, and the numbers that are in it."""
-    total = 0
-    for name, count in enumerate([40, 0, 7, 50, 3]):
-        with RecordWriter(fsabs.from_url(tmp_path), f"{name}.rec", max_chunk_bytes=32) as writer:
-            for _ in range(count):
-                writer.write(str(total).encode())
-                total += 1
-    return str(tmp_path), list(range(total))
+# ---- a DataLoader
 
 
-def dataset_of(folder: str, **options: Any) -> ShardedDataset:
-    return ShardedDataset(folder, int, seed=1, buffer_size=16, block_size=8, **options)
+def test_a_loader_is_a_dataloader() -> None:
+    started = torch.zeros(2, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+
+    def init(worker: int) -> None:
+        started[worker] += 1
+
+    for dataset, seed in ((sharded(), None), (list(range(TOTAL)), 5)):
+        loader = Loader(dataset, 4, seed=seed, worker_init_fn=init, persistent_workers=True, timeout=30, **forked(2))
+        assert isinstance(loader, DataLoader)
+        assert (loader.batch_size, loader.drop_last, loader.num_workers) == (4, False, 2)
+        assert isinstance(loader.sampler, DistributedSampler)  # Lightning leaves its ranks alone
+        assert len(loader.dataset) == TOTAL  # type: ignore[arg-type]
+        for _ in range(2):
+            assert len(samples(loader)) == TOTAL
+    assert started.tolist() == [2, 2]
+    with pytest.raises(TypeError, match="num_worker"):
+        Loader(sharded(), num_worker=2)
+    with pytest.raises(TypeError, match="seed= shuffles"):
+        Loader(sharded(), shuffle=True)
+    with pytest.raises(ValueError, match="in_order"):
+        Loader(sharded(), in_order=False)
 
 
-def samples(batches: Any) -> list[int]:
-    return [int(sample) for batch in batches for sample in batch]
+def test_a_loader_marks_its_steps(tmp_path: Path) -> None:
+    """Once for each batch, with `trace.steps` around it and without."""
+    around: Any
+    for number, around in enumerate([iter, trace.steps]):
+        folder = str(tmp_path / str(number))
+        trace.start(folder)
+        assert len(samples(around(Loader(sharded(), 4)))) == TOTAL
+        trace.stop()
+        assert len(trace.analyze(folder).steps) == 26
 
 
-def test_a_killed_worker_costs_no_sample(shards: tuple[str, list[int]]) -> None:
-    folder, everything = shards
-    loader = Loader(dataset_of(folder), 3, num_workers=4)
-    seen = []
-    with pytest.raises(RuntimeError, match="killed"):
-        for number, batch in enumerate(loader):
-            seen += batch.tolist()
-            if number == 6:
-                os.kill(_workers_of_this_process()[1], signal.SIGKILL)
-                time.sleep(30)  # until torch's handler of SIGCHLD raises, here
-    resumed = Loader(dataset_of(folder, max_bytes=1 << 20), 5, num_workers=3)
-    resumed.load_state_dict(loader.state_dict())
-    assert sorted(seen + samples(resumed)) == everything
-    assert sorted(samples(resumed)) == everything  # the next epoch
-
-
-def _workers_of_this_process() -> list[int]:
-    import multiprocessing
-
-    return [child.pid for child in multiprocessing.active_children() if child.pid is not None]
-
-
-@pytest.mark.parametrize(("before", "after"), [(2, 2), (2, 0), (0, 3)])
-def test_a_stopped_loader_goes_on(before: int, after: int, shards: tuple[str, list[int]]) -> None:
-    folder, everything = shards
-    loader = Loader(dataset_of(folder), 4, num_workers=before)
-    seen = samples(islice(iter(loader), 9))
-    resumed = Loader(dataset_of(folder), 4, num_workers=after)
-    resumed.load_state_dict(loader.state_dict())
-    rest = samples(resumed)
-    assert sorted(seen + rest) == everything
-    if before == after:  # the very order of a run that was not stopped
-        assert seen + rest == samples(Loader(dataset_of(folder), 4, num_workers=before))
-
-
-def test_persistent_workers_follow_epochs_and_states(shards: tuple[str, list[int]]) -> None:
-    folder, everything = shards
-    loader = Loader(dataset_of(folder), 4, num_workers=2, persistent_workers=True, drop_last=True)
-    epochs = [samples(loader) for _ in range(2)]
-    assert epochs[0] != epochs[1]
-    assert [len(epoch) // 4 for epoch in epochs] == [len(loader)] * 2
-    loader.set_epoch(0)
-    batches = iter(loader)
-    first = samples(islice(batches, 5))
-    assert first == epochs[0][:20]
-    state = loader.state_dict()
-    list(batches)
-    loader.load_state_dict(state)
-    rest = samples(loader)
-    assert len(set(first + rest)) == len(first + rest) >= len(everything) - 2 * 3
-    loader.set_epoch(7)
-    plain = dataset_of(folder)
-    plain.set_epoch(7)
-    assert set(samples(loader)) <= set(plain)
-
-
-def test_a_plain_dataloader(shards: tuple[str, list[int]]) -> None:
-    folder, everything = shards
-    dataset = dataset_of(folder)
-    assert sorted(samples(DataLoader(dataset, 4, num_workers=2))) == everything
-    loader = DataLoader(dataset, 4, num_workers=2, collate_fn=dataset.tagged(torch.tensor))
-    seen = samples(islice(dataset.consumed(loader), 4))
-    resumed = dataset_of(folder)
-    resumed.load_state_dict(dataset.state_dict())
-    assert sorted(seen + list(resumed)) == everything
-
-
-class Told(RuntimeError):
-    """Raised by a transform."""
-
-
-def failing(record: bytes) -> int:
-    if record == b"50":
-        raise Told(record)
-    return int(record)
-
-
-def test_a_workers_error_reaches_the_loop(shards: tuple[str, list[int]]) -> None:
-    loader = Loader(ShardedDataset(shards[0], failing), 4, num_workers=2, persistent_workers=True)
-    with pytest.raises(Told, match="50"):
-        list(loader)
-
-
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_start_methods(method: str, shards: tuple[str, list[int]]) -> None:
-    """All data sets at once, since starting such a worker takes seconds; the parent has read before, and goes on."""
-    folder, everything = shards
-    names = [f"{number}.rec" for number in range(5)]
-    files = FileDataset(fsabs.from_url(folder), names, len)
-    records = RecordIODataset(folder, int)
-    sharded = dataset_of(folder, max_bytes=1 << 16)
-    all_of_them = _Both(files, records)
-    sizes = [os.path.getsize(os.path.join(folder, name)) for name in names]
-    assert all_of_them[0] == (sizes[0], 0)
-    half_read = iter(sharded)
-    first = [next(half_read) for _ in range(20)]
-    how: dict[str, Any] = {"num_workers": 1, "multiprocessing_context": method, "timeout": 50}
-    batches = PlannedBatches(RandomSampler(all_of_them), 16, num_workers=1)
-    seen = list(DataLoader(all_of_them, batch_sampler=batches, **how))
-    assert sorted(samples(one[1] for one in seen)) == everything
-    assert {size for one in seen for size in one[0].tolist()} == set(sizes)
-    loader = Loader(sharded, 8, **how)
-    assert sorted(samples(loader)) == everything
-    assert sorted(first + list(half_read)) == everything
-    assert all_of_them[3] == (sizes[3], 3)
+def test_an_abandoned_pass_is_freed(tmp_path: Path) -> None:
+    """A loop that ends early leaves neither the data set nor an open file."""
+    with RecordWriter(fsabs.from_url(tmp_path), "x.rec") as writer:
+        for number in range(40):
+            writer.write(b"%d" % number)
+    for _ in range(2):  # the first one imports
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(5):
+            samples(itertools.islice(Loader(ShardedDataset(tmp_path, int, seed=1), batch_size=4), 2))
+        gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 class _Both(torch.utils.data.Dataset[Any]):
@@ -171,23 +93,221 @@ class _Both(torch.utils.data.Dataset[Any]):
     def __len__(self) -> int:
         return len(self._records)
 
-    def __getitem__(self, index: int) -> tuple[int, int]:
-        return self._files[index % 5], self._records[index]
-
     def __getitems__(self, indices: list[int]) -> list[tuple[int, int]]:
-        sizes = self._files.__getitems__([index % 5 for index in indices])
+        sizes = self._files.__getitems__([index % 3 for index in indices])
         return list(zip(sizes, self._records.__getitems__(indices), strict=True))
 
 
-def test_an_abandoned_pass_is_freed(shards: tuple[str, list[int]]) -> None:
-    """A loop that ends early leaves neither the data set nor an open file."""
-    folder, _ = shards
-    for _ in range(2):  # the first one imports
-        before = len(os.listdir("/proc/self/fd"))
-        for _ in range(5):
-            samples(islice(Loader(dataset_of(folder), batch_size=4), 2))
-        gc.collect()
-    assert len(os.listdir("/proc/self/fd")) <= before
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("method", ["forkserver", pytest.param("spawn", marks=pytest.mark.nightly)])
+def test_start_methods(method: str, tmp_path: Path) -> None:
+    """All data sets at once, since starting such a worker takes seconds; the parent has read before, and goes on."""
+    everything = list(range(100))
+    for name, numbers in (("0", everything[:40]), ("1", []), ("2", everything[40:])):
+        with RecordWriter(fsabs.from_url(tmp_path), name, max_chunk_bytes=32) as writer:
+            for number in numbers:
+                writer.write(b"%d" % number)
+    both = _Both(FileDataset(tmp_path, ["0", "1", "2"], len), RecordIODataset(tmp_path, int))
+    data = ShardedDataset(tmp_path, int, seed=1, buffer_size=16, block_size=8, max_bytes=1 << 16)
+    half_read = iter(data)
+    first = [next(half_read) for _ in range(20)]
+    how: dict[str, Any] = {"num_workers": 1, "multiprocessing_context": method, "timeout": 50}
+    batches = PlannedBatches(RandomSampler(both), 16, num_workers=1)
+    seen = list(DataLoader(both, batch_sampler=batches, **how))
+    assert sorted(samples(one[1] for one in seen)) == everything
+    assert {size for one in seen for size in one[0].tolist()} == {path.stat().st_size for path in tmp_path.iterdir()}
+    assert sorted(samples(Loader(data, 8, **how))) == everything
+    assert sorted(first + list(half_read)) == everything
+
+
+# ---- each sample once, whatever fails
+
+
+@pytest.mark.parametrize(("workers", "map_style"), [(0, False), (0, True), (2, True)])
+def test_a_loader_goes_on_behind_an_error(workers: int, map_style: bool) -> None:
+    """The batches behind it come, and the state has what is missing."""
+
+    def transform(number: int) -> int:
+        if number == 13:
+            raise ValueError(number)
+        return number
+
+    class Shaky(list[int]):
+        def __getitem__(self, index: Any) -> Any:
+            return transform(super().__getitem__(index))
+
+    def make(shaky: bool) -> Loader:
+        data: Any = Shaky(range(100)) if shaky else list(range(100))
+        if not map_style:
+            data = ShardedDataset(Numbers([100]), transform if shaky else None)
+        return Loader(data, 5, **forked(workers))
+
+    loader = make(True)
+    batches, seen, failures = iter(loader), [], 0
+    while True:
+        try:
+            seen += next(batches).tolist()
+        except StopIteration:
+            break
+        except ValueError:
+            failures += 1
+    assert (failures, sorted(seen)) == (1, [*range(10), *range(15, 100)])
+    state = saved(loader)
+    resumed = make(False)
+    resumed.load_state_dict(state)
+    assert (sorted(samples(resumed)), resumed.epoch) == (list(range(10, 15)), 0)
+    with pytest.raises(ValueError):
+        samples(loader)  # the next epoch
+    assert loader.epoch == 1
+
+
+def test_a_killed_worker_costs_no_sample() -> None:
+    loader = Loader(sharded(), 3, **forked(4))
+    seen = []
+    with pytest.raises(RuntimeError, match="killed"):
+        for number, batch in enumerate(loader):
+            seen += batch.tolist()
+            if number == 6:
+                os.kill(multiprocessing.active_children()[1].pid or 0, signal.SIGKILL)
+                time.sleep(30)  # until torch's handler of SIGCHLD raises, here
+    resumed = Loader(sharded(), 5, **forked(3))
+    resumed.load_state_dict(loader.state_dict())
+    assert sorted(seen + samples(resumed)) == EVERYTHING
+    assert sorted(samples(resumed)) == EVERYTHING  # the next epoch
+
+
+@pytest.mark.parametrize("failing", [False, True])
+def test_steps_are_left_out(failing: bool) -> None:
+    def transform(number: int) -> int:
+        if number == 8 and failing and not failed:
+            failed.append(number)
+            raise ValueError(number)
+        return number
+
+    failed: list[int] = []
+    batches = iter(Loader(ShardedDataset(Numbers([40]), transform), 4, skip=[5]))
+    seen: list[int] = []
+    while True:
+        try:
+            seen += next(batches).tolist()
+        except ValueError:
+            continue
+        except StopIteration:
+            break
+    assert seen == [number for number in range(40) if number // 4 not in ([2, 5] if failing else [5])]
+
+
+# ---- lengths and states
+
+
+@pytest.mark.parametrize(("before", "after"), [((4, 2), (4, 2)), ((8, 2), (4, 0)), ((4, 0), (8, 3))])
+def test_a_stopped_loader_goes_on_and_its_length_is_what_it_has(before: Any, after: Any) -> None:
+    for dataset in (sharded, lambda: list(range(TOTAL))):
+        loader = Loader(dataset(), before[0], **forked(before[1]))
+        whole = len(loader)
+        seen = samples(itertools.islice(loader, 10))
+        assert len(loader) == whole
+        state = saved(loader)
+        assert state["batches"] == 10
+        resumed = Loader(dataset(), after[0], **forked(after[1]))
+        whole = len(resumed)
+        if whole != len(loader):
+            with pytest.warns(UserWarning, match="was asked for before a state was loaded"):
+                resumed.load_state_dict(state)
+        else:
+            resumed.load_state_dict(state)
+        length = len(resumed)
+        rest = list(resumed)
+        assert length == 10 + len(rest)
+        assert sorted(seen + samples(rest)) == sorted(dataset())
+        assert len(resumed) == whole  # of the next epoch
+        if before == after:  # the very order of a run that was not stopped
+            assert seen + samples(rest) == samples(Loader(dataset(), after[0], **forked(after[1])))
+
+
+def test_a_loop_that_counts_other_epochs_than_the_state_is_warned() -> None:
+    loader = Loader(sharded(), 4)
+    for _ in range(3):
+        samples(loader)
+    next(iter(loader))
+    state = saved(loader)
+    for epoch in (3, 4, 0):
+        resumed = Loader(sharded(), 4)
+        resumed.load_state_dict(state)
+        if epoch == 3:
+            resumed.set_epoch(epoch)
+        else:
+            with pytest.warns(UserWarning, match="left of epoch 3 is not read"):
+                resumed.set_epoch(epoch)
+        assert len(samples(resumed)) == (TOTAL - 4 if epoch == 3 else TOTAL)
+    ended = Loader(sharded(), 4)
+    samples(ended)
+    resumed = Loader(sharded(), 4)
+    resumed.load_state_dict(saved(ended))
+    resumed.set_epoch(5)  # nothing was left
+
+
+def test_persistent_workers_follow_epochs_and_states() -> None:
+    loader = Loader(sharded(), 4, persistent_workers=True, drop_last=True, **forked(2))
+    epochs = [samples(loader) for _ in range(2)]
+    assert epochs[0] != epochs[1]
+    assert [len(epoch) // 4 for epoch in epochs] == [len(loader)] * 2
+    loader.set_epoch(0)
+    batches = iter(loader)
+    first = samples(itertools.islice(batches, 5))
+    assert first == epochs[0][:20]
+    state = loader.state_dict()
+    list(batches)
+    loader.load_state_dict(state)
+    rest = samples(loader)
+    assert len(set(first + rest)) == len(first + rest) >= TOTAL - 2 * 3
+    loader.set_epoch(7)
+    plain = sharded()
+    plain.set_epoch(7)
+    assert set(samples(loader)) <= set(plain)
+
+
+def test_batches_that_are_held_are_still_to_come() -> None:
+    def loaders() -> list[Loader]:
+        return [Loader(data, 4) for data in (sharded(), list(range(TOTAL)))]
+
+    for loader, again, last in zip(loaders(), loaders(), loaders(), strict=True):
+        batches = iter(loader)
+        whole = [next(batches).tolist() for _ in range(9)]
+        loader.held = 2
+        again.load_state_dict(saved(loader))
+        whole += [batch.tolist() for batch in batches]
+        assert [batch.tolist() for batch in again] == whole[7:]
+        loader.held = 1
+        last.load_state_dict(saved(loader))
+        assert (last.epoch, [batch.tolist() for batch in last]) == (0, whole[-1:])
+        loader.held = 0
+        last.load_state_dict(saved(loader))
+        assert last.epoch == 1
+
+
+# ---- ranks
+
+
+def test_ranks_come_from_the_group_then_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    loader, given = Loader(list(range(TOTAL)), 1), Loader(list(range(TOTAL)), 1, rank=1, ranks=4)
+    assert len(loader) == TOTAL
+    monkeypatch.setenv("RANK", "2")
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    assert len(loader) in (34, 35)
+    assert samples(loader) == list(range(TOTAL))[68:]
+    monkeypatch.setattr(distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(distributed, "get_rank", lambda: 1)
+    monkeypatch.setattr(distributed, "get_world_size", lambda: 2)
+    with pytest.warns(UserWarning, match="rank 1 of 2, and RANK and WORLD_SIZE say 2 of 3"):
+        assert len(loader) == 52
+    assert len(given) == 26
+    monkeypatch.setenv("WORLD_SIZE", "x")
+    assert len(loader) == 52
+    state = saved(loader)
+    monkeypatch.setattr(distributed, "get_rank", lambda: 0)
+    with pytest.raises(ValueError, match="gather=True"):
+        loader.load_state_dict(state)
 
 
 def test_ranks_agree_in_one_group_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,11 +321,14 @@ def test_ranks_agree_in_one_group_of_their_own(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(distributed, "get_backend", lambda: "nccl")
     monkeypatch.setattr(distributed, "new_group", counted)
+    packing = Packing(lambda number: [number] * 3, 6, overlap=False)
+    loader = Loader(ShardedDataset(Numbers([24]), packing=packing, rank=0, ranks=2, uneven="drop"), 2)
+    with pytest.raises(RuntimeError, match="has to be initialized"):
+        next(iter(loader))
     for job in range(2):
         distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/{job}", rank=0, world_size=1)
         try:
-            for _ in range(3):
-                assert list(agreed(iter([1, 2]), False, int, lambda: None)) == [1, 2]
+            assert [len(list(loader)) for _ in range(3)] == [3] * 3
         finally:
             distributed.destroy_process_group()
     assert made == [{"backend": "gloo"}] * 2

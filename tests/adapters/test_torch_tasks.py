@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import multiprocessing
 import os
@@ -23,6 +22,9 @@ from fsabs.adapters.torch import Loader, TaskDataset
 from fsabs.dispatch import JobFailedError, Task, TaskDispatcher, TaskType
 from fsabs.readers.data import AbstractDataReader
 
+from .workers import forked, samples
+
+pytestmark = pytest.mark.timeout(120)
 RECORDS, PER_TASK = 60, 7
 END: Any = object()
 
@@ -55,22 +57,15 @@ def create(url: str, **settings: Any) -> TaskDispatcher:
     return TaskDispatcher.create(url, training=Numbers(), **settings)
 
 
-def forked(workers: int) -> dict[str, Any]:
-    return {"num_workers": workers, "multiprocessing_context": "fork" if workers else None}
-
-
-def numbers(batches: Any) -> list[int]:
-    return [int(number) for batch in batches for number in batch]
-
-
-@pytest.mark.parametrize(("workers", "method"), [(0, None), (1, "fork"), (2, "fork"), (1, "spawn"), (2, "forkserver")])
-@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("workers", "method"), [(0, None), (2, "fork"), pytest.param(2, "forkserver", marks=pytest.mark.nightly)]
+)
 def test_every_record_comes_once(job: TaskDispatcher, workers: int, method: str | None) -> None:
     loader = Loader(
         TaskDataset(job, Numbers()), batch_size=4, num_workers=workers, multiprocessing_context=method, collate_fn=list
     )
     batches = list(loader)
-    assert sorted(numbers(batches)) == list(range(RECORDS))
+    assert sorted(samples(batches)) == list(range(RECORDS))
     assert max(map(len, batches)) == 4
     status = job.status()
     assert (status.state, status.tasks.records) == ("finished", RECORDS)
@@ -78,20 +73,18 @@ def test_every_record_comes_once(job: TaskDispatcher, workers: int, method: str 
         len(loader)
 
 
-@pytest.mark.timeout(120)
 def test_epochs_and_evaluations_end_while_batches_are_under_way(tmp_path: Path) -> None:
     """No worker waits for a task whose records lie in a batch that the main process has not asked for."""
     ended: list[Task] = []
     with create(f"sqlite:///{tmp_path}/x.db", num_epochs=3, train_end_callback=True, records_per_task=30) as job:
         dataset = TaskDataset(job, Numbers(), lambda number: -number, on_train_end=ended.append)
         loader = Loader(dataset, batch_size=25, num_workers=2, multiprocessing_context="fork")
-        assert Counter(numbers(loader)) == {-number: 3 for number in range(RECORDS)}
+        assert Counter(samples(loader)) == {-number: 3 for number in range(RECORDS)}
         assert len(ended) == 1
         assert job.status().state == "finished"
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.timeout(120)
 def test_a_batch_that_the_loop_is_left_in_is_dispatched_again(job: TaskDispatcher, workers: int) -> None:
     consumed: list[int] = []
     loader = Loader(TaskDataset(job, Numbers()), 4, **forked(workers))
@@ -102,12 +95,11 @@ def test_a_batch_that_the_loop_is_left_in_is_dispatched_again(job: TaskDispatche
     del loader, batch
     status = job.status()
     assert (status.tasks.records, status.tasks.doing) == (len(consumed), 0)
-    rest = numbers(Loader(TaskDataset(job, Numbers()), 4))
+    rest = samples(Loader(TaskDataset(job, Numbers()), 4))
     assert sorted(consumed + rest) == list(range(RECORDS))
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.timeout(120)
 def test_a_state_is_what_was_consumed(job: TaskDispatcher, workers: int) -> None:
     def loader() -> Loader:
         return Loader(TaskDataset(job, Numbers()), 4, **forked(workers))
@@ -123,21 +115,8 @@ def test_a_state_is_what_was_consumed(job: TaskDispatcher, workers: int) -> None
     resumed = loader()
     resumed.load_state_dict(state)
     assert job.status().tasks.records == len(consumed)
-    assert sorted(consumed + numbers(resumed)) == list(range(RECORDS))
+    assert sorted(consumed + samples(resumed)) == list(range(RECORDS))
     assert job.status().state == "finished"
-
-
-def test_a_batch_that_is_held_was_not_consumed(job: TaskDispatcher) -> None:
-    loader = Loader(TaskDataset(job, Numbers()), 4)
-    batches = iter(loader)
-    first, _ = next(batches).tolist(), next(batches)
-    loader.held = 1
-    state = loader.state_dict()
-    assert job.status().tasks.records == 4
-    del batches
-    again = Loader(TaskDataset(job, Numbers()), 4)
-    again.load_state_dict(state)
-    assert sorted(first + numbers(again)) == list(range(RECORDS))
 
 
 def test_a_lost_lease_is_said_once(job: TaskDispatcher) -> None:
@@ -155,7 +134,7 @@ def test_a_lost_lease_is_said_once(job: TaskDispatcher) -> None:
         del batches
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.nightly)])
 def test_torchdata_loads_its_batches_and_the_data_set_has_the_state(job: TaskDispatcher, workers: int) -> None:
     def loaded(state: Any = None) -> tuple[Any, Any, Iterator[Any]]:
         dataset = TaskDataset(job, Numbers())
@@ -165,11 +144,11 @@ def test_torchdata_loads_its_batches_and_the_data_set_has_the_state(job: TaskDis
         return dataset, loader, dataset.consumed(loader)
 
     dataset, loader, batches = loaded()
-    first = numbers(next(batches) for _ in range(5))
+    first = samples(next(batches) for _ in range(5))
     state, of_loader = dataset.state_dict(), loader.state_dict()
-    assert sorted(first + numbers(batches)) == list(range(RECORDS))
+    assert sorted(first + samples(batches)) == list(range(RECORDS))
     _, _, batches = loaded(state)
-    assert sorted(first + numbers(batches)) == list(range(RECORDS))
+    assert sorted(first + samples(batches)) == list(range(RECORDS))
     if workers:
         dataset, loader, _ = loaded(state)
         loader.load_state_dict(of_loader)
@@ -177,7 +156,6 @@ def test_torchdata_loads_its_batches_and_the_data_set_has_the_state(job: TaskDis
             next(dataset.consumed(loader))
 
 
-@pytest.mark.timeout(120)
 def test_a_killed_worker_loses_and_doubles_no_record(job: TaskDispatcher) -> None:
     consumed: list[int] = []
     loader = Loader(TaskDataset(job, Numbers()), 4, num_workers=2, multiprocessing_context="fork", prefetch_factor=1)
@@ -187,7 +165,7 @@ def test_a_killed_worker_loses_and_doubles_no_record(job: TaskDispatcher) -> Non
             if len(consumed) >= 10:  # a batch at the end of a worker's tasks may be a smaller one
                 for child in multiprocessing.active_children():
                     os.kill(child.pid or 0, signal.SIGKILL)
-    rest = numbers(Loader(TaskDataset(job, Numbers()), 4))
+    rest = samples(Loader(TaskDataset(job, Numbers()), 4))
     assert sorted(consumed + rest) == list(range(RECORDS))
     assert job.status().tasks.records == RECORDS
 
@@ -215,12 +193,11 @@ def test_a_report_that_a_signal_handler_interrupts_is_made_up_for(
         with pytest.raises(RuntimeError, match="is killed"):
             for batch in Loader(dataset, 4):
                 consumed += batch.tolist()
-    rest = numbers(Loader(TaskDataset(job, Numbers()), 4))
+    rest = samples(Loader(TaskDataset(job, Numbers()), 4))
     assert sorted(consumed + rest) == list(range(RECORDS))
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.timeout(120)
 def test_a_record_that_can_not_be_read_fails_the_job(tmp_path: Path, workers: int) -> None:
     found: list[int] = []
     with create(f"sqlite:///{tmp_path}/x.db", max_failures=1) as job:
@@ -229,17 +206,11 @@ def test_a_record_that_can_not_be_read_fails_the_job(tmp_path: Path, workers: in
             for batch in Loader(dataset, 4, **forked(workers)):
                 found += batch.tolist()
         assert job.retry_failed() == 1
-        found += numbers(Loader(TaskDataset(job, Numbers()), 4))
+        found += samples(Loader(TaskDataset(job, Numbers()), 4))
         assert sorted(found) == list(range(RECORDS))
 
 
-def tagged_loader(dataset: TaskDataset) -> DataLoader[Any]:
-    return DataLoader(dataset, 4, collate_fn=dataset.tagged(list))
-
-
-@pytest.mark.timeout(60)
-@pytest.mark.parametrize("loader", [tagged_loader, functools.partial(Loader, batch_size=4, collate_fn=list)])
-def test_processes_that_train_in_step_do_not_wait_for_each_other_for_ever(job: TaskDispatcher, loader: Any) -> None:
+def test_processes_that_train_in_step_do_not_wait_for_each_other_for_ever(job: TaskDispatcher) -> None:
     """Each step is a barrier, as a collective operation is; a process without a task still takes part."""
     barrier = threading.Barrier(2, timeout=30)
     ended = [False, False]
@@ -247,7 +218,7 @@ def test_processes_that_train_in_step_do_not_wait_for_each_other_for_ever(job: T
 
     def train(rank: int) -> None:
         dataset = TaskDataset(TaskDispatcher(job_url), Numbers())
-        steps = dataset.steps(loader(dataset))
+        steps = dataset.steps(Loader(dataset, 4, collate_fn=list))
         while not all(ended):
             batch = next(steps, END)
             if batch is END:
@@ -273,49 +244,11 @@ def test_the_steps_of_a_loader_are_its_batches(job: TaskDispatcher, workers: int
     steps = dataset.steps(Loader(dataset, 4, **forked(workers)))
     first = next(steps)
     assert job.status().tasks.records == 0
-    found = numbers(batch for batch in steps if batch is not None)
-    assert sorted(numbers([first]) + found) == list(range(RECORDS))
+    found = samples(batch for batch in steps if batch is not None)
+    assert sorted(samples([first]) + found) == list(range(RECORDS))
     assert job.status().state == "finished"
 
 
-def _leave(dataset: TaskDataset) -> None:
-    steps = dataset.steps(Loader(dataset, 4))
-    next(steps)
-    steps.close()  # type: ignore[attr-defined]
-
-
-@pytest.mark.timeout(60)
-def test_ranks_that_got_one_data_set_free_no_task_of_one_another(job: TaskDispatcher) -> None:
-    dataset = TaskDataset(job, Numbers())
-    batches = iter(Loader(dataset, 4))
-    first = next(batches)
-    rank = multiprocessing.get_context("forkserver").Process(target=_leave, args=(dataset,))
-    rank.start()
-    rank.join(50)
-    assert rank.exitcode == 0
-    with warnings.catch_warnings(record=True) as found:
-        assert sorted(numbers([first, *batches])) == list(range(RECORDS))
-    assert not found
-
-
-@pytest.mark.timeout(60)
-def test_living_workers_hold_no_task_after_the_loop_was_left(tmp_path: Path) -> None:
-    with create(f"sqlite:///{tmp_path}/x.db", records_per_task=2) as job:
-        dataset = TaskDataset(job, Numbers(), _slow)
-        loader = Loader(dataset, 4, prefetch_factor=4, persistent_workers=True, **forked(1))
-        first = next(iter(loader)).tolist()
-        deadline = time.monotonic() + 20
-        quiet = 0
-        while quiet < 30:  # what was asked of the worker before takes 0.8 s
-            quiet = quiet + 1 if not job.status().workers else 0
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        assert len(first) == 4
-        assert sorted(numbers(Loader(TaskDataset(job, Numbers()), 4))) == list(range(RECORDS))
-        assert list(loader) == []
-
-
-@pytest.mark.timeout(60)
 def test_a_loop_with_living_workers_is_left_again_and_again(tmp_path: Path) -> None:
     with create(f"sqlite:///{tmp_path}/x.db", records_per_task=3) as job:
         loader = Loader(TaskDataset(job, Numbers(), _slow), 4, persistent_workers=True, **forked(2))
@@ -326,7 +259,7 @@ def test_a_loop_with_living_workers_is_left_again_and_again(tmp_path: Path) -> N
                     break
                 consumed += batch.tolist()
         with warnings.catch_warnings(record=True) as found:
-            consumed += numbers(loader)  # for 300 s if a lease was left
+            consumed += samples(loader)  # for 300 s if a lease was left
         assert not found
         assert sorted(consumed) == list(range(RECORDS))
         assert job.status().state == "finished"
@@ -337,7 +270,6 @@ def _slow(number: int) -> int:
     return number
 
 
-@pytest.mark.timeout(60)
 def test_a_forked_child_frees_no_task_of_its_parent(job: TaskDispatcher) -> None:
     dataset = TaskDataset(job, Numbers())
     steps = dataset.consumed(Loader(dataset, 4))
@@ -347,11 +279,10 @@ def test_a_forked_child_frees_no_task_of_its_parent(job: TaskDispatcher) -> None
     child.join(50)
     assert child.exitcode == 0
     with warnings.catch_warnings(record=True) as found:
-        assert sorted(numbers([first, *steps])) == list(range(RECORDS))
+        assert sorted(samples([first, *steps])) == list(range(RECORDS))
     assert not found
 
 
-@pytest.mark.timeout(60)
 def test_an_evaluation_frees_no_task_of_the_training_beside_it(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"records_per_task": PER_TASK, "train_end_callback": False}
     with TaskDispatcher.create(
@@ -361,9 +292,9 @@ def test_an_evaluation_frees_no_task_of_the_training_beside_it(tmp_path: Path) -
         first = next(batches)
         job.evaluate(1)
         evaluation = TaskDataset(job, Numbers(), worker_id="rank 0", type=TaskType.EVALUATION)
-        assert sorted(numbers(Loader(evaluation, 4))) == list(range(RECORDS))
+        assert sorted(samples(Loader(evaluation, 4))) == list(range(RECORDS))
         with warnings.catch_warnings(record=True) as found:
-            assert sorted(numbers([first, *batches])) == list(range(RECORDS))
+            assert sorted(samples([first, *batches])) == list(range(RECORDS))
         assert not found
 
 
@@ -376,7 +307,6 @@ def test_plain_iteration_counts_each_record(job: TaskDispatcher) -> None:
     assert sorted(taken[:9] + rest) == list(range(RECORDS))
 
 
-@pytest.mark.timeout(60)
 def test_misuse_is_refused(job: TaskDispatcher) -> None:
     dataset = TaskDataset(job, Numbers())
     with pytest.raises(RuntimeError, match="use a Loader, or a DataLoader with collate_fn"):

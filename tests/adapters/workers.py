@@ -1,31 +1,46 @@
-"""DataLoader workers without processes: copies of a data set that think they are workers, and fetch ahead likewise."""
+"""DataLoader workers without processes: copies of a data set, which fetch ahead likewise. And what they read."""
 
 from __future__ import annotations
 
 import copy
 import json
+import os
+import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any, NamedTuple
-
-import pytest
+from typing import Any
 
 from fsabs.adapters.torch import ShardedDataset, resumable
 from fsabs.readers.data import AbstractDataReader, Shard, Task
 
 
-class WorkerInfo(NamedTuple):
-    """As far as torch's is looked at."""
-
-    id: int
-    num_workers: int
-    seed: int = 0
-
-
 def saved(dataset: Any) -> Any:
     """Return a state after a round trip through a file."""
     return json.loads(json.dumps(dataset.state_dict()))
+
+
+def samples(batches: Any) -> list[int]:
+    """Return the samples of batches, which are numbers."""
+    return [int(sample) for batch in batches for sample in batch]
+
+
+def forked(workers: int) -> dict[str, Any]:
+    """Return the options of a loader with so many workers."""
+    return {"num_workers": workers, "multiprocessing_context": "fork" if workers else None}
+
+
+def threads() -> int:
+    """Return the number of threads of this process."""
+    return len(os.listdir("/proc/self/task"))
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    """Wait until something is so that other threads do."""
+    end = time.monotonic() + 30
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.001)
 
 
 class Numbers(AbstractDataReader):
@@ -81,17 +96,3 @@ class Workers:
             dataset.epochs.consumed(running, tag)
             yield samples
         dataset.epochs.end(running)
-
-
-class in_worker:  # noqa: N801 - a context manager
-    """In its block, the process is a worker."""
-
-    def __init__(self, info: WorkerInfo) -> None:
-        self._patch = pytest.MonkeyPatch()
-        self._info = info
-
-    def __enter__(self) -> None:
-        self._patch.setattr(resumable, "get_worker_info", lambda: self._info)
-
-    def __exit__(self, *exc: object) -> None:
-        self._patch.undo()

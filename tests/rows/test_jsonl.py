@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
 import errno
 import gzip
 import itertools
 import json
 import lzma
 import random
-import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,7 @@ from fsabs.adapters.torch import Loader, ShardedDataset, TokenDataset
 from fsabs.core import errors
 from fsabs.readers.data import JsonLinesDataReader, shards_of
 from fsabs.readers.data import jsonl as module
-
-from .test_parquet import Requests
+from tests.rows.test_parquet import Requests
 
 pytestmark = [pytest.mark.quick, pytest.mark.timeout(120)]
 
@@ -54,9 +54,18 @@ def lines(rows: list[Any], *ends: bytes) -> bytes:
     return b"".join(json.dumps(row, ensure_ascii=False).encode() + end for row, end in rows_and_ends)
 
 
+@contextlib.contextmanager
+def chunks_of(size: int) -> Iterator[None]:
+    """Make the chunks that lines are found and shuffled by small, as files of many MiB are not."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "CHUNK_BYTES", size)
+        yield
+
+
 @pytest.fixture(autouse=True)
-def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CHUNK_BYTES", 10_000)
+def small_chunks() -> Iterator[None]:
+    with chunks_of(10_000):
+        yield
 
 
 @pytest.fixture
@@ -126,23 +135,21 @@ def test_a_pass_resumes_with_other_workers(folder: Path) -> None:
     window=st.integers(0, 3),
     seed=st.none() | st.integers(0, 5),
 )
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_random_files(
     rows: list[Any], suffix: str, ends: list[bytes], ended: bool, chunk: int, window: int, seed: int | None
 ) -> None:
     store = fsabs.Memory()
     content = lines(rows, *ends)
     store.write_bytes("x" + suffix, COMPRESSIONS[suffix](content if ended else content.rstrip(b"\n")))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "CHUNK_BYTES", chunk)
+    with chunks_of(chunk):
         found = list(ShardedDataset(store, seed=seed, window=window))
     assert sorted(map(repr, found)) == sorted(map(repr, rows))
     if seed is None:
         assert found == rows
 
 
-def test_the_index_is_made_once_a_file(folder: Path) -> None:
-    time.sleep(0.1)  # a clock's tick: only then the file's version stands for its content
+def test_the_index_is_made_once_a_file(folder: Path, ticked: None) -> None:
     store = Requests(fsabs.Local(str(folder)))
     expected = shards_of(JsonLinesDataReader(store))
     assert sum(size for _, size, _ in store.ranges) >= sum(path.stat().st_size for path in folder.iterdir())

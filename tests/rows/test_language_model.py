@@ -59,6 +59,7 @@ def trained(
     return done.returncode, {int(step): float(loss) for step, loss in LOSS.findall(done.stdout)}
 
 
+@pytest.mark.nightly
 def test_it_learns_is_killed_and_resumes_on_other_ranks(url: str, variables: dict[str, str], tmp_path: Path) -> None:
     checkpoints = tmp_path / "checkpoints"
     status, first = trained(url, 2, checkpoints, variables, "--steps", "60", "--every", "15", "--die-at", "35")

@@ -88,7 +88,7 @@ def test_sources_by_number(folder: Path) -> None:
     assert repr(RecordSource(f"{folder}/parquet/*.parquet", columns=["id"])) != repr(parquet)
 
 
-@pytest.mark.parametrize("kind", ["recordio", "parquet", "jsonl"])
+@pytest.mark.parametrize("kind", ["recordio", "parquet"])
 def test_grain_shuffles_and_resumes(folder: Path, kind: str) -> None:
     batches = recipe("grain_source", "grain").batches
 
@@ -131,6 +131,7 @@ def test_grains_loader_reads_in_processes_and_refuses_other_data(folder: Path) -
         iter(loader(RecordSource(folder / "recordio"))).set_state(state)
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(importlib.util.find_spec("megatron") is None, reason="megatron-core is not installed")
 def test_megatron_reads_from_a_store(moto: MotoServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from megatron.core.datasets.indexed_dataset import IndexedDatasetBuilder
@@ -199,6 +200,7 @@ def _repeated(row: dict[str, int]) -> list[int]:
     return [row["id"]] * (1 + row["id"] % 7)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("packs", [False, True])
 def test_hugging_faces_trainer_continues_at_the_batch(
     packs: bool, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
