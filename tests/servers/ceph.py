@@ -118,14 +118,15 @@ class CephGateway(S3Server):
         self._memory = memory
         self._tcp_nodelay = tcp_nodelay
 
-    def request(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+    def request(self, method: str, path: str, body: bytes | None = None, query: str = "") -> tuple[int, bytes]:
         """Send one request, signed by S3's version 2, which is four lines long and which the gateway still accepts."""
         target = urllib.parse.quote(path)
         date = formatdate(usegmt=True)
         text = f"{method}\n\n\n{date}\n{target}"
         digest = hmac.new(self.secret_key.encode(), text.encode(), hashlib.sha1).digest()
         signature = base64.b64encode(digest).decode()
-        return self.send(method, target, body, {"Date": date, "Authorization": f"AWS {self.access_key}:{signature}"})
+        headers = {"Date": date, "Authorization": f"AWS {self.access_key}:{signature}"}
+        return self.send(method, f"{target}?{query}" if query else target, body, headers)
 
     def prepare(self) -> None:
         """Write the configuration and the keys."""

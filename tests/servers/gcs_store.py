@@ -202,6 +202,11 @@ class GcsStore(HostileStore):
         self.written[key] = data
         return found
 
+    def clear(self) -> None:
+        """Forget all objects and requests."""
+        for kept in (self.objects, self.written, self.seen):
+            kept.clear()
+
     def _insert(self, request: Request) -> Answer:
         if request.method != "POST" or request.query.get("uploadType") != "multipart":
             raise Refused(501, "notImplemented", f"{request.query}")
