@@ -14,6 +14,7 @@ import pytest
 import fsabs
 from fsabs import CachedFS
 from fsabs.backends.hdfs import Hdfs, client
+from fsabs.testing.children import forked
 from tests.servers.network import Blackhole
 
 pytestmark = pytest.mark.quick
@@ -123,17 +124,14 @@ def test_a_read_without_an_answer_has_a_second_attempt_until_its_deadline(
     library.silent = 1
     assert read(opened(library, 4 * TIMEOUT)) == b"content"
     library.silent = 1000
-    begun = time.monotonic()
     with pytest.raises(TimeoutError):
         read(opened(library, TIMEOUT))
-    assert time.monotonic() - begun < 20, "a minute, if it waited for the library"
 
 
 def test_the_others_of_a_batch_do_not_wait_for_what_is_silent(opened: Opener, library: Library) -> None:
+    """If each of them waited, they would take minutes."""
     library.silent = 2
-    begun = time.monotonic()
-    assert list(opened(library, 4 * TIMEOUT).read_many(["x"] * 50, concurrency=2)) == [b"content"] * 50
-    assert time.monotonic() - begun < 30, "50 s, if each waited"
+    assert list(opened(library, 4 * TIMEOUT).read_many(["x"] * 500, concurrency=2)) == [b"content"] * 500
 
 
 def test_a_large_file_may_take_longer_than_one_request(opened: Opener, library: Library) -> None:
@@ -241,6 +239,7 @@ def test_a_silent_datanode_is_waited_for_once_until_it_is_forgotten(
     for _ in range(4):
         read(fs)
     assert library.waited == [0.5] + 3 * [0.1]
+    assert forked("a child of the reader", [lambda: (read(fs), library.waited[4:])], 30) == [(b"content", [0.1])]
     monkeypatch.setattr(time, "monotonic", lambda: clock() + 61)
     read(fs)
     assert library.waited[4:] == [0.5]
@@ -376,10 +375,8 @@ def test_a_stream_that_did_not_arrive_is_not_published(opened: Opener) -> None:
 
 def test_a_content_that_never_arrives_is_an_error_in_time(opened: Opener) -> None:
     library = Writer(short=1_000_000)
-    begun = time.monotonic()
     with pytest.raises(OSError, match="HDFS has 2 of 3 bytes"):
         opened(library, 1).write_bytes("x", b"new")
-    assert time.monotonic() - begun < 20
     assert (library.files, library.hidden) == ({"/x": b"old"}, {})
 
 
