@@ -24,6 +24,7 @@ STORES_WITHOUT_A_SERVER: dict[str, Callable[[], Subject]] = {
     "memory": MemorySubject,
 }
 STORES: dict[str, Callable[[Any], Subject]] = {
+    "azure_directories": stores.azure_subject,
     "azure_store": stores.azure_subject,
     "azurite": stores.azurite_subject,
     "ceph": stores.s3_subject,

@@ -22,3 +22,10 @@ def azure_store() -> Iterator[AzureStore]:
     """An Azure Blob Storage."""
     with AzureStore(listed=False) as store:
         yield store
+
+
+@pytest.fixture(scope="session")
+def azure_directories() -> Iterator[AzureStore]:
+    """An Azure Blob Storage with a hierarchical namespace."""
+    with AzureStore(listed=False, hierarchical=True) as store:
+        yield store

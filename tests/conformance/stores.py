@@ -174,12 +174,12 @@ class StoreInMemory:
 
     def get(self, _: str, key: str) -> bytes:
         """Return the content of an object."""
-        return self._store.written[key]
+        return self._store.content(key)
 
     def list(self, _: str, prefix: str) -> list[str]:
         """Return the names of all objects that begin with `prefix`."""
         with self._store.answering:
-            return sorted(key for key in self._store.written if key.startswith(prefix))
+            return sorted(name for name in self._store.names() if name.startswith(prefix))
 
     def discard(self, _: str) -> None:
         """Remove all objects, and what the store remembers of its requests."""

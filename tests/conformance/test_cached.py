@@ -132,7 +132,6 @@ def http_cached(inner: Subject, server: DavServer) -> Iterator[Subject]:
 
 class TestHTTPCachedMemory(Cell):
     capabilities = Memory.capabilities
-    processes = False
 
     @pytest.fixture
     def subject(self, dav: DavServer) -> Iterator[Subject]:

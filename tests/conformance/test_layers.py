@@ -28,9 +28,9 @@ class TestLayer(Cell):
     made = layered
 
 
-@pytest.mark.nightly
 class TestLazy(Cell):
-    capabilities = Local.capabilities
+    capabilities = Memory.capabilities
+    over = "memory"
     made = lazified
 
 
@@ -64,7 +64,6 @@ def tracing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 class TestTracedMemory(Cell):
     capabilities = Memory.capabilities
     over = "memory"
-    processes = False
 
 
 @pytest.mark.nightly
@@ -111,7 +110,6 @@ class TestPinnedMemory(Cell):
     capabilities = Capabilities(versions=True, content_versions=True)
     over = "memory"
     made = PinnedSubject
-    processes = False
 
 
 @pytest.mark.nightly

@@ -53,6 +53,17 @@ class TestAzure(Cell):
     over = "azure_store"
 
 
+class TestAzureDirectories(Cell):
+    """An account whose directories are real: they don't go with their files."""
+
+    capabilities = Azure.capabilities
+    over = "azure_directories"
+
+    @classmethod
+    def checks(cls) -> list[Check]:
+        return [one for one in super().checks() if one.name != "implied-directories-go-with-their-files"]
+
+
 class TestHub(Cell):
     capabilities = WRITES
     over = "hub"

@@ -86,9 +86,13 @@ class AzureStore(HostileStore):
                     raise Refused(404, "ContainerNotFound", "The specified container does not exist.")
                 return self._answered(request)
             except Refused as exc:
-                body = f"<Error><Code>{exc.code}</Code><Message>{exc.message}\nRequestId:1</Message></Error>"
-                data = b"" if request.method == "HEAD" else body.encode()
-                return Answer(exc.status, {**self._ids(), "x-ms-error-code": exc.code}, data, len(data))
+                return self.refusal(request, exc)
+
+    def refusal(self, request: Request, exc: Refused) -> Answer:
+        """Return the response of a refusal."""
+        body = f"<Error><Code>{exc.code}</Code><Message>{exc.message}\nRequestId:1</Message></Error>"
+        data = b"" if request.method == "HEAD" else body.encode()
+        return Answer(exc.status, {**self._ids(), "x-ms-error-code": exc.code}, data, len(data))
 
     def _ids(self) -> dict[str, str]:
         return {"x-ms-request-id": f"{next(self._numbers):016x}", "x-ms-version": "2021-12-02"}
@@ -170,6 +174,7 @@ class AzureStore(HostileStore):
     def put(self, key: str, data: bytes, metadata: dict[str, str] | None = None, kind: str = "file") -> Blob:
         """Make a blob, and the directories that it is in."""
         if self.hierarchical:
+            kind = "directory" if key.endswith("/") else kind
             key = key.rstrip("/")
             for at in [place for place, character in enumerate(key) if character == "/"]:
                 if key[:at] not in self.blobs:
@@ -178,6 +183,14 @@ class AzureStore(HostileStore):
         found = self.blobs[key] = Blob(data, etag, metadata or {}, kind, now)
         self.written[key] = data
         return found
+
+    def names(self) -> list[str]:
+        """Return the names of all blobs; those of directories end in `/`."""
+        return [f"{key}/" if blob.kind == "directory" else key for key, blob in self.blobs.items()]
+
+    def content(self, name: str) -> bytes:
+        """Return the content of what `names` names."""
+        return self.blobs[name.rstrip("/") if self.hierarchical else name].content
 
     def clear(self) -> None:
         """Forget all blobs and requests."""
