@@ -10,8 +10,8 @@ import pytest
 from fsabs.backends.objects import failures
 from fsabs.cli import main
 from fsabs.cli.program import COMMANDS
-from tests.test_redaction import OPTIONS, SECRET
-from tests.test_redaction import URLS as SPELLINGS
+from tests.spellings import OPTIONS, SECRET
+from tests.spellings import URLS as SPELLINGS
 
 pytestmark = pytest.mark.quick
 

@@ -190,22 +190,14 @@ class StoreInMemory:
 def s3_subject(server: S3Server) -> CloudSubject:
     """Prefixes of one bucket of a gateway."""
     server.create_bucket(BUCKET)
-    return CloudSubject("s3", BUCKET, server, **_keys(server))
+    return CloudSubject("s3", BUCKET, server, **server.options)
 
 
 def moto_subject(server: S3Server) -> CloudSubject:
     """A bucket of its own of moto, whose listings take as long as there are objects in the bucket."""
     bucket = unique("kit")
     server.create_bucket(bucket)
-    return CloudSubject("s3", bucket, server, "\n", **_keys(server))
-
-
-def _keys(server: S3Server) -> dict[str, str]:
-    return {
-        "aws_access_key_id": server.access_key,
-        "aws_secret_access_key": server.secret_key,
-        "region": server.region,
-    }
+    return CloudSubject("s3", bucket, server, "\n", **server.options)
 
 
 def gcs_subject(store: GcsStore) -> CloudSubject:
