@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -162,5 +162,6 @@ def test_refusals_are_permission_errors_in_one_line(secure: Secure, tmp_path: Pa
 @pytest.mark.quick
 def test_credentials_without_their_principal_are_refused() -> None:
     for option in ("keytab", "ticket_cache"):
+        options: Any = {option: "x"}
         with pytest.raises(ValueError, match="need principal="):
-            fsabs.from_url("hdfs://nowhere/", **{option: "x"})
+            fsabs.from_url("hdfs://nowhere/", **options)

@@ -49,7 +49,7 @@ class Cell(FSConformance):
     """The kit over `made(subject)` of the subject of the store that `over` names."""
 
     over: ClassVar[str] = "local"
-    made: ClassVar[Callable[[Any], Subject]] = staticmethod(lambda outer: outer)
+    made: ClassVar[Callable[..., Subject]] = staticmethod(lambda outer: outer)
     modules: ClassVar[Collection[str]] = MODULES
     """The modules of the kit whose checks are run."""
     processes: ClassVar[bool] = True

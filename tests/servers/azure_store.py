@@ -375,8 +375,8 @@ class AzureStore(HostileStore):
         if self._below(target):
             raise Refused(409, "DirectoryNotEmpty")
         for name in [source, *self._below(source)]:
-            for kept in (self.blobs, self.written):
-                kept[target + name[len(source) :]] = kept.pop(name)
+            new = target + name[len(source) :]
+            self.blobs[new], self.written[new] = self.blobs.pop(name), self.written.pop(name)
         return self._said(201)
 
     def _remove_directory(self, key: str, continuation: str) -> Answer:
