@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from fsabs.backends.hdfs.library import begin, each
+from tests.servers.process import wait_until
 
 pytestmark = pytest.mark.quick
 
@@ -56,14 +57,10 @@ def test_what_comes_is_in_order_and_failures_stand_at_their_place() -> None:
     call = Counted()
     assert outcomes(call, range(50), 4) == [f"ValueError({item})" if item % 10 == 7 else item for item in range(50)]
     assert (call.most, call.calls) == (4, 50)
-
-
-def test_few_items_need_few_threads() -> None:
-    call = Counted()
     before = helpers()
     assert outcomes(call, [1], 64) == [1]
     assert outcomes(call, [], 64) == []
-    assert helpers() <= before + 1
+    assert helpers() <= before + 1, "few items need few threads"
 
 
 def test_who_stops_early_leaves_nothing_to_do() -> None:
@@ -94,28 +91,12 @@ def test_a_batch_that_finds_too_few_threads_keeps_none_of_them(monkeypatch: pyte
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", start_two)
+    call = Counted()
     with pytest.raises(RuntimeError):
-        outcomes(Counted(), range(50), helpers() + 3)
+        outcomes(call, range(50), helpers() + 3)
     monkeypatch.undo()
     there = helpers()
+    wait_until(lambda: call.now == 0, 10, "what is under way")
     time.sleep(0.1)
     assert outcomes(Counted(), range(50), there)[0] == 0
     assert helpers() == there, "all of them are idle again"
-
-
-def test_a_silent_call_is_left_alone_and_the_others_go_on() -> None:
-    silent = threading.Event()
-
-    def call(item: int) -> int:
-        if item == 1:
-            silent.wait(30)
-        return item
-
-    found = []
-    for pending in each(call, [0, 1, 2], 2):
-        if pending.wait(0.2):
-            found.append(pending.result())
-        else:
-            pending.abandon()
-    silent.set()
-    assert found == [0, 2]

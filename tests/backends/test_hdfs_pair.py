@@ -23,6 +23,7 @@ from tests.servers.fixtures import require
 from tests.servers.hdfs_pair import HdfsPair
 from tests.servers.network import Blackhole
 
+pytestmark = pytest.mark.nightly
 FILES = 40
 DEADLINE = 90.0
 """Seconds for each operation."""
@@ -277,15 +278,6 @@ def test_a_job_and_a_writer_outlive_every_fault(pair: HdfsPair) -> None:
     for number in range(found["files written"][0]):
         expected = content(number) * (100 if number % 5 == 0 else 1)
         assert pair.get(f"/written/{number}") == expected
-
-
-def test_the_side_channel_outlives_a_failover_there_and_back(pair: HdfsPair) -> None:
-    """A NameNode that becomes a standby closes the client that Hadoop caches, which its process shares."""
-    for number in range(3):
-        pair.fail_over()
-        pair.put(f"/there-and-back/{number}", b"content")
-        assert pair.get(f"/there-and-back/{number}") == b"content"
-    pair.rm("/there-and-back")
 
 
 def rounds(order: random.Random, count: int) -> list[Callable[[HdfsPair], None]]:

@@ -10,19 +10,21 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 import fsabs
-from fsabs.backends.hub import Hub, commits
+from fsabs.backends.hub import Hub
 from fsabs.backends.objects.failures import DEFAULT_ATTEMPTS
 from fsabs.cli import main
-from tests.servers.hostile_store import Answer
+from tests.servers.hostile_store import Answer, Request
 from tests.servers.hub import READER, TOKEN, HubServer, Repository
 
+MIB = 1024 * 1024
 NAME = "org/data"
 FILES = {"README.md": b"# Data\n", "a/one.bin": os.urandom(30_000), "a/two.txt": b"two"}
 
@@ -195,7 +197,7 @@ def test_a_forked_child_commits_nothing(fs: Hub, repository: Repository) -> None
 
 def test_files_of_any_size(fs: Hub, repository: Repository, tmp_path: Path) -> None:
     before = set(os.listdir(tmp_path))
-    for size in (0, 1, 10_000, 70_000, commits.IN_MEMORY, commits.IN_MEMORY + 1):
+    for size in (0, 1, 10_000, 70_000, 8 * MIB, 8 * MIB + 1):
         data = os.urandom(size)
         with fs.open("f", "wb") as file:
             for at in range(0, size, 1 << 20):
@@ -206,18 +208,18 @@ def test_files_of_any_size(fs: Hub, repository: Repository, tmp_path: Path) -> N
     assert set(os.listdir(tmp_path)) - before <= {"fsabs-cache", "huggingface"}
 
 
-def test_memory_is_bounded(fs: Hub, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commits, "MAX_PENDING", 100_000)
-    contents = {f"m/{n}": os.urandom(40_000) for n in range(12)}
-    held: list[int] = []
+def test_what_waits_for_a_commit_is_bounded(hub: HubServer, fs: Hub, repository: Repository) -> None:
+    """Large contents are sent before it, when 64 MiB of them are pending."""
+    contents = {f"m/{number}": bytes([number]) * (6 * MIB) for number in range(24)}
+    pending = list[int]()
 
     def pairs() -> Iterator[tuple[str, bytes]]:
-        for name, data in contents.items():
-            yield name, data
-            held.append(sum(one._bytes for one in gc.get_objects() if type(one) is commits.Change))
+        for number, pair in enumerate(contents.items()):
+            pending.append(number * 6 * MIB - sum(map(len, hub.large.values())))
+            yield pair
 
-    assert fs.write_many(pairs()) == 12
-    assert max(held) <= 100_000
+    assert fs.write_many(pairs()) == 24
+    assert max(pending) <= 70 * MIB
     assert stored(repository) == {**FILES, **contents}
     assert messages(repository) == ["Write files"]
 
@@ -306,14 +308,14 @@ def test_a_branch(hub: HubServer, repository: Repository) -> None:
 
 
 def test_a_hub_that_fails_by_chance(hub: HubServer, fs: Hub, repository: Repository) -> None:
-    answer, failures = hub.answer, iter([503, 500, 429])
+    failures = iter([503, 500, 429])
 
-    def failing(request: Any) -> Answer:
+    def failing(request: Request, answer: Callable[[Request], Answer]) -> Answer:
         if "/commit/" in request.target and (status := next(failures, 0)):
             return Answer(status, {"Retry-After": "0"}, b"", 0)
         return answer(request)
 
-    hub.answer = failing  # type: ignore[method-assign]
+    hub.intercept(failing)
     fs.write_many({"x": b"x", "y": b"y" * 20_000})
     assert stored(repository) == {**FILES, "x": b"x", "y": b"y" * 20_000}
     assert len(messages(repository)) == 1
@@ -323,17 +325,17 @@ def test_a_hub_that_fails_by_chance(hub: HubServer, fs: Hub, repository: Reposit
 def test_a_commit_that_comes_while_another_one_is_made(
     hub: HubServer, fs: Hub, repository: Repository, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
-    answer, refusals, asked = hub.answer, [status, status], list[str]()
+    refusals, asked = [status, status], list[str]()
     body = b'{"error": "Another commit operation is in progress for this repository. Please try again later."}'
 
-    def locking(request: Any) -> Answer:
+    def locking(request: Request, answer: Callable[[Request], Answer]) -> Answer:
         if "/commit/" not in request.target:
             return answer(request)
         asked.append(request.target)
         return Answer(refusals.pop(), {}, body, len(body)) if refusals else answer(request)
 
-    hub.answer = locking  # type: ignore[method-assign]
-    monkeypatch.setattr(commits, "backoff", lambda failures: 0.0)
+    hub.intercept(locking)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
     with fs.commit("labels"):
         fs.write_bytes("x", b"x")
         fs.rename("a/two.txt", "b")
@@ -347,21 +349,19 @@ def test_a_commit_that_comes_while_another_one_is_made(
     assert len(asked) == 3 + DEFAULT_ATTEMPTS
 
 
-@pytest.mark.parametrize("fields", [{"RateLimit": '"api";r=0;t=7'}, {"Retry-After": "Sat, 01 Jan 2050 00:00:07 GMT"}])
-def test_a_commit_waits_as_long_as_the_hub_says(
-    hub: HubServer, fs: Hub, repository: Repository, monkeypatch: pytest.MonkeyPatch, fields: dict[str, str]
-) -> None:
-    answer, refused, waits = hub.answer, iter([True]), list[float]()
+def test_a_commit_waits_as_long_as_the_hub_says(hub: HubServer, fs: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits, refusals = list[float](), list[Answer]()
 
-    def throttling(request: Any) -> Answer:
-        late = "/commit/" in request.target and next(refused, False)
-        return Answer(429, dict(fields), b"", 0) if late else answer(request)
+    def throttling(request: Request, answer: Callable[[Request], Answer]) -> Answer:
+        return refusals.pop() if refusals and "/commit/" in request.target else answer(request)
 
-    hub.answer = throttling  # type: ignore[method-assign]
+    hub.intercept(throttling)
     monkeypatch.setattr(time, "sleep", waits.append)
-    monkeypatch.setattr(commits, "QUOTA_SECONDS", 1e10)
-    fs.write_bytes("x", b"1")
-    assert max(waits) >= 7
+    for name, value in (("RateLimit", '"api";r=0;t=20'), ("Retry-After", formatdate(time.time() + 80, usegmt=True))):
+        refusals.append(Answer(429, {name: value}, b"", 0))
+        waits.clear()
+        fs.write_bytes(name, b"1")
+        assert max(waits) >= 20
 
 
 @pytest.mark.parametrize("change", ["write", "rename", "remove", "remove tree"])
@@ -369,13 +369,7 @@ def test_a_commit_whose_response_was_lost_is_whole(
     hub: HubServer, fs: Hub, repository: Repository, change: str
 ) -> None:
     """It is made again, and then there may be nothing left to remove."""
-    answer, lost = hub.answer, iter([True])
-
-    def losing(request: Any) -> Answer:
-        found = answer(request)
-        return Answer(503, {}, b"", 0) if "/commit/" in request.target and next(lost, False) else found
-
-    hub.answer = losing  # type: ignore[method-assign]
+    hub.lose_response(lambda request: "/commit/" in request.target)
     new, expected = {"new": b"1", "large": bytes(30_000)}, dict(FILES)
     if change == "write":
         fs.write_many(new)
@@ -474,14 +468,13 @@ def test_commands_make_one_commit(
 def test_disk_space_is_bounded(
     fs: Hub, repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commits, "MAX_PENDING", 20_000_000)
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-    data = os.urandom(9_000_000)
+    data = os.urandom(9 * MIB)
     with fs.commit("large ones"):
-        for number in range(8):
-            with fs.open(f"large/{number % 6}", "wb") as file:
+        for number in range(16):
+            with fs.open(f"large/{number % 12}", "wb") as file:
                 file.write(bytes([number]) + data)
-            assert len(os.listdir(tmp_path / "tmp")) <= 3
+            assert len(os.listdir(tmp_path / "tmp")) <= 8
     assert os.listdir(tmp_path / "tmp") == []
-    assert [stored(repository)[f"large/{number}"][0] for number in range(6)] == [6, 7, 2, 3, 4, 5]
+    assert [stored(repository)[f"large/{number}"][0] for number in range(12)] == [12, 13, 14, 15, *range(4, 12)]

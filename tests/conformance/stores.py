@@ -20,90 +20,21 @@ from fsabs.core.writing import PARTIAL_SUFFIX
 from fsabs.manifest import ManifestFS
 from fsabs.testing import LocalSubject
 from fsabs.testing.subjects import Files, Subject
+from tests.servers import azure_store
+from tests.servers.azure_store import AzureStore
+from tests.servers.azurite import AzuriteServer
 from tests.servers.dav import DavServer
+from tests.servers.gcs_emulator import GcsEmulator
 from tests.servers.gcs_store import GcsStore
 from tests.servers.hdfs import HdfsCluster
 from tests.servers.hub import TOKEN, HubServer
+from tests.servers.s3_server import S3Server
 from tests.servers.shared import unique
 
 BUCKET = "conformance"
 MANY = 100
 """More files than so many are put by fsabs itself, many at once."""
 _numbers = itertools.count(1)
-
-
-class S3Subject(Subject):
-    """Prefixes of one bucket of a gateway, or of moto; the side channel is the server's own, and boto3 for listings.
-
-    boto3 takes 3 ms of CPU time for each request, the server's own a fifth of that.
-    """
-
-    def __init__(self, store: Any, bucket: str = BUCKET) -> None:
-        import boto3
-
-        self._store = store
-        self._bucket = bucket
-        self.options = {
-            "endpoint": store.endpoint,
-            "aws_access_key_id": store.access_key,
-            "aws_secret_access_key": store.secret_key,
-            "region": store.region,
-        }
-        store.create_bucket(bucket)
-        self._client = boto3.client(
-            "s3",
-            endpoint_url=store.endpoint,
-            aws_access_key_id=store.access_key,
-            aws_secret_access_key=store.secret_key,
-            region_name=store.region,
-        )
-
-    def make(self, files: Files, directories: Iterable[str] = ()) -> FS:
-        """Puts the objects, and an empty object for each directory; the root is one, too."""
-        prefix = unique("kit")
-        for key in ("", *(f"{key}/" for key in directories)):
-            self._request("PUT", f"{prefix}/{key}", b"")
-        url = f"s3://{self._bucket}/{prefix}"
-        if len(files) > MANY:
-            with fsabs.from_url(url, **self.options) as filled:
-                filled.write_many(files)
-        else:
-            for key, data in files.items():
-                self._request("PUT", f"{prefix}/{key}", data)
-        fs: FS = fsabs.from_url(url, **self.options)
-        return self.place(fs, prefix)
-
-    def stored(self, location: str) -> dict[str, bytes]:
-        """Lists the prefix, and gets each object."""
-        found: dict[str, bytes] = {}
-        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=f"{location}/")
-        for entry in itertools.chain.from_iterable(page.get("Contents", []) for page in pages):
-            key = entry["Key"][len(location) + 1 :]
-            if key:
-                found[key] = self._request("GET", entry["Key"])
-        return found
-
-    def _request(self, method: str, key: str, data: bytes | None = None) -> bytes:
-        status, body = self._store.request(method, f"/{self._bucket}/{key}", data)
-        if status != 200:
-            raise OSError(f"{method} {key}: {status} {body[:300]!r}")
-        return body  # type: ignore[no-any-return]
-
-    def reopen(self, url: str) -> FS | None:
-        """With the store's options."""
-        fs: FS = fsabs.from_url(url, **self.options)
-        return fs
-
-    def close(self) -> None:
-        """Closes the side channel; the store goes with its server."""
-        self._client.close()
-
-
-def moto_subject(server: Any) -> S3Subject:
-    """A bucket of its own of moto, whose listings take as long as there are objects in the bucket."""
-    subject = S3Subject(server, unique("kit"))
-    subject.refused_characters = "\n"
-    return subject
 
 
 class HubSubject(Subject):
@@ -188,16 +119,17 @@ def _add_etags(path: str, url: str) -> None:
 class CloudSubject(Subject):
     """Prefixes of one bucket or container of a cloud; the side channel is the server's own."""
 
-    def __init__(self, scheme: str, bucket: str, server: Any, options: dict[str, Any]) -> None:
+    def __init__(self, scheme: str, bucket: str, server: Any, refused_characters: str = "", **options: Any) -> None:
         self._url = f"{scheme}://{bucket}"
         self._bucket = bucket
         self._server = server
-        self.options = options
+        self._options = {"endpoint": server.endpoint, **options}
+        self.refused_characters = refused_characters
 
     def make(self, files: Files, directories: Iterable[str] = ()) -> FS:
         """Puts the objects, and an empty object for each directory; the root is one, too."""
         prefix = unique("kit")
-        fs: FS = fsabs.from_url(f"{self._url}/{prefix}", **self.options)
+        fs: FS = fsabs.from_url(f"{self._url}/{prefix}", **self._options)
         for key in ("", *(f"{key}/" for key in directories)):
             self._server.put(self._bucket, f"{prefix}/{key}", b"")
         if len(files) > MANY:
@@ -216,7 +148,7 @@ class CloudSubject(Subject):
 
     def reopen(self, url: str) -> FS | None:
         """With the store's options."""
-        fs: FS = fsabs.from_url(url, **self.options)
+        fs: FS = fsabs.from_url(url, **self._options)
         return fs
 
 
@@ -231,8 +163,9 @@ class CrowdedCloudSubject(CloudSubject):
 class StoreInMemory:
     """The side channel of a store in memory."""
 
-    def __init__(self, store: GcsStore) -> None:
+    def __init__(self, store: GcsStore | AzureStore) -> None:
         self._store = store
+        self.endpoint = store.endpoint
 
     def put(self, _: str, key: str, data: bytes) -> None:
         """Make an object."""
@@ -241,39 +174,55 @@ class StoreInMemory:
 
     def get(self, _: str, key: str) -> bytes:
         """Return the content of an object."""
-        return self._store.objects[key].content
+        return self._store.content(key)
 
     def list(self, _: str, prefix: str) -> list[str]:
         """Return the names of all objects that begin with `prefix`."""
         with self._store.answering:
-            return sorted(key for key in self._store.objects if key.startswith(prefix))
+            return sorted(name for name in self._store.names() if name.startswith(prefix))
 
     def discard(self, _: str) -> None:
         """Remove all objects, and what the store remembers of its requests."""
         with self._store.answering:
-            for kept in (self._store.objects, self._store.written, self._store.seen):
-                kept.clear()
+            self._store.clear()
 
 
-def gcs_subject(server: Any) -> CloudSubject:
-    """A bucket of its own of an emulator of Google Cloud Storage, or of a store in memory."""
-    options = {"endpoint": server.endpoint, "anonymous": True}
-    if isinstance(server, GcsStore):
-        return CrowdedCloudSubject("gs", BUCKET, StoreInMemory(server), options)
+def s3_subject(server: S3Server) -> CloudSubject:
+    """Prefixes of one bucket of a gateway."""
+    server.create_bucket(BUCKET)
+    return CloudSubject("s3", BUCKET, server, **server.options)
+
+
+def moto_subject(server: S3Server) -> CloudSubject:
+    """A bucket of its own of moto, whose listings take as long as there are objects in the bucket."""
     bucket = unique("kit")
     server.create_bucket(bucket)
-    # It has no uploads of parts.
-    return CloudSubject("gs", bucket, server, {**options, "mpu_chunksize": 64 << 20})
+    return CloudSubject("s3", bucket, server, "\n", **server.options)
 
 
-def azure_subject(server: Any) -> CloudSubject:
+def gcs_subject(store: GcsStore) -> CloudSubject:
+    """The bucket of a Google Cloud Storage in memory."""
+    return CrowdedCloudSubject("gs", BUCKET, StoreInMemory(store), anonymous=True)
+
+
+def gcs_emulator_subject(server: GcsEmulator) -> CloudSubject:
+    """A bucket of its own of an emulator of Google Cloud Storage, which has no uploads of parts."""
+    bucket = unique("kit")
+    server.create_bucket(bucket)
+    return CloudSubject("gs", bucket, server, anonymous=True, mpu_chunksize=64 << 20)
+
+
+def azure_subject(store: AzureStore) -> CloudSubject:
+    """The container of an Azure Blob Storage in memory."""
+    options = {"account_name": azure_store.ACCOUNT, "account_key": azure_store.KEY}
+    return CrowdedCloudSubject("az", BUCKET, StoreInMemory(store), "\\", **options)
+
+
+def azurite_subject(server: AzuriteServer) -> CloudSubject:
     """A container of its own of Azurite."""
     container = unique("kit")
     server.create_container(container)
-    options = {"endpoint": server.endpoint, "account_key": server.key}
-    subject = CrowdedCloudSubject("az", container, server, options)
-    subject.refused_characters = "\\"
-    return subject
+    return CrowdedCloudSubject("az", container, server, "\\", account_key=server.key)
 
 
 class HdfsSubject(Subject):

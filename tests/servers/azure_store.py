@@ -14,6 +14,7 @@ import html
 import re
 import threading
 import urllib.parse
+from email.utils import formatdate
 from typing import NamedTuple
 
 from tests.servers.hostile_store import LISTED, Answer, HostileStore, Request
@@ -32,6 +33,7 @@ class Blob(NamedTuple):
     etag: str
     metadata: dict[str, str]
     kind: str = "file"
+    modified: str = _TIME
 
 
 class Refused(Exception):
@@ -84,9 +86,13 @@ class AzureStore(HostileStore):
                     raise Refused(404, "ContainerNotFound", "The specified container does not exist.")
                 return self._answered(request)
             except Refused as exc:
-                body = f"<Error><Code>{exc.code}</Code><Message>{exc.message}\nRequestId:1</Message></Error>"
-                data = b"" if request.method == "HEAD" else body.encode()
-                return Answer(exc.status, {**self._ids(), "x-ms-error-code": exc.code}, data, len(data))
+                return self.refusal(request, exc)
+
+    def refusal(self, request: Request, exc: Refused) -> Answer:
+        """Return the response of a refusal."""
+        body = f"<Error><Code>{exc.code}</Code><Message>{exc.message}\nRequestId:1</Message></Error>"
+        data = b"" if request.method == "HEAD" else body.encode()
+        return Answer(exc.status, {**self._ids(), "x-ms-error-code": exc.code}, data, len(data))
 
     def _ids(self) -> dict[str, str]:
         return {"x-ms-request-id": f"{next(self._numbers):016x}", "x-ms-version": "2021-12-02"}
@@ -168,13 +174,28 @@ class AzureStore(HostileStore):
     def put(self, key: str, data: bytes, metadata: dict[str, str] | None = None, kind: str = "file") -> Blob:
         """Make a blob, and the directories that it is in."""
         if self.hierarchical:
+            kind = "directory" if key.endswith("/") else kind
             key = key.rstrip("/")
             for at in [place for place, character in enumerate(key) if character == "/"]:
                 if key[:at] not in self.blobs:
                     self.put(key[:at], b"", kind="directory")
-        found = self.blobs[key] = Blob(data, f"0x{next(self._numbers):016X}", metadata or {}, kind)
+        etag, now = f"0x{next(self._numbers):016X}", formatdate(usegmt=True)
+        found = self.blobs[key] = Blob(data, etag, metadata or {}, kind, now)
         self.written[key] = data
         return found
+
+    def names(self) -> list[str]:
+        """Return the names of all blobs; those of directories end in `/`."""
+        return [f"{key}/" if blob.kind == "directory" else key for key, blob in self.blobs.items()]
+
+    def content(self, name: str) -> bytes:
+        """Return the content of what `names` names."""
+        return self.blobs[name.rstrip("/") if self.hierarchical else name].content
+
+    def clear(self) -> None:
+        """Forget all blobs and requests."""
+        for kept in (self.blobs, self.written, self.blocks, self.seen):
+            kept.clear()
 
     # ---- blobs
 
@@ -187,7 +208,7 @@ class AzureStore(HostileStore):
             )
         fields = {
             "ETag": f'"{found.etag}"',
-            "Last-Modified": _TIME,
+            "Last-Modified": found.modified,
             "x-ms-blob-type": "BlockBlob",
             **{f"x-ms-meta-{name}": value for name, value in found.metadata.items()},
         }
@@ -230,7 +251,7 @@ class AzureStore(HostileStore):
         fields = self._check(request)
         found = self.put(request.key, request.body, _metadata(request))
         self.blocks.pop(request.key, None)
-        return self._said(201, **{"ETag": f'"{found.etag}"', "Last-Modified": _TIME, **fields})
+        return self._said(201, **{"ETag": f'"{found.etag}"', "Last-Modified": found.modified, **fields})
 
     def _put_block(self, request: Request, block: str) -> Answer:
         fields = self._check_body(request)
@@ -327,7 +348,7 @@ class AzureStore(HostileStore):
         kind = f"<ResourceType>{found.kind}</ResourceType>" if self.hierarchical else ""
         metadata = "".join(f"<{key}>{html.escape(value)}</{key}>" for key, value in found.metadata.items())
         return (
-            f"<Blob>{shown}<Properties><Creation-Time>{_TIME}</Creation-Time><Last-Modified>{_TIME}</Last-Modified>"
+            f"<Blob>{shown}<Properties><Creation-Time>{_TIME}</Creation-Time><Last-Modified>{found.modified}</Last-Modified>"
             f"<Etag>{found.etag}</Etag>{kind}<Content-Length>{len(found.content)}</Content-Length>"
             "<Content-Type>application/octet-stream</Content-Type><Content-Encoding /><Content-Language />"
             f"<BlobType>BlockBlob</BlobType></Properties><Metadata>{metadata}</Metadata></Blob>"
@@ -354,7 +375,8 @@ class AzureStore(HostileStore):
         if self._below(target):
             raise Refused(409, "DirectoryNotEmpty")
         for name in [source, *self._below(source)]:
-            self.blobs[target + name[len(source) :]] = self.blobs.pop(name)
+            new = target + name[len(source) :]
+            self.blobs[new], self.written[new] = self.blobs.pop(name), self.written.pop(name)
         return self._said(201)
 
     def _remove_directory(self, key: str, continuation: str) -> Answer:

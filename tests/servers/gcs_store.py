@@ -86,9 +86,10 @@ class GcsStore(HostileStore):
             try:
                 return self._answered(request)
             except Refused as exc:
-                return self._refusal(request, exc)
+                return self.refusal(request, exc)
 
-    def _refusal(self, request: Request, exc: Refused) -> Answer:
+    def refusal(self, request: Request, exc: Refused) -> Answer:
+        """Return the response of a refusal, as the API of the request has it."""
         if request.query.get("alt") == "media":
             body = exc.message.encode()
         elif "uploads" in request.query or "uploadId" in request.query:
@@ -201,6 +202,19 @@ class GcsStore(HostileStore):
         found = self.objects[key] = Stored(data, next(self._generations), metadata, resource, now)
         self.written[key] = data
         return found
+
+    def names(self) -> list[str]:
+        """Return the names of all objects."""
+        return list(self.objects)
+
+    def content(self, name: str) -> bytes:
+        """Return the content of an object."""
+        return self.objects[name].content
+
+    def clear(self) -> None:
+        """Forget all objects and requests."""
+        for kept in (self.objects, self.written, self.seen):
+            kept.clear()
 
     def _insert(self, request: Request) -> Answer:
         if request.method != "POST" or request.query.get("uploadType") != "multipart":

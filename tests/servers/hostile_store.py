@@ -234,6 +234,21 @@ class HostileStore:
             with contextlib.suppress(OSError):
                 link.connection.shutdown(socket.SHUT_RDWR)
 
+    def intercept(self, change: Callable[[Request, Callable[[Request], Answer]], Answer]) -> None:
+        """Have `change(request, answer)` answer all requests; `answer` is what has answered them so far."""
+        inner = self.answer
+        self.answer = lambda request: change(request, inner)  # type: ignore[method-assign]
+
+    def lose_response(self, matches: Callable[[Request], bool]) -> None:
+        """Have the response to the first request that matches get lost, after the request was executed."""
+        lost = iter([True])
+
+        def losing(request: Request, answer: Callable[[Request], Answer]) -> Answer:
+            found = answer(request)
+            return Answer(503, {}, b"", 0) if matches(request) and next(lost, False) else found
+
+        self.intercept(losing)
+
     def key_of(self, path: str) -> str:
         """The key in a quoted path; empty for the bucket."""
         return urllib.parse.unquote(path).partition("/")[2].partition("/")[2]

@@ -465,7 +465,7 @@ class Elsewhere(HostileStore):
 
     def address(self, digest: str, name: str, method: str = "GET") -> str:
         """The address of a file, as AWS signs them."""
-        begun = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+        begun = datetime.fromtimestamp(time.time(), UTC).strftime("%Y%m%dT%H%M%SZ")
         disposition = urllib.parse.quote(f'inline; filename="{name.rpartition("/")[2]}"')
         seconds = f"{self._hub.lifetime:.0f}"
         signature = _signature(digest, begun, seconds, method)

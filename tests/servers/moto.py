@@ -35,8 +35,9 @@ class MotoServer(S3Server):
         command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self._port)]
         self.spawn(self.name, command, {**kept, "PYTHONWARNINGS": "ignore"})
 
-    def request(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+    def request(self, method: str, path: str, body: bytes | None = None, query: str = "") -> tuple[int, bytes]:
         """Send one request; without credentials a private object is refused, and what they are is not checked."""
         scope = f"{self.access_key}/20260101/{self.region}/s3/aws4_request"
         signed = f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=unchecked"
-        return self.send(method, urllib.parse.quote(path), body, {"Authorization": signed})
+        target = urllib.parse.quote(path)
+        return self.send(method, f"{target}?{query}" if query else target, body, {"Authorization": signed})

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import abc
+import html
+import re
+import urllib.parse
 from typing import Any
 
 from tests.servers.process import HTTPServer
@@ -28,10 +31,10 @@ class S3Server(HTTPServer):
         return {"S3_ENDPOINT": self.endpoint, "AWS_DEFAULT_REGION": self.region, **keys}
 
     @abc.abstractmethod
-    def request(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+    def request(self, method: str, path: str, body: bytes | None = None, query: str = "") -> tuple[int, bytes]:
         """Send one request and return its status and body.
 
-        `path` is "/bucket" or "/bucket/key", unquoted and without a query.
+        `path` is "/bucket" or "/bucket/key", unquoted; of the `query`, nothing is signed.
         """
 
     def create_bucket(self, name: str) -> None:
@@ -40,8 +43,34 @@ class S3Server(HTTPServer):
         if status not in (200, 409):
             raise OSError(f"bucket {name}: {status} {body[:300]!r}")
 
+    def put(self, bucket: str, key: str, data: bytes) -> None:
+        """Make an object."""
+        self._content("PUT", f"/{bucket}/{key}", data)
+
+    def get(self, bucket: str, key: str) -> bytes:
+        """Return the content of an object."""
+        return self._content("GET", f"/{bucket}/{key}")
+
+    def list(self, bucket: str, prefix: str) -> list[str]:
+        """Return the names of all objects that begin with `prefix`."""
+        query = {"list-type": "2", "encoding-type": "url", "prefix": prefix}
+        found: list[str] = []
+        while True:
+            page = self._content("GET", f"/{bucket}", query=urllib.parse.urlencode(query)).decode()
+            found += [urllib.parse.unquote(html.unescape(name)) for name in re.findall("<Key>([^<]*)</Key>", page)]
+            following = re.search("<NextContinuationToken>([^<]*)</NextContinuationToken>", page)
+            if following is None:
+                return found
+            query["continuation-token"] = html.unescape(following[1])
+
+    def _content(self, method: str, path: str, data: bytes | None = None, query: str = "") -> bytes:
+        status, body = self.request(method, path, data, query)
+        if status != 200:
+            raise OSError(f"{method} {path}: {status} {body[:300]!r}")
+        return body
+
     def probe(self) -> bool:
         """Write an object and read it back."""
         self.create_bucket("fsabs-ready")
-        put, _ = self.request("PUT", "/fsabs-ready/probe", b"ready")
-        return put == 200 and self.request("GET", "/fsabs-ready/probe") == (200, b"ready")
+        self.put("fsabs-ready", "probe", b"ready")
+        return self.get("fsabs-ready", "probe") == b"ready"

@@ -21,7 +21,7 @@ from fsabs.core.layers import LayerFS
 from fsabs.core.stats import TreeCounts
 from fsabs.testing import LocalSubject, MemorySubject, WrappedSubject
 
-from .broken import ALL, Broken, breaks
+from .broken import breaks
 
 # ---- trees
 
@@ -408,9 +408,6 @@ class HoldsALock(LayerFS):
         with self._lock:
             time.sleep(0.002)
             return super()._read_bytes(key)
-
-
-ALL.append(Broken("HoldsALock", ("fork-threads",), Impatient))
 
 
 @breaks("pickle-fs", "path-jail")

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import io
 import os
+import zipfile
 from collections.abc import Callable, Iterator
 from typing import IO, Any, cast
 
+from fsabs.containers.zip import Zip
 from fsabs.core import keys, process
 from fsabs.core.blobs import Blob, BytesBlob
 from fsabs.core.fs import FS, FileStat, StrPath
 from fsabs.core.layers import LayerFS
 from fsabs.core.writing import WriteFile, Writer, WriterFile
-from fsabs.testing import LocalSubject, MemorySubject, WrappedSubject
+from fsabs.testing import ContainerSubject, LocalSubject, MemorySubject, Subject, WrappedSubject
+from tests.conformance import archives
 
 from .broken import ALL, Broken, breaks
-from .bundle import Bundle, BundleSubject
 
 
 class Rewriter(Writer):
@@ -505,15 +508,20 @@ ALL.append(Broken("PathOfAnEmptyFile", ("as-local",), lambda: WrappedSubject(Mem
 # ---- containers
 
 
-class PublishedAnyway(Bundle):
+class PublishedAnyway(Zip):
     def _abort(self) -> None:
         self._close()
 
 
-class PickledWhenWritten(Bundle):
+class PickledWhenWritten(Zip):
     def __getstate__(self) -> dict[str, Any]:
         return {}
 
 
-ALL.append(Broken("PublishedAnyway", ("whole-container",), lambda: BundleSubject(MemorySubject(), PublishedAnyway)))
-ALL.append(Broken("PickledWhenWritten", ("pickle-writer",), lambda: BundleSubject(MemorySubject(), PickledWhenWritten)))
+def _zip_opened_as(kind: type[Zip]) -> Subject:
+    build = functools.partial(archives.build_zip, zipfile.ZIP_STORED)
+    return ContainerSubject("a.zip", build, archives.parse_zip, MemorySubject(), kind)
+
+
+ALL.append(Broken("PublishedAnyway", ("whole-container",), lambda: _zip_opened_as(PublishedAnyway)))
+ALL.append(Broken("PickledWhenWritten", ("pickle-writer",), lambda: _zip_opened_as(PickledWhenWritten)))

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import gc
 import warnings
-from collections.abc import Callable
 from contextlib import closing
 
 import pytest
 
-from fsabs.testing import MemorySubject, Subject, all_checks, layered, run
+from fsabs.testing import all_checks, run
 
 from . import broken_trees, broken_writes
 from .broken import ALL, Broken
-from .bundle import BundleSubject
-from .implied import implied
 
 MODULES = (broken_trees, broken_writes)  # which add theirs to ALL
 CASES = [pytest.param(broken, statement, id=f"{broken.name}-{statement}") for broken in ALL for statement in broken.ids]
@@ -37,36 +34,8 @@ def test_every_statement_is_broken_by_a_filesystem() -> None:
     assert broken - held == set(), "statements that no check holds"
 
 
-@pytest.mark.parametrize("factory", [MemorySubject, implied])
-def test_what_is_whole_passes(factory: Callable[[], Subject]) -> None:
-    """By `run`; the classes of tests/conformance run the same checks over all other FS."""
-    with closing(factory()) as subject:
-        report = run(subject)
-    assert report.ok, str(report)
-    assert len(report.passed) + len(report.not_applicable) == len(all_checks())
-
-
-@pytest.mark.parametrize("wrap", [layered, BundleSubject])
-def test_a_whole_container_passes(wrap: Callable[[Subject], Subject]) -> None:
-    """The last is a container in a container."""
-    with closing(wrap(BundleSubject(MemorySubject()))) as subject:
-        report = run(subject)
-    assert report.ok, str(report)
-
-
-def test_the_reason_is_told() -> None:
-    [unsorted] = [one for one in ALL if one.name == "Unsorted"]
-    with closing(unsorted.subject()) as subject:
-        report = run(subject, only=["list-order"])
-    text = str(report)
-    assert "list-order" in text
-    assert "checks_tree.py" in text
-    assert "At index 0 diff: " in text
-
-
 def test_a_child_that_hangs_is_named_with_its_stack(capfd: pytest.CaptureFixture[str]) -> None:
-    [hanging] = [one for one in ALL if one.name == "HoldsALock"]
-    with closing(hanging.subject()) as subject:
+    with closing(broken_trees.Impatient()) as subject:
         report = run(subject, only=["fork-threads"])
     text = str(report)
     assert "a child forked while threads read" in text

@@ -12,38 +12,47 @@ from typing import Any
 import pytest
 
 import fsabs
-import fsabs.testing
 from fsabs.containers.base import NameTree
 from fsabs.core import blobs, registry
-from fsabs.testing import ContainerSubject, LocalSubject, run
+from fsabs.testing import ContainerSubject, LocalSubject, Subject, checks, run
 from tests.test_docs import program
 
 PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 
 
-@pytest.fixture
-def page(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The names of the page, as a module that pickles find; what it registers is forgotten afterwards."""
-    module = types.ModuleType("contributing_page")
-    monkeypatch.setitem(sys.modules, module.__name__, module)
+@pytest.fixture(autouse=True)
+def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test registers is forgotten after it."""
     for table in ("_BACKENDS", "_CONTAINERS", "_SUFFIXES"):
         monkeypatch.setattr(registry, table, dict(getattr(registry, table)))
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The names of the page, as a module that pickles find."""
+    module = types.ModuleType("contributing_page")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
     exec(compile(program(PAGE.read_text()), PAGE, "exec"), module.__dict__)
     return module
 
 
-def _in_this_process(check: Any) -> bool:
-    return not {"spawn", "forkserver"} & set(check.start_methods)
-
-
-@pytest.mark.parametrize("kind", ["backend", "container"])
-def test_the_classes_of_the_page_pass_the_kit(page: Any, kind: str) -> None:
+@pytest.fixture(params=["backend", "container"])
+def subject(request: pytest.FixtureRequest, page: Any) -> Iterator[Subject]:
     pile = ContainerSubject("a.pile", page.build, page.parse, LocalSubject())
-    with closing(page.TableSubject() if kind == "backend" else pile) as subject:
-        names = [one.name for one in fsabs.testing.checks(subject) if _in_this_process(one)]
-        report = run(subject, only=names)
+    with closing(page.TableSubject() if request.param == "backend" else pile) as subject:
+        yield subject
+
+
+def test_the_classes_of_the_page_pass_the_kit(subject: Subject) -> None:
+    report = run(subject, only=[one.name for one in checks(subject) if not one.start_methods])
     assert report.ok, str(report)
-    assert len(report.passed) > (90 if kind == "backend" else 60)
+    assert len(report.passed) > 60
+
+
+@pytest.mark.nightly
+def test_the_classes_of_the_page_pass_the_kit_in_forked_children(subject: Subject) -> None:
+    report = run(subject, only=[one.name for one in checks(subject) if "fork" in one.start_methods])
+    assert report.ok, str(report)
 
 
 class PlainBundle(fsabs.FS):
@@ -78,9 +87,7 @@ class PlainBundle(fsabs.FS):
 
 
 @pytest.mark.quick
-def test_any_fs_class_is_a_container(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for table in ("_CONTAINERS", "_SUFFIXES"):
-        monkeypatch.setattr(registry, table, dict(getattr(registry, table)))
+def test_any_fs_class_is_a_container(tmp_path: Path) -> None:
     fsabs.register_container("lines", (".lines",), PlainBundle)
     (tmp_path / "a.lines").write_text("x/one=1\ntwo=2")
     url = f"{tmp_path}/a.lines"

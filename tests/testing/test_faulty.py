@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import pickle
-import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,20 +33,15 @@ def faulty(*faults: Fault) -> FaultyFS:
 
 
 def outcomes(call: Callable[[], object], times: int) -> str:
-    """One letter for each call: `x` for one that raised, `.` for one that did not."""
+    """One letter for each call: `x` for one that lost its connection, `t` for another error, `.` for none."""
     found = ""
     for _ in range(times):
         try:
             call()
             found += "."
-        except OSError:
-            found += "x"
+        except OSError as exc:
+            found += "x" if isinstance(exc, ConnectionResetError) else "t"
     return found
-
-
-def pread_many(fs: FaultyFS) -> list[bytes]:
-    with fs.open("a.bin", "rb") as file:
-        return file.raw.blob.pread_many([(1000, 0), (10, 5000)])
 
 
 # ---- when
@@ -57,10 +52,8 @@ def pread_many(fs: FaultyFS) -> list[bytes]:
     [
         ({}, "xxxxxxxx"),
         ({"at": 1}, "x......."),
-        ({"at": 3}, "..x....."),
         ({"at": (2, 5)}, ".x..x..."),
         ({"every": 3}, "..x..x.."),
-        ({"every": 1}, "xxxxxxxx"),
         ({"rate": 1.0}, "xxxxxxxx"),
     ],
 )
@@ -68,8 +61,7 @@ def test_when_a_fault_comes(when: dict[str, Any], expected: str) -> None:
     fault = Fault("stat", Raise(LOST), **when)
     fs = faulty(fault)
     assert outcomes(lambda: fs.stat("a.bin"), 8) == expected
-    assert fs.injected == {fault: expected.count("x")}
-    assert fs.met == {fault: 8}
+    assert (fs.injected, fs.met) == ({fault: expected.count("x")}, {fault: 8})
 
 
 def test_a_rate_is_about_met_and_the_same_for_the_same_seed() -> None:
@@ -90,30 +82,19 @@ def test_a_path_selects_what_is_met_and_counted() -> None:
 
 
 def test_faults_are_counted_apart_and_the_first_wins() -> None:
-    first, second = (
-        Fault("stat", Raise(LOST), every=2),
-        Fault("stat", Raise(TimeoutError(errno.ETIMEDOUT, "")), every=3),
-    )
+    first = Fault("stat", Raise(LOST), every=2)
+    second = Fault("stat", Raise(TimeoutError(errno.ETIMEDOUT, "")), every=3)
     fs = faulty(first, second)
-    kinds = []
-    for _ in range(6):
-        try:
-            fs.stat("a.bin")
-            kinds.append("")
-        except OSError as exc:
-            kinds.append(type(exc).__name__)
-    reset, late = "ConnectionResetError", "TimeoutError"
-    assert kinds == ["", reset, late, reset, "", reset]
+    assert outcomes(lambda: fs.stat("a.bin"), 6) == ".xtx.x"
     assert fs.injected == {first: 3, second: 2}
 
 
-def test_without_faults_nothing_happens() -> None:
-    fs = faulty()
-    assert fs.read_bytes("a.bin") == DATA
-    assert fs.injected == fs.met == {}
-
-
 # ---- what
+
+
+def _pread_many(fs: FaultyFS) -> list[bytes]:
+    with fs.open("a.bin", "rb") as file:
+        return file.raw.blob.pread_many([(1000, 0), (10, 5000)])
 
 
 OPERATIONS: list[tuple[str, Callable[[FaultyFS], object]]] = [
@@ -130,7 +111,7 @@ OPERATIONS: list[tuple[str, Callable[[FaultyFS], object]]] = [
     ("read", lambda fs: fs.read_bytes("a.bin")),
     ("read", lambda fs: fs.open("a.bin", "rb").read(10)),
     ("read", lambda fs: fs.open("a.bin").read(1)),
-    ("read", lambda fs: pread_many(fs)),
+    ("read", _pread_many),
     ("read", lambda fs: fs.copy("a.bin", "new.bin", Memory())),
     ("create", lambda fs: fs.open("new.bin", "wb")),
     ("create", lambda fs: fs.write_bytes("new.bin", b"x")),
@@ -165,33 +146,21 @@ def test_every_operation_may_raise(operation: Any, call: Callable[[FaultyFS], ob
     assert LOST.filename is None, "the exception of the fault stays as it was"
 
 
-def test_any_exception_may_be_raised() -> None:
-    fs = faulty(Fault("list", Raise(MemoryError("full"))))
-    with pytest.raises(MemoryError, match="full"):
-        list(fs.list())
-
-
-READS: list[Callable[[FaultyFS], object]] = [
-    lambda fs: fs.read_bytes("a.bin"),
-    lambda fs: fs.open("a.bin", "rb").read(),
-    lambda fs: list(fs.read_many(["a.bin"])),
-    lambda fs: pread_many(fs),
-    lambda fs: fs.copy("a.bin", "new.bin", Memory()),
-]
-
-
-@pytest.mark.parametrize("call", READS)
-def test_a_short_body_is_corrupt(call: Callable[[FaultyFS], object]) -> None:
-    with pytest.raises(CorruptFileError, match="100 bytes at offset 0 where") as raised:
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda fs: fs.read_bytes("a.bin"),
+        lambda fs: fs.open("a.bin", "rb").read(),
+        lambda fs: list(fs.read_many(["a.bin"])),
+        _pread_many,
+        lambda fs: fs.copy("a.bin", "new.bin", Memory()),
+    ],
+)
+def test_a_read_is_short_or_stale(call: Callable[[FaultyFS], object]) -> None:
+    with pytest.raises(CorruptFileError, match="100 bytes at offset 0 where"):
         call(faulty(Fault("read", Truncate(100))))
-    assert raised.value.errno == errno.EBADMSG
-
-
-@pytest.mark.parametrize("call", READS)
-def test_a_stale_read(call: Callable[[FaultyFS], object]) -> None:
-    with pytest.raises(StaleFileError) as raised:
+    with pytest.raises(StaleFileError):
         call(faulty(Fault("read", Stale())))
-    assert raised.value.errno == errno.ESTALE
 
 
 def test_a_file_that_was_cut_on_the_store() -> None:
@@ -213,61 +182,15 @@ def test_another_version_than_there_was() -> None:
 
 
 def test_a_delay_passes_and_things_go_on() -> None:
-    fs = faulty(Fault("read", Delay(0.05), at=2), Fault("read", Raise(LOST), at=3))
+    fs = faulty(Fault("read", Delay(0.05), at=(1, 2)), Fault("read", Raise(LOST), at=2))
     start = time.monotonic()
     assert fs.read_bytes("a.bin") == DATA
-    early = time.monotonic() - start
-    assert fs.read_bytes("a.bin") == DATA
-    assert time.monotonic() - start - early >= 0.05
     with pytest.raises(ConnectionResetError):
         fs.read_bytes("a.bin")
-
-
-def test_a_delay_and_an_error_at_one_call() -> None:
-    fs = faulty(Fault("stat", Delay(0.05)), Fault("stat", Raise(LOST)))
-    start = time.monotonic()
-    with pytest.raises(ConnectionResetError):
-        fs.stat("a.bin")
-    assert time.monotonic() - start >= 0.05
+    assert time.monotonic() - start >= 0.1
 
 
 def test_a_connection_that_is_lost_in_the_middle_of_a_write() -> None:
-    fault = Fault("write", Raise(LOST, after=1_500_000))
-    fs = faulty(fault)
-    with pytest.raises(ConnectionResetError), fs.open("new.bin", "wb") as file:
-        for _ in range(20):
-            file.write(DATA)
-    assert not fs.exists("new.bin")
-    fs.write_bytes("small.bin", DATA)
-    assert fs.read_bytes("small.bin") == DATA, "a file that is smaller gets through"
-
-
-def _written_by_a_child(fs: FaultyFS) -> int:
-    """The status of a child that writes for ever."""
-    pid = os.fork()
-    if not pid:
-        try:
-            with fs.open("new.bin", "wb") as file:
-                while True:
-                    file.write(DATA)
-        finally:
-            os._exit(99)
-    return os.waitpid(pid, 0)[1]
-
-
-def test_a_kill_in_the_middle_of_a_write(tmp_path: Any) -> None:
-    fs = FaultyFS(Local(tmp_path), Fault("write", Kill(after=3_000_000)))
-    assert os.WTERMSIG(_written_by_a_child(fs)) == signal.SIGKILL
-    assert list(fs.list()) == []
-
-
-def test_an_exit_in_the_middle_of_a_write(tmp_path: Any) -> None:
-    fs = FaultyFS(Local(tmp_path), Fault("write", Kill(after=3_000_000, status=7)))
-    assert os.WEXITSTATUS(_written_by_a_child(fs)) == 7
-    assert list(fs.list()) == []
-
-
-def test_what_comes_before_a_kill_reaches_the_store() -> None:
     seen: list[bytes] = []
 
     class Seeing(Memory):
@@ -280,7 +203,24 @@ def test_what_comes_before_a_kill_reaches_the_store() -> None:
     with pytest.raises(ConnectionResetError), fs.open("new.bin", "wb") as file:
         for _ in range(20):
             file.write(DATA)
-    assert len(b"".join(seen)) == 1_234_567
+    assert len(b"".join(seen)) == 1_234_567, "what comes before it reaches the store"
+    assert not fs.exists("new.bin")
+    fs.write_bytes("small.bin", DATA)
+
+
+@pytest.mark.parametrize(("status", "expected"), [(None, -9), (7, 7)])
+def test_a_process_that_ends_in_the_middle_of_a_write(tmp_path: Path, status: int | None, expected: int) -> None:
+    fs = FaultyFS(Local(tmp_path), Fault("write", Kill(after=3_000_000, status=status)))
+    pid = os.fork()
+    if not pid:
+        try:
+            with fs.open("new.bin", "wb") as file:
+                while True:
+                    file.write(DATA)
+        finally:
+            os._exit(99)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == expected
+    assert list(fs.list()) == []
 
 
 # ---- where it goes
@@ -301,25 +241,17 @@ def test_threads_share_the_counts() -> None:
     fs = faulty(fault)
     found = threaded("a thread", [lambda: outcomes(lambda: fs.stat("a.bin"), 250)] * 8, 20)
     assert "".join(found).count("x") == 200
-    assert fs.injected == {fault: 200}
-    assert fs.met == {fault: 2000}
+    assert (fs.injected, fs.met) == ({fault: 200}, {fault: 2000})
 
 
-def test_a_pickle_goes_on_counting() -> None:
+def test_pickles_and_forked_children_go_on_counting() -> None:
     fault = Fault("stat", Raise(LOST), at=3)
     fs = faulty(fault)
     assert outcomes(lambda: fs.stat("a.bin"), 2) == ".."
     again = pickle.loads(pickle.dumps(fs))
     assert outcomes(lambda: again.stat("a.bin"), 2) == "x."
-    assert again.injected == {fault: 1}
-    assert fs.injected == {fault: 0}
-    assert outcomes(lambda: fs.stat("a.bin"), 2) == "x."
-
-
-def test_a_forked_child_goes_on_counting() -> None:
-    fs = faulty(Fault("stat", Raise(LOST), at=3))
-    assert outcomes(lambda: fs.stat("a.bin"), 2) == ".."
-    assert forked("a child", [lambda: outcomes(lambda: fs.stat("a.bin"), 2)] * 2, 20) == ["x."] * 2
+    assert forked("a child", [lambda: outcomes(lambda: fs.stat("a.bin"), 2)], 20) == ["x."]
+    assert (again.injected, fs.injected) == ({fault: 1}, {fault: 0})
     assert outcomes(lambda: fs.stat("a.bin"), 2) == "x."
 
 
@@ -333,16 +265,11 @@ def test_a_half_read_file_pickles_with_its_faults() -> None:
                 again.read()
 
 
-def test_nothing_goes_round_by_a_descriptor(tmp_path: Any) -> None:
-    fs = FaultyFS(Local(tmp_path))
+def test_local_files_have_no_way_round(tmp_path: Path) -> None:
+    fs = FaultyFS(Local(tmp_path), Fault("open", Raise(LOST), at=3))
     fs.write_bytes("a.bin", DATA)
     with fs.open("a.bin", "rb") as file, pytest.raises(OSError, match="descriptor"):
         file.fileno()
-
-
-def test_updating_in_place_meets_its_open(tmp_path: Any) -> None:
-    fs = FaultyFS(Local(tmp_path), Fault("open", Raise(LOST), at=2))
-    fs.write_bytes("a.bin", DATA)
     fs.open("a.bin", "r+b").close()
     with pytest.raises(ConnectionResetError):
         fs.open("a.bin", "r+b")
@@ -356,27 +283,22 @@ def test_faults_are_values() -> None:
     assert fault == Fault("read", Raise(ConnectionResetError(errno.ECONNRESET, "connection lost")), at=3)
     assert fault != Fault("read", Raise(LOST), at=4)
     assert len({fault, pickle.loads(pickle.dumps(fault))}) == 1
-    with pytest.raises(AttributeError):
-        fault.at = 4  # type: ignore[misc]
-    assert "at=3" in repr(fault)
     assert repr(faulty(fault)).startswith("FaultyFS(Memory(")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "keywords", "message"),
+    ("operation", "effect", "when", "message"),
     [
-        (("fetch", Delay(1)), {}, "no operation is called 'fetch'; there are: stat, list, open"),
-        (("write", Truncate(1)), {}, "Truncate is for read and open, not for write"),
-        (("list", Stale()), {}, "Stale is for read and open and stat, not for list"),
-        (("read", Raise(LOST, after=10)), {}, "only a write goes wrong after so many bytes, not read"),
-        (("commit", Kill(after=10)), {}, "only a write goes wrong after so many bytes, not commit"),
-        (("read", Delay(1)), {"at": 1, "every": 2}, "one of at, every and rate"),
-        (("read", Delay(1)), {"at": 0}, "counted from 1"),
-        (("read", Delay(1)), {"at": (1, -2)}, "counted from 1"),
-        (("read", Delay(1)), {"every": -1}, "counted from 1"),
-        (("read", Delay(1)), {"rate": 1.5}, "between 0 and 1"),
+        ("fetch", Delay(1), {}, "no operation is called 'fetch'"),
+        ("write", Truncate(1), {}, "Truncate is for read and open, not for write"),
+        ("list", Stale(), {}, "Stale is for read and open and stat, not for list"),
+        ("read", Raise(LOST, after=10), {}, "only a write goes wrong after so many bytes"),
+        ("read", Delay(1), {"at": 1, "every": 2}, "one of at, every and rate"),
+        ("read", Delay(1), {"at": (1, 0)}, "counted from 1"),
+        ("read", Delay(1), {"every": -1}, "counted from 1"),
+        ("read", Delay(1), {"rate": 1.5}, "between 0 and 1"),
     ],
 )
-def test_faults_that_make_no_sense_are_refused(arguments: Sequence[Any], keywords: Any, message: str) -> None:
+def test_faults_that_make_no_sense_are_refused(operation: Any, effect: Any, when: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Fault(*arguments, **keywords)
+        Fault(operation, effect, **when)

@@ -20,28 +20,10 @@ pytestmark = pytest.mark.quick
 
 # What FS derives from the rest, or keeps for itself: a layer has it by being an FS.
 DERIVED = {
-    "_key",
-    "_named",
-    "_naming",
-    "_require",
-    "_unsupported",
-    "_is",
-    "_open_reader",
-    "_open_writer",
-    "_contents",
-    "_members",
-}
-DERIVED |= {"_glob_after", "_following", "_is_link", "_rename_target", "_open_append", "_key_to_write", "_file_key"}
-DERIVED |= {
-    "_naming",
-    "_read_versioned",
-    "_read_each",
-    "_transfer_tree",
-    "_write_blob",
-    "_enters",
-    "_in_order",
-    "_nonempty_key",
-    "_read_key",
+    *("_key", "_file_key", "_key_to_write", "_nonempty_key", "_read_key", "_rename_target", "_following", "_is_link"),
+    *("_named", "_naming", "_require", "_unsupported", "_is", "_contents", "_members", "_enters", "_in_order"),
+    *("_open_reader", "_open_writer", "_open_append", "_glob_after", "_read_versioned", "_read_each"),
+    *("_transfer_tree", "_write_blob"),
 }
 
 CORE = sorted(
