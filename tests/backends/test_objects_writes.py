@@ -20,6 +20,7 @@ from fsabs.backends.s3 import S3
 from tests.backends.s3_clients import KEYS, MIB, opened
 from tests.servers.scripted import Asked, Script, ScriptedStore, message, refusal
 
+GIB = 1 << 30
 pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("no_settings")]
 
 
@@ -287,8 +288,10 @@ def test_a_copy_that_fails_after_its_status_was_sent_is_made_again(code: str) ->
         assert [request.method for request in store.requests].count("PUT") == 2
 
 
-@pytest.mark.parametrize("size", [10, 6 * 1024**3])
-def test_a_copy_says_who_pays_for_its_source_and_whose_it_is(size: int) -> None:
+@pytest.mark.parametrize(("size", "most", "count"), [(10, 10_000, 0), (6 * GIB, 10_000, 12), (6 * GIB, 5, 5)])
+def test_a_copy_is_made_of_parts_where_it_has_to_be_and_says_who_pays(size: int, most: int, count: int) -> None:
+    """And whose the source is and the target."""
+
     def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
         headers, body = {"ETag": '"1"'}, '<CopyObjectResult><ETag>"1"</ETag></CopyObjectResult>'
         if asked.method == "HEAD":
@@ -298,7 +301,7 @@ def test_a_copy_says_who_pays_for_its_source_and_whose_it_is(size: int) -> None:
         elif asked.method == "POST":
             name = "InitiateMultipartUploadResult" if "uploads" in asked.query else "CompleteMultipartUploadResult"
             body = f"<{name}><UploadId>1</UploadId></{name}>"
-        elif "partNumber" not in asked.query and size > 5 * 1024**3:
+        elif "partNumber" not in asked.query and size > 5 * GIB:
             connection.sendall(refusal(400, "EntityTooLarge"))
             return
         connection.sendall(message(200, {"Content-Length": str(len(body)), **headers}, body.encode()))
@@ -306,13 +309,19 @@ def test_a_copy_says_who_pays_for_its_source_and_whose_it_is(size: int) -> None:
     with ScriptedStore({}, script) as store:
         options: Any = {**KEYS, "endpoint": store.endpoint, "read_timeout": 5}
         theirs = fsabs.from_url("s3://theirs", requester_pays=True, expected_bucket_owner="1", **options)
-        theirs.copy("x", "y", opened(store.endpoint, expected_bucket_owner="2"))
+        ours = opened(store.endpoint, expected_bucket_owner="2")
+        ours.dialect.max_parts = most
+        theirs.copy("x", "y", ours)
         copies = [asked.headers for asked in store.requests if "x-amz-copy-source" in asked.headers]
-    assert len(copies) == (1 if size == 10 else 13)
     for headers in copies:
         assert headers["x-amz-request-payer"] == "requester"
         assert headers["x-amz-source-expected-bucket-owner"] == "1"
         assert headers["x-amz-expected-bucket-owner"] == "2"
+    ranges = [headers["x-amz-copy-source-range"].removeprefix("bytes=").split("-") for headers in copies[1:]]
+    bounds = sorted((int(first), int(last) + 1) for first, last in ranges)
+    assert len(bounds) == count
+    assert [end for _, end in bounds[:-1]] == [start for start, _ in bounds[1:]]
+    assert not bounds or (bounds[0][0], bounds[-1][1]) == (0, size)
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 from moto import mock_aws
 
 import fsabs
+from fsabs.testing.children import Child
 
 pytestmark = pytest.mark.quick
 
@@ -51,10 +51,7 @@ def test_all_operations(fs: fsabs.S3) -> None:
 
 def test_a_forked_child_sees_the_mock(fs: fsabs.S3) -> None:
     fs.write_bytes("a", b"x")
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if fs.read_bytes("a") == b"x" else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert Child("a child", lambda: fs.read_bytes("a"), 20).result() == b"x"
 
 
 def test_a_signed_url_is_signed_where_boto3_carries_the_requests(fs: fsabs.S3) -> None:
