@@ -21,6 +21,12 @@ def no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
+@pytest.fixture
+def no_kept_indexes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep nothing on the disk that a second FS would know."""
+    monkeypatch.setenv("FSABS_CACHE_DIR", "")
+
+
 @pytest.fixture(scope="session")
 def pem(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The file of a key and its self-signed certificate for 127.0.0.1; the certificate alone is in FILE.crt."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from typing import Any
@@ -87,3 +88,29 @@ def contents(count: int, size: int = 3000) -> dict[str, bytes]:
     """Return the contents of so many objects, by key."""
     chance = random.Random(5)
     return {f"k{number:04}": chance.randbytes(size) for number in range(count)}
+
+
+def use_everything(fs: S3) -> None:
+    """Write files of all sizes in all ways, read them, and change the tree."""
+    small, large = b"small" * 1000, os.urandom(11 * MIB)
+    fs.write_bytes("a/small.bin", small)
+    fs.write_many([("a/many.bin", small), ("a/many2.bin", small)], concurrency=4)
+    with fs.open("a/new.bin", "xb") as file:
+        file.write(small)
+    with fs.open("a/large.bin", "wb") as file:
+        file.write(large)
+    assert fs.read_bytes("a/small.bin") == small
+    assert list(fs.read_many(["a/many.bin", "a/many2.bin", "a/new.bin"])) == [small] * 3
+    assert fs.stat("a/large.bin").size == len(large)
+    assert fs.read_bytes("a/large.bin") == large
+    with fs.open("a/large.bin", "rb") as file:
+        assert file.read(10) == large[:10]
+        file.seek(6 * MIB)
+        assert file.read(MIB) == large[6 * MIB : 7 * MIB]
+    fs.copy("a/small.bin", "b/copy.bin")
+    fs.rename("a", "c")
+    assert fs.read_bytes("b/copy.bin") == small
+    assert fs.read_bytes("c/large.bin") == large
+    assert sorted(fs.list("c")) == ["large.bin", "many.bin", "many2.bin", "new.bin", "small.bin"]
+    fs.remove("c", recursive=True)
+    assert not fs.exists("c")

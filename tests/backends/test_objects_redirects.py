@@ -154,24 +154,6 @@ def test_what_leads_nowhere_is_the_error_of_the_redirect(there: str) -> None:
         assert store.redirects < 40
 
 
-def test_no_redirect_leads_from_tls_to_plain_http() -> None:
-    fs = FollowingFS("https://store.example")
-    client, failure = fs.http, Redirected(OSError("302"), "http://store.example/x")
-    with pytest.raises(OSError, match="302"):
-        client.decide(failure, _Attempts(), client.access, False, Request("GET", "x"))  # type: ignore[arg-type]
-    failure = Redirected(OSError("302"), "//other.example/x y?a=%20b c")
-    found, _ = client.decide(failure, _Attempts(), client.access, False, Request("GET", "x"))  # type: ignore[arg-type]
-    assert found.location == "https://other.example/x%20y?a=%20b%20c"
-    sent = client.encode(found).decode()
-    assert sent.startswith("GET /x%20y?a=%20b%20c HTTP/1.1\r\nHost: other.example\r\n")
-    assert "token" not in sent
-
-
-class _Attempts:
-    def may_redirect(self) -> bool:
-        return True
-
-
 def test_locations_are_resolved_and_quoted() -> None:
     here = "https://a.example/d/x?q=1"
     assert absolute(here, "y") == "https://a.example/d/y"

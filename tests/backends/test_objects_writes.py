@@ -242,23 +242,6 @@ def test_a_store_may_send_back_some_checksums_only() -> None:
 # ---- conditions
 
 
-def test_a_file_is_replaced_if_it_has_still_its_version() -> None:
-    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
-        if asked.method == "PUT" and asked.headers.get("if-match") != '"v1"':
-            connection.sendall(refusal(412, "PreconditionFailed"))
-        else:
-            stored(store, asked, connection)
-
-    with ScriptedStore({"k": b"old"}, script) as store:
-        fs = opened(store.endpoint)
-        with pytest.raises(fsabs.StaleFileError) as caught:
-            fs.write_if("k", b"new", "v0")
-        assert caught.value.filename == "s3://bucket/k"
-        assert store.objects["k"] == b"old"
-        fs.write_if("k", b"new", "v1")
-        assert store.objects["k"] == b"new"
-
-
 def test_a_conflict_of_two_conditional_writes_is_tried_again() -> None:
     # AWS refuses so, and asks to do it again, if the object is removed meanwhile: there need be none.
     def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:

@@ -7,14 +7,11 @@ import ctypes
 import errno
 import gc
 import http.server
-import mmap
 import random
-import re
 import threading
 import tracemalloc
 import weakref
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import IO, ClassVar
 
 import numpy as np
@@ -45,16 +42,6 @@ def test_the_bytes_are_those_that_were_filled(size: int) -> None:
     assert all(content[start] == start >> 20 & 255 for start in range(0, size, MIB))
 
 
-@pytest.mark.skipif(
-    not (hasattr(mmap, "MADV_HUGEPAGE") and Path("/sys/kernel/mm/transparent_hugepage").exists()),
-    reason="a kernel without huge pages",
-)
-def test_large_ones_ask_for_huge_pages() -> None:
-    buffer = BytesBuffer(MIN_ADVISED)
-    assert "hg" in _flags(ctypes.addressof(ctypes.c_char.from_buffer(buffer.view)) + MIN_ADVISED // 2)
-    buffer.release()
-
-
 @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
 def test_one_that_is_given_up_with_its_views_is_freed_silently() -> None:
     class Failure(Exception):
@@ -67,17 +54,6 @@ def test_one_that_is_given_up_with_its_views_is_freed_silently() -> None:
     del buffer, failure
     gc.collect()
     assert freed() is None
-
-
-def _flags(address: int) -> list[str]:
-    """Return the flags of the mapping that an address lies in (proc(5), `VmFlags`)."""
-    found = False
-    for line in Path("/proc/self/smaps").read_text().splitlines():
-        if bounds := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
-            found = int(bounds[1], 16) <= address < int(bounds[2], 16)
-        elif found and line.startswith("VmFlags:"):
-            return line.split()[1:]
-    raise AssertionError(f"no mapping has {address:x}")
 
 
 BLOCK = random.Random(1).randbytes(1_000_003) * 4

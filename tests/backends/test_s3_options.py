@@ -7,7 +7,6 @@ request that boto3 itself would send.
 from __future__ import annotations
 
 import base64
-import os
 import ssl
 from pathlib import Path
 from typing import Any, cast
@@ -21,7 +20,16 @@ import fsabs
 from fsabs.backends.objects.dialect import content_type_of
 from fsabs.backends.s3 import S3
 from fsabs.backends.s3.options import ObjectHeaders, S3Options, parse
-from tests.backends.s3_clients import KEYS, MIB, client_of, core_session, new_bucket, settings, users_client
+from tests.backends.s3_clients import (
+    KEYS,
+    MIB,
+    client_of,
+    core_session,
+    new_bucket,
+    settings,
+    use_everything,
+    users_client,
+)
 from tests.servers.hostile_store import HostileStore
 from tests.servers.network import FaultProxy
 
@@ -51,35 +59,10 @@ def new_by(sender: str, server: Any, **options: Any) -> S3:
 # ---- encryption
 
 
-def _use_everything(fs: S3) -> None:
-    small, large = b"small" * 1000, os.urandom(11 * MIB)
-    fs.write_bytes("a/small.bin", small)
-    fs.write_many([("a/many.bin", small), ("a/many2.bin", small)], concurrency=4)
-    with fs.open("a/new.bin", "xb") as file:
-        file.write(small)
-    with fs.open("a/large.bin", "wb") as file:
-        file.write(large)
-    assert fs.read_bytes("a/small.bin") == small
-    assert list(fs.read_many(["a/many.bin", "a/many2.bin", "a/new.bin"])) == [small] * 3
-    assert fs.stat("a/large.bin").size == len(large)
-    assert fs.read_bytes("a/large.bin") == large
-    with fs.open("a/large.bin", "rb") as file:
-        assert file.read(10) == large[:10]
-        file.seek(6 * MIB)
-        assert file.read(MIB) == large[6 * MIB : 7 * MIB]
-    fs.copy("a/small.bin", "b/copy.bin")
-    fs.rename("a", "c")
-    assert fs.read_bytes("b/copy.bin") == small
-    assert fs.read_bytes("c/large.bin") == large
-    assert sorted(fs.list("c")) == ["large.bin", "many.bin", "many2.bin", "new.bin", "small.bin"]
-    fs.remove("c", recursive=True)
-    assert not fs.exists("c")
-
-
 @SENDERS
 def test_customer_keys(ceph: Any, sender: str) -> None:  # moto looks at no key
     fs = new_by(sender, ceph, sse_customer_key=KEY)
-    _use_everything(fs)
+    use_everything(fs)
     with pytest.raises(ClientError):
         client_of(ceph).head_object(Bucket=fs.bucket, Key="b/copy.bin")
     for key in (None, OTHER_KEY):
@@ -94,7 +77,7 @@ def test_customer_keys(ceph: Any, sender: str) -> None:  # moto looks at no key
 
 def test_keys_of_the_store(ceph: Any) -> None:
     fs = new_by("ours", ceph, server_side_encryption="aws:kms", sse_kms_key_id="key-1")
-    _use_everything(fs)
+    use_everything(fs)
     head = client_of(ceph).head_object(Bucket=fs.bucket, Key="b/copy.bin")
     assert (head["ServerSideEncryption"], head["SSEKMSKeyId"]) == ("aws:kms", "key-1")
 
@@ -161,43 +144,24 @@ def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-ALL: S3Options = {
-    "requester_pays": True,
-    "server_side_encryption": "aws:kms",
-    "sse_kms_key_id": "key-1",
-    "storage_class": "GLACIER_IR",
-    "acl": "private",
-    "metadata": {"a": "b", "C": "d"},
-    "content_type": "text/csv",
-    "tagging": {"b": "x y", "a": "1"},
-    "cache_control": "no-cache",
-    "content_disposition": "inline",
-    "content_encoding": "zstd",
-    "content_language": "de",
-    "expires": "Thu, 01 Jan 2026 00:00:00 GMT",
-    "bucket_key_enabled": True,
-    "object_lock_mode": "GOVERNANCE",
-    "object_lock_retain_until": "2030-01-01T00:00:00Z",
-    "object_lock_legal_hold": "ON",
-    "expected_bucket_owner": "123456789012",
+ALL = {
+    "server_side_encryption": ("ServerSideEncryption", "aws:kms"),
+    "sse_kms_key_id": ("SSEKMSKeyId", "key-1"),
+    "storage_class": ("StorageClass", "GLACIER_IR"),
+    "acl": ("ACL", "private"),
+    "content_type": ("ContentType", "text/csv"),
+    "tagging": ("Tagging", "a=1&b=x%20y"),
+    "cache_control": ("CacheControl", "no-cache"),
+    "content_disposition": ("ContentDisposition", "inline"),
+    "content_encoding": ("ContentEncoding", "zstd"),
+    "content_language": ("ContentLanguage", "de"),
+    "expires": ("Expires", "Thu, 01 Jan 2026 00:00:00 GMT"),
+    "bucket_key_enabled": ("BucketKeyEnabled", True),
+    "object_lock_mode": ("ObjectLockMode", "GOVERNANCE"),
+    "object_lock_retain_until": ("ObjectLockRetainUntilDate", "2030-01-01T00:00:00Z"),
+    "object_lock_legal_hold": ("ObjectLockLegalHoldStatus", "ON"),
 }
-BOTO3 = {
-    "server_side_encryption": "ServerSideEncryption",
-    "sse_kms_key_id": "SSEKMSKeyId",
-    "storage_class": "StorageClass",
-    "acl": "ACL",
-    "content_type": "ContentType",
-    "tagging": "Tagging",
-    "cache_control": "CacheControl",
-    "content_disposition": "ContentDisposition",
-    "content_encoding": "ContentEncoding",
-    "content_language": "ContentLanguage",
-    "expires": "Expires",
-    "bucket_key_enabled": "BucketKeyEnabled",
-    "object_lock_mode": "ObjectLockMode",
-    "object_lock_retain_until": "ObjectLockRetainUntilDate",
-    "object_lock_legal_hold": "ObjectLockLegalHoldStatus",
-}
+"""Options, with the names that boto3 has for them, and values."""
 
 
 def headers_of(**options: Any) -> ObjectHeaders:
@@ -207,14 +171,13 @@ def headers_of(**options: Any) -> ObjectHeaders:
 @pytest.mark.quick
 @pytest.mark.parametrize("key", [None, KEY])
 def test_header_fields_are_those_of_boto3(key: bytes | None) -> None:
-    options: dict[str, Any] = {**ALL, "sse_customer_key": key}
-    if key:
-        del options["server_side_encryption"], options["sse_kms_key_id"]
-    bucket = {"RequestPayer": "requester", "ExpectedBucketOwner": options["expected_bucket_owner"]}
+    given = {name: pair for name, pair in ALL.items() if key is None or not name.startswith(("server", "sse"))}
+    options: dict[str, Any] = {name: value for name, (_, value) in given.items()} | {"sse_customer_key": key}
+    options |= {"requester_pays": True, "expected_bucket_owner": "123456789012", "metadata": {"a": "b", "C": "d"}}
+    found = headers_of(**{**options, "tagging": {"b": "x y", "a": "1"}})
+    bucket = {"RequestPayer": "requester", "ExpectedBucketOwner": "123456789012"}
     read = bucket | ({"SSECustomerAlgorithm": "AES256", "SSECustomerKey": KEY} if key else {})
-    written = {name: options[option] for option, name in BOTO3.items() if option in options} | read
-    written |= {"Metadata": {"a": "b", "c": "d"}, "Tagging": "a=1&b=x%20y"}
-    found = headers_of(**options)
+    written = dict(given.values()) | read | {"Metadata": {"a": "b", "c": "d"}}
     assert set(found.read) == _sent_by_boto3("get_object", **read)
     assert set(found.read) == _sent_by_boto3("head_object", **read)
     fields = {*found.write, *found.of_type("key")}
@@ -252,7 +215,7 @@ def test_each_header_field_that_boto3_has_an_argument_for_can_be_given(operation
 def test_requester_pays_is_said_in_each_request(moto: Any, sender: str) -> None:
     with FaultProxy.before(moto.endpoint) as proxy:
         fs = new_by(sender, moto, requester_pays=True)
-        _use_everything(opened_by(sender, fs.bucket, **settings(moto, requester_pays=True, endpoint=proxy.endpoint)))
+        use_everything(opened_by(sender, fs.bucket, **settings(moto, requester_pays=True, endpoint=proxy.endpoint)))
         assert len(proxy.requests()) > 15
         for request in proxy.requests():
             assert request.headers.get("x-amz-request-payer") == "requester", request

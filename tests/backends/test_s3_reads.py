@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import functools
 import gc
 import hashlib
 import os
@@ -14,7 +13,6 @@ import time
 import warnings
 import zlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import google_crc32c
@@ -24,7 +22,7 @@ import fsabs
 from fsabs.backends.objects import Endpoint
 from fsabs.backends.objects.connections import Connection, ConnectionPool
 from fsabs.backends.objects.reading import FIRST, MEASURED_SECONDS
-from fsabs.backends.s3 import S3, boto
+from fsabs.backends.s3 import S3
 from fsabs.core import hooks
 from fsabs.testing.children import Child
 from tests.backends.s3_clients import MIB, new_bucket, opened, settings
@@ -169,24 +167,6 @@ def test_a_stream_forks_and_survives_an_end_of_its_connection() -> None:
         for connection in list(store.connected):
             connection.shutdown(socket.SHUT_RDWR)
         assert start + file.read() == data
-
-
-@pytest.mark.parametrize("fixed", [True, False])
-def test_a_forked_child_needs_no_client_of_its_own(fixed: bool, tmp_path: Path) -> None:
-    """Unless credentials are to be renewed, or the environment is another."""
-    answer = '{"Version": 1, "AccessKeyId": "a", "SecretAccessKey": "b", "Expiration": "2099-01-01T00:00:00Z"}'
-    (tmp_path / "config").write_text(f"[profile renewed]\ncredential_process = echo '{answer}'\n")
-    with ScriptedStore({"x": b"1", "y": b"2"}) as store:
-        fs = opened(store.endpoint) if fixed else S3("bucket", endpoint=store.endpoint, profile="renewed")
-        assert fs.read_bytes("x") == b"1"
-
-        def child(same: bool) -> tuple[bytes, bool]:
-            if not same:
-                os.environ["AWS_MAX_ATTEMPTS"] = "2"
-            return fs.read_bytes("y"), boto.shared_client(fs.options).peek() is None
-
-        for same in (True, False):
-            assert Child("a child", functools.partial(child, same), 20).result() == (b"2", fixed)
 
 
 # ---- what an instrument sees

@@ -11,8 +11,6 @@ import select
 import socket
 import subprocess
 import sys
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,7 @@ from fsabs.backends.objects.connections import ConnectionPool
 from fsabs.backends.objects.failures import Throttle
 from fsabs.backends.objects.messages import Request, Response
 from fsabs.backends.objects.pipeline import send_many
-from fsabs.testing.children import Child, started
+from fsabs.testing.children import Child
 from tests import namespaces
 from tests.backends.s3_clients import contents, opened
 from tests.servers.fixtures import require
@@ -106,30 +104,6 @@ def test_a_bucket_in_another_region_costs_its_first_object_extra(operation: str)
 
 
 # ---- storms
-
-
-def _sizes(endpoint: str, names: list[str]) -> list[int]:
-    return [len(data) for data in opened(endpoint).read_many(names)]
-
-
-@pytest.mark.nightly
-def test_a_storm_of_refusals_is_waited_out_by_several_processes() -> None:
-    """Without Retry-After. The processes share the rate, so that a storm is not fed by their retries."""
-    objects = contents(20)
-    begin = time.monotonic() + 1.0
-
-    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
-        if time.monotonic() - begin < 2:
-            connection.sendall(message(503, {"Content-Length": "0"}, b""))
-        else:
-            connection.sendall(store.respond(asked))
-
-    with ScriptedStore(objects, script) as store:
-        read = functools.partial(started, "forkserver", "a process", _sizes, (store.endpoint, list(objects)), 60)
-        with ThreadPoolExecutor(3) as threads:
-            results = [threads.submit(read) for _ in range(3)]
-            assert [one.result() for one in results] == [[3000] * 20] * 3
-        assert len(store.requests) < 3 * 20 * 12
 
 
 def test_the_rate_of_a_throttled_endpoint_is_shared_by_processes() -> None:

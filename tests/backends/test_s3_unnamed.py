@@ -47,6 +47,10 @@ def test_listings_warn_once(fs: S3) -> None:
         assert len(found) == 1
         assert f"{count} keys" in found[0] or (count == 1 and "a key" in found[0])
         assert "unnamed()" in found[0]
+    fs.write_bytes("f/x", b"")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UnnamedKeysWarning)
+        assert list(fs.list("f", recursive=True)) == list(fs.list("f")) == ["x"]
 
 
 def test_they_are_listed_as_the_store_has_them(fs: S3) -> None:
@@ -71,14 +75,3 @@ def test_no_operation_touches_them(fs: S3) -> None:
         with pytest.raises(OSError, match=r"no path names"):
             remove()
     assert stored(fs) == set(UNNAMED)
-
-
-def test_a_tree_without_them_gives_no_warning(fs: S3) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UnnamedKeysWarning)
-        fs.mkdir("f")
-        fs.write_bytes("f/x", b"")
-        assert list(fs.list("f", recursive=True)) == list(fs.list("f")) == ["x"]
-        assert list(fs.unnamed("f")) == []
-        fs.remove("f", recursive=True)
-    assert not fs.exists("f")

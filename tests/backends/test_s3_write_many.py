@@ -77,27 +77,6 @@ def test_no_content_is_taken_after_a_failure(fs: S3, store: RefusingStore) -> No
         assert data == bytes([int(key) % 251]) * SIZE
 
 
-def test_an_exception_of_the_callers_iterable_is_raised_when_all_has_ended(fs: S3, store: RefusingStore) -> None:
-    def pairs() -> Iterator[tuple[str, bytes]]:
-        for number in range(50):
-            yield f"{number}", bytes(SIZE)
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fs.write_many(pairs(), concurrency=4)
-    there = dict(store.written)
-    assert there
-    assert store.written == there
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("fsabs-write")]
-
-
-def test_a_version_that_can_not_be_written_is_refused_by_name(fs: S3, store: RefusingStore) -> None:
-    pinned = opened(store.endpoint, versions={"7": "v1"})
-    with pytest.raises(OSError, match="version") as caught:
-        pinned.write_many({f"{number}": bytes(SIZE) for number in range(20)})
-    assert "s3://bucket/7" in str(caught.value.filename)
-
-
 @pytest.mark.parametrize(("buffering", "seed"), [(-1, 0), (-1, 2), (-1, 5), (0, 3)])
 def test_parts_are_what_was_written_in_any_pieces(buffering: int, seed: int, fs: S3, store: RefusingStore) -> None:
     """Of bytes, which may be sent as they are, and of memory that is used again, which may not; around all limits."""
