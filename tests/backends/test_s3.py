@@ -130,14 +130,7 @@ def test_a_bucket_is_made_at_an_endpoint_of_the_environment(
     assert ceph.request("GET", f"/{name}/sub/a") == (200, b"1")
 
 
-# ---- names and listings
-
-
-def test_large_files_of_odd_names(fs: S3) -> None:
-    data = bytes(MIN_PART_SIZE + 1)  # the results of an upload name its key
-    for name in ("a b+c%20d%", "e\u0301/中 😀", "q?x=1&y<z>'\"", "tab\tx"):
-        fs.write_bytes(name, data)
-        assert fs.stat(name).size == len(data)
+# ---- listings
 
 
 _COUNT_AND_GROWTH = """
