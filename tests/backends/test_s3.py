@@ -19,7 +19,7 @@ from fsabs.backends.objects.writing import part_size
 from fsabs.backends.s3 import S3
 from fsabs.backends.s3.options import MIN_PART_SIZE
 from tests.backends.s3_clients import MIB, new_bucket, settings
-from tests.servers.network import Blackhole, FaultProxy, Request
+from tests.servers.network import Blackhole, FaultProxy
 from tests.servers.shared import unique
 from tests.servers.synthetic_bucket import KEYS
 
@@ -262,34 +262,3 @@ def test_a_process_that_ends_leaves_no_file(kind: str, end: str, request: pytest
         assert uploads(fs) == ["x"]
         assert fs.abort_uploads(DAY) == (1 if kind == "moto" else 0)
     assert uploads(fs) == (["x"] if (kind, end) == ("ceph", "kill") else [])
-
-
-# ---- reading
-
-
-def _is_get(request: Request) -> bool:
-    return request.method == "GET"
-
-
-@pytest.mark.parametrize("fault", ["reset", "cut", "overloaded"])
-def test_a_read_that_fails_is_tried_again(ceph: Any, fs: S3, proxy: FaultProxy, fault: str) -> None:
-    data = os.urandom(3 * MIB)
-    fs.write_bytes("x", data)
-    behind = through(proxy, ceph, fs, max_attempts=3)
-
-    def fail(times: int | None) -> None:
-        if fault == "overloaded":
-            proxy.answer(503, times=times, where=_is_get)
-        else:
-            proxy.drop_download(MIB, times=times, where=_is_get, reset=fault == "reset")
-
-    fail(2)
-    assert behind.read_bytes("x") == data
-    fail(2)
-    with behind.open("x", "rb") as file:
-        assert file.read() == data
-    fail(None)
-    with pytest.raises(OSError) as caught:
-        behind.read_bytes("x")
-    assert caught.value.filename == f"s3://{fs.bucket}/x"
-    assert not isinstance(caught.value, FileNotFoundError)
