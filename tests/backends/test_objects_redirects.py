@@ -61,9 +61,6 @@ class FollowingDialect(TinyDialect):
         location = head.header(b"location")
         if head.status == 302 and isinstance(error, OSError) and location is not None:
             return Redirected(error, location)
-        if head.status == 403 and request.location:
-            assert isinstance(error, OSError)
-            return Redirected(error, "")
         if head.status == 429:
             return OutOfQuota(refused(head, "", "").error, 0.1)  # type: ignore[attr-defined]
         return error
@@ -163,21 +160,6 @@ def test_locations_are_resolved_and_quoted() -> None:
     for there in ("http://b.example/x", "http://b.example", "HTTP://b.example/x"):
         assert absolute(here, there) is None
         assert absolute(here.replace("https:", "HTTPS:"), there) is None
-
-
-def test_an_address_that_is_refused_is_asked_for_again(elsewhere: Elsewhere) -> None:
-    with opened(elsewhere.endpoint + "/cdn/{key}?sig=0") as (fs, store):
-        answer = store.answer
-
-        def mended(request: hostile_store.Request) -> Answer:
-            found = answer(request)
-            if store.redirects == 1:
-                store.there = elsewhere.endpoint + "/cdn/{key}?sig=1"
-            return found
-
-        store.answer = mended  # type: ignore[method-assign]
-        assert fs.read_bytes(KEYS[3]) == content(KEYS[3])
-        assert store.redirects == 2
 
 
 def test_a_store_that_is_out_of_quota_is_waited_for(elsewhere: Elsewhere) -> None:
