@@ -246,15 +246,8 @@ def cells(*chosen: str, ways: tuple[str, ...] = ("plain", "tls")) -> pytest.Mark
     return pytest.mark.parametrize("name", [pytest.param(name, marks=nightly[name]) for name in names])
 
 
-ONE_EACH = ("s3 tls", "gcs plain", "azure tls", "tiny plain", "hub tls", "web plain")
+ONE_EACH = ("s3 tls", "gcs plain", "azure tls", "hub tls", "web plain")
 THE_OTHERS = ("s3 plain", "gcs tls", "azure plain", "tiny tls", "hub plain", "web tls")
-
-
-@cells(*THE_OTHERS)
-def test_without_faults_every_operation_succeeds(name: str, pem: str) -> None:
-    with opened(name, pem, PATIENT) as found:
-        (job,) = run(found, "none", 1, lambda _: list(found.operations))
-        assert (job.wrong, job.raised) == ([], 0)
 
 
 @pytest.mark.soak
