@@ -69,6 +69,7 @@ def test_forks_at_any_moment_of_tls(pem: str) -> None:
     """The store is another process: what its own threads do in OpenSSL at a fork would be inherited, too."""
     with store_of_tls(pem) as store:
         fs = KINDS["s3"].opened(endpoint=store.endpoint, verify=f"{pem}.crt")
+        assert isinstance(fs, ObjectStore)
         fork_at_any_moment(store, fs, [name for name in READS if name != "stream"], True)
 
 

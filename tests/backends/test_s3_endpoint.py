@@ -150,7 +150,11 @@ def test_requests_go_where_boto3_sends_them(name: str, monkeypatch: pytest.Monke
     setting, compared = SETTINGS[name], 0
     for region in setting.regions:
         bucket, options = configured(setting, region, monkeypatch, tmp_path)
-        style = {None: None, True: {"addressing_style": "path"}, False: {"addressing_style": "virtual"}}
+        style: dict[bool | None, Any] = {
+            None: None,
+            True: {"addressing_style": "path"},
+            False: {"addressing_style": "virtual"},
+        }
         users = users_client(endpoint_url=options.endpoint, config=Config(s3=style[options.path_style]))
         try:
             expected = {operation: sent_by_boto3(users, bucket, operation) for operation in OPERATIONS}
@@ -233,8 +237,8 @@ OUTPOST = "arn:aws:s3-outposts:eu-west-1:123456789012:outpost"
 def test_urls_of_access_points(bucket: str, path: str) -> None:
     fs: Any = fsabs.from_url(f"s3://{bucket}{path}", region="eu-west-1")
     assert fs.http.endpoint.host.startswith("mine-123456789012.")
-    for found in (fs, fsabs.from_url(fs.url(), region="eu-west-1")):
-        assert (found.bucket, found.cwd) == (bucket, path)
+    again: Any = fsabs.from_url(fs.url(), region="eu-west-1")
+    assert (fs.bucket, fs.cwd) == (again.bucket, again.cwd) == (bucket, path)
 
 
 def test_an_access_point_has_a_name() -> None:
