@@ -6,6 +6,7 @@ import sys
 import zlib
 from collections.abc import Iterator
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -100,7 +101,8 @@ def test_a_store_is_sent_the_checksum_that_was_chosen(algorithm: str) -> None:
     with LoggingStore() as store:
         fs = opened(store.endpoint, checksum_algorithm=algorithm, mpu_chunksize=5 << 20)
         fs.write_bytes("a", data)
-        fs.write_many([("b", bytearray(data)), ("c", memoryview(data))])
+        buffers: dict[str, Any] = {"b": bytearray(data), "c": memoryview(data)}
+        fs.write_many(buffers)
         fs.write_bytes("d", bytes(SIZE))
         assert store.written == {"a": data, "b": data, "c": data, "d": bytes(SIZE)}
     name = f"x-amz-checksum-{algorithm.lower()}"
