@@ -42,18 +42,10 @@ def tree(tmp_path: Path) -> Path:
     return root
 
 
-def test_links_are_followed_by_default(tree: Path) -> None:
-    fs = Local(tree)
-    assert fs.read_text("out/secret") == fs.read_text("hop/secret") == "secret"
-    assert fs.read_text("in/deep.txt") == "deep"
-
-
-@pytest.mark.parametrize("path", LEADS_OUT)
-@pytest.mark.parametrize("links", ["inside", "refuse"])
-def test_no_link_leads_out(tree: Path, links: str, path: str) -> None:
-    fs = Local(tree, links=links)
+def _uses(fs: FS, path: str) -> list[Callable[[], object]]:
+    """Return operations on what a path leads to."""
     below = path if path.endswith(("secret", "file")) else f"{path}/secret"
-    calls: list[Callable[[], object]] = [
+    return [
         lambda: fs.read_bytes(below),
         lambda: fs.open(below, "a"),
         lambda: fs.write_bytes(below, b"changed"),
@@ -68,27 +60,28 @@ def test_no_link_leads_out(tree: Path, links: str, path: str) -> None:
         lambda: fs.rename("inner.txt", f"{path}/moved"),
         lambda: fs.remove(f"{path}/secret"),
     ]
-    for call in calls:
-        with pytest.raises(PermissionError) as caught:
-            call()
-        assert caught.value.filename.startswith("file:///")
+
+
+@pytest.mark.parametrize("links", ["inside", "refuse"])
+def test_no_link_leads_out(tree: Path, links: str) -> None:
+    for path in LEADS_OUT:
+        for use in _uses(Local(tree, links=links), path):
+            with pytest.raises(PermissionError) as caught:
+                use()
+            assert caught.value.filename.startswith("file:///")
     assert (tree.parent / "outside/secret").read_text() == "secret"
     assert os.listdir(tree.parent / "outside") == ["secret"]
 
 
 def test_links_that_stay_inside(tree: Path) -> None:
-    fs = Local(tree, links="inside")
-    assert (fs.read_text("in/deep.txt"), fs.read_text("twin"), fs.read_text("sub/root/inner.txt")) == (
-        "deep",
-        "inner",
-        "inner",
-    )
-    with pytest.raises(PermissionError):
-        fs.subfs("sub").read_text("root/inner.txt")  # out of the root of that
-    refusing = Local(tree, links="refuse")
-    for path in ("in/deep.txt", "twin", "sub/root/inner.txt"):
+    following, inside, refusing = Local(tree), Local(tree, links="inside"), Local(tree, links="refuse")
+    for path, text in (("in/deep.txt", "deep"), ("twin", "inner"), ("sub/root/inner.txt", "inner")):
+        assert following.read_text(path) == inside.read_text(path) == text
         with pytest.raises(PermissionError):
             refusing.read_text(path)
+    assert following.read_text("out/secret") == following.read_text("hop/secret") == "secret"
+    with pytest.raises(PermissionError):
+        inside.subfs("sub").read_text("root/inner.txt")  # out of the root of that
     assert refusing.read_text("sub/deep.txt") == "deep"
 
 

@@ -11,38 +11,31 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 
 import fsabs
-from fsabs.backends.objects import connections
 from fsabs.backends.s3 import S3
 from fsabs.cache.http import HTTPConnector
 from fsabs.core import identity
-from tests.backends.test_s3_reads import certificate
+from tests.backends.s3_clients import opened
 from tests.servers.azure_store import ACCOUNT, KEY, AzureStore
 from tests.servers.hostile_store import HostileStore
 from tests.servers.network import Blackhole, Refused
 from tests.servers.scripted import ScriptedStore
 
-KEYS: dict[str, Any] = {"aws_access_key_id": "me", "aws_secret_access_key": "secret", "region": "us-east-1"}
 READS: dict[str, Callable[[S3], Any]] = {
     "one": lambda fs: fs.read_bytes("k0"),
     "many": lambda fs: list(fs.read_many(["k0", "k1", "k2"])),
 }
 _numbers = itertools.count(1)
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("no_settings")]
 
 
 @pytest.fixture
-def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedStore]:
-    for name in os.environ:
-        if name.startswith(("AWS_", "S3_")) or name.lower().endswith("_proxy"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+def store() -> Iterator[ScriptedStore]:
     with ScriptedStore({f"k{n}": b"%d" % n for n in range(3)}) as made:
         yield made
 
@@ -52,19 +45,18 @@ def known_as(monkeypatch: pytest.MonkeyPatch, *ports: int, connect_timeout: floa
     found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)) for port in ports]
     monkeypatch.setattr(socket, "getaddrinfo", lambda host, port, **more: found)
     host = f"store{next(_numbers)}.example"  # what is known of one counts for the next FS, too
-    return S3("bucket", endpoint=f"http://{host}", connect_timeout=connect_timeout, max_attempts=1, **KEYS)
+    return opened(f"http://{host}", connect_timeout=connect_timeout, max_attempts=1)
 
 
 @pytest.mark.parametrize("read", READS)
 def test_an_address_that_does_not_answer_costs_a_moment(
     read: str, store: ScriptedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """And is not tried first again."""
     with Blackhole(connects=False) as hole:
-        fs = known_as(monkeypatch, hole.port, store.port, connect_timeout=30)
-        begin = time.monotonic()
+        fs = known_as(monkeypatch, hole.port, store.port, connect_timeout=600)
         assert READS[read](fs)
-        assert time.monotonic() - begin < 15, "half a minute, if the next one waited for it"
-        monkeypatch.setattr(connections, "ATTEMPT_DELAY", 60.0)  # so that the first one is the only one
+    with Blackhole(connects=True, port=hole.port):  # whose connections would be taken, and have no response
         assert list(fs.read_many(["k0"] * 50, concurrency=10)) == [b"0"] * 50
 
 
@@ -92,36 +84,31 @@ def test_an_address_that_refuses_is_followed_by_the_next(
 
 
 @pytest.mark.parametrize("read", READS)
-def test_a_host_that_does_not_answer_is_given_up(
-    read: str, store: ScriptedStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_host_that_does_not_answer_is_given_up(read: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with Blackhole(connects=False) as hole:
-        fs = known_as(monkeypatch, hole.port)
+        fs = known_as(monkeypatch, hole.port, connect_timeout=0.5)
         assert fs.http.endpoint.port == 80  # whose rate has a file
         before = len(os.listdir("/proc/self/fd"))
-        begin = time.monotonic()
         with pytest.raises(TimeoutError, match="no connection within the time limit"):
             READS[read](fs)
-        assert 2 < time.monotonic() - begin < 8
         assert len(os.listdir("/proc/self/fd")) <= before
 
 
-@pytest.mark.parametrize("read", READS)
-def test_a_name_without_an_address_is_an_error_that_names_it(read: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_without_an_address_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(*arguments: Any, **more: Any) -> Any:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     fs = known_as(monkeypatch)
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    with pytest.raises(ConnectionError, match=r"store\d+.example") as caught:
-        READS[read](fs)
-    assert caught.value.errno == errno.EHOSTUNREACH
+    for read in READS.values():
+        with pytest.raises(ConnectionError, match=r"store\d+.example") as caught:
+            read(fs)
+        assert caught.value.errno == errno.EHOSTUNREACH
 
 
 def read_s3(pem: str) -> None:
     with HostileStore(pem) as store:
-        host = store.endpoint.replace("127.0.0.1", "localhost")
-        S3("bucket", endpoint=host, verify=False, max_attempts=1, **KEYS).read_bytes("1-k")
+        opened(store.endpoint.replace("127.0.0.1", "localhost"), verify=False, max_attempts=1).read_bytes("1-k")
 
 
 def read_azure(pem: str) -> None:
@@ -147,13 +134,12 @@ def read_cache(pem: str) -> None:
     ],
 )
 def test_no_call_that_holds_locks_of_a_library_is_under_way_at_a_fork(
-    operation: Callable[[str], None], call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    operation: Callable[[str], None], call: str, pem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A child would wait for these locks for ever: OpenSSL's, and those of the system's resolver."""
-    for variable in ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"):
-        monkeypatch.setenv(variable, "")
-        monkeypatch.delenv(variable)
-    pem = certificate(tmp_path)
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "")  # so that what is set in it is undone
+    monkeypatch.delenv("REQUESTS_CA_BUNDLE")
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     under_way, ended = threading.Event(), threading.Event()
 
     def profile(frame: FrameType, event: str, function: Any) -> None:

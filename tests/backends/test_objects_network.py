@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import functools
 import random
 import subprocess
 import sys
@@ -15,41 +15,34 @@ from unittest import mock
 
 import pytest
 
-from fsabs.backends.hub import Hub
 from fsabs.backends.objects import ObjectStore
+from fsabs.testing.children import Child
 from tests import namespaces, soak
-from tests.backends.test_objects_faults import HASTY, KINDS, Job, Opened, opened, pem, unknown_tree  # noqa: F401
+from tests.backends.test_objects_faults import HASTY, KINDS, READS, Job, cells, opened
 from tests.servers.fixtures import require
 from tests.servers.hostile_store import HostileStore
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("no_settings", "no_kept_indexes")]
 
 
-@pytest.mark.parametrize("how", ["plain", "tls"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_small_packets_and_a_store_that_reads_slowly(kind: str, how: str, pem: str) -> None:  # noqa: F811
+@cells("s3 tls")
+def test_small_packets_and_a_store_that_reads_slowly(name: str, pem: str) -> None:
     """TLS 1.3 sends its session tickets when a connection is open: with packets of the usual size they come while a
     body is sent, and are no refusal of it."""
     require(namespaces.missing)
-    code = (
-        f"from tests.backends import test_objects_network as t; t.write_over_small_packets({kind!r}, {how!r}, {pem!r})"
-    )
+    code = f"from tests.backends import test_objects_network as t; t.write_over_small_packets({name!r}, {pem!r})"
     command = [*namespaces.WITH_A_NETWORK, sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, cwd=ROOT)
     assert (done.returncode, done.stdout) == (0, "well\n"), done.stderr
 
 
-def write_over_small_packets(kind: str, how: str, pem: str) -> None:  # noqa: F811
+def write_over_small_packets(name: str, pem: str) -> None:
     """Do all operations, in a network of this process's own."""
     namespaces.start_loopback(1500)
-    os.environ |= {"AWS_EC2_METADATA_DISABLED": "true", "FSABS_CACHE_DIR": ""}
-    Hub._tree = property(unknown_tree)  # type: ignore[assignment]
-    tested = KINDS[kind]
-    with tested.store(pem if how == "tls" else None, seed=1) as store:
+    with opened(name, pem, HASTY) as (store, fs, operations, _):
         store.reads_slowly = True
-        fs = tested.opened(store, pem, HASTY)
-        if "write" in tested.operations:
+        if "write" in operations:
             chance = random.Random(1)
             data = {f"new/{size}-{n}": chance.randbytes(size) for size in (1000, 90_000, 200_000) for n in range(3)}
             fs.write_many(data, concurrency=3)
@@ -57,26 +50,27 @@ def write_over_small_packets(kind: str, how: str, pem: str) -> None:  # noqa: F8
                 fs.write_bytes(key + "b", content)
                 assert store.written[key] == store.written[key + "b"] == content, key
             assert store.requests <= 2 * len(data) + 1, "some were sent again"
-        job = Job(fs, store, f"{kind} {how}")
-        job.run(list(tested.operations))
+        job = Job(fs, store, name)
+        job.run(list(operations))
         assert (job.wrong, job.raised) == ([], 0)
     sys.stdout.write("well\n")
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("opened", [f"{kind} plain" for kind in KINDS], indirect=True)
-def test_forks_at_any_moment(opened: Opened) -> None:  # noqa: F811
+@cells("s3 plain", ways=("plain",))
+def test_forks_at_any_moment(name: str, pem: str) -> None:
     """Children and their parent use one FS at once, whatever its threads were doing at the fork."""
-    store, fs, known, _ = opened
-    fork_at_any_moment(store, fs, [name for name in known if name not in ("stream", "multipart")], "write" in known)
+    with opened(name, pem, HASTY) as (store, fs, known, _):
+        fork_at_any_moment(store, fs, [name for name in known if name not in ("stream", "multipart")], "write" in known)
 
 
 @pytest.mark.soak
-def test_forks_at_any_moment_of_tls(pem: str) -> None:  # noqa: F811
+def test_forks_at_any_moment_of_tls(pem: str) -> None:
     """The store is another process: what its own threads do in OpenSSL at a fork would be inherited, too."""
     with store_of_tls(pem) as store:
-        reads = [name for name in KINDS["s3"].operations if name not in ("stream", "multipart", "write", "write_many")]
-        fork_at_any_moment(store, KINDS["s3"].opened(store, pem, HASTY), reads, True)
+        fs = KINDS["s3"].opened(endpoint=store.endpoint, verify=f"{pem}.crt")
+        assert isinstance(fs, ObjectStore)
+        fork_at_any_moment(store, fs, [name for name in READS if name != "stream"], True)
 
 
 def fork_at_any_moment(store: HostileStore, fs: ObjectStore, operations: list[str], writable: bool) -> None:
@@ -89,21 +83,21 @@ def fork_at_any_moment(store: HostileStore, fs: ObjectStore, operations: list[st
         while not stop.is_set():
             job.run([job.chance.choice(operations)])
 
+    def child(number: int) -> tuple[list[str], int]:
+        job = Job(fs, store, f"child {number}")
+        job.run([name for name in operations if not name.startswith("write")])
+        if writable:
+            fs.write_bytes(f"new/child{number}", b"child")
+            job.expect(fs.read_bytes(f"new/child{number}"), b"child", "what a child has written")
+        return job.wrong, job.raised
+
     threads = [threading.Thread(target=work, args=(job,)) for job in jobs]
     for thread in threads:
         thread.start()
     try:
         for number in range(soak.rounds(5)):
             time.sleep(chance.random() * 0.1)
-            child = os.fork()
-            if not child:
-                job = Job(fs, store, f"child {number}")
-                job.run([name for name in operations if not name.startswith("write")])
-                if writable:
-                    fs.write_bytes(f"new/child{number}", b"child")
-                    job.expect(fs.read_bytes(f"new/child{number}"), b"child", "what a child has written")
-                os._exit(0 if (job.wrong, job.raised) == ([], 0) else 1)
-            assert _ended(child) == 0, number
+            assert Child("a child", functools.partial(child, number), 20).result() == ([], 0)
     finally:
         stop.set()
         for thread in threads:
@@ -113,30 +107,17 @@ def fork_at_any_moment(store: HostileStore, fs: ObjectStore, operations: list[st
 
 
 @contextlib.contextmanager
-def store_of_tls(pem: str) -> Iterator[HostileStore]:  # noqa: F811
+def store_of_tls(pem: str) -> Iterator[HostileStore]:
     """Give what has the endpoint of a store in another process."""
-    code = f"from tests.backends import test_objects_network as t; t.serve({pem!r})"
-    command = [sys.executable, "-c", code]
+    command = [sys.executable, "-c", f"from tests.backends import test_objects_network as t; t.serve({pem!r})"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as server:
         assert server.stdout is not None
-        store = mock.Mock(HostileStore, endpoint=server.stdout.readline().strip())
-        yield store
+        yield mock.Mock(HostileStore, endpoint=server.stdout.readline().strip())
         server.communicate()  # the end of its input is its own
 
 
-def serve(pem: str) -> None:  # noqa: F811
+def serve(pem: str) -> None:
     """Be a store, until the input ends."""
     with HostileStore(pem) as store:
         print(store.endpoint, flush=True)
         sys.stdin.read()
-
-
-def _ended(child: int) -> int:
-    for _ in range(400):
-        found, status = os.waitpid(child, os.WNOHANG)
-        if found:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.05)
-    os.kill(child, 9)
-    os.waitpid(child, 0)
-    raise AssertionError("the child hangs")

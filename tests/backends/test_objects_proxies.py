@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import os
 import socket
 import threading
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 import fsabs
-from fsabs.backends.s3 import S3
-from tests.backends.test_s3_reads import certificate
+from tests.backends.s3_clients import opened
 from tests.servers.scripted import ScriptedStore
 
-KEYS: dict[str, Any] = {"aws_access_key_id": "me", "aws_secret_access_key": "secret", "region": "us-east-1"}
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("no_settings")]
 
 
 class Tunnels:
@@ -81,13 +76,9 @@ def _forward(source: socket.socket, target: socket.socket) -> None:
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedStore]:
-    for name in os.environ:
-        if name.startswith(("AWS_", "S3_")) or name.lower().endswith("_proxy"):
-            monkeypatch.delenv(name)
-    path = certificate(tmp_path)
-    monkeypatch.setenv("AWS_CA_BUNDLE", f"{path}.crt")
-    with ScriptedStore({f"k{number}": b"content" for number in range(20)}, certificate=path) as made:
+def store(pem: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedStore]:
+    monkeypatch.setenv("AWS_CA_BUNDLE", f"{pem}.crt")
+    with ScriptedStore({f"k{number}": b"content" for number in range(20)}, certificate=pem) as made:
         yield made
 
 
@@ -99,7 +90,7 @@ def tunnels(store: ScriptedStore) -> Iterator[Tunnels]:
 
 
 def test_a_store_with_tls_is_reached_through_a_tunnel(store: ScriptedStore, tunnels: Tunnels) -> None:
-    fs = S3("bucket", endpoint=store.endpoint, proxies={"https": tunnels.url}, **KEYS)
+    fs = opened(store.endpoint, proxies={"https": tunnels.url})
     assert fs.read_bytes("k0") == b"content"
     assert list(fs.read_many([f"k{number}" for number in range(20)], concurrency=4)) == [b"content"] * 20
     assert store.connections == len(tunnels.heads) <= 5
@@ -109,8 +100,7 @@ def test_a_store_with_tls_is_reached_through_a_tunnel(store: ScriptedStore, tunn
 
 
 def test_a_proxy_that_opens_no_tunnel_is_named(store: ScriptedStore, tunnels: Tunnels) -> None:
-    proxy = tunnels.url.replace("p%40ss", "wrong")
-    fs = S3("bucket", endpoint=store.endpoint, proxies={"https": proxy}, **KEYS)
+    fs = opened(store.endpoint, proxies={"https": tunnels.url.replace("p%40ss", "wrong")})
     for read in (lambda: fs.read_bytes("k0"), lambda: list(fs.read_many(["k0", "k1"]))):
         with pytest.raises(PermissionError, match="407"):
             read()
@@ -121,31 +111,29 @@ def test_a_proxy_that_opens_no_tunnel_is_named(store: ScriptedStore, tunnels: Tu
 def test_a_tunnel_that_a_proxy_can_not_open_now_is_asked_for_again(
     store: ScriptedStore, tunnels: Tunnels, many: bool
 ) -> None:
-    fs = S3("bucket", endpoint=store.endpoint, proxies={"https": tunnels.url}, max_attempts=3, **KEYS)
+    fs = opened(store.endpoint, proxies={"https": tunnels.url}, max_attempts=3)
     tunnels.away = 2
     assert (next(fs.read_many(["k0", "k1"])) if many else fs.read_bytes("k0")) == b"content"
     tunnels.away = 100
-    other = S3("bucket", "x", endpoint=store.endpoint, proxies={"https": tunnels.url}, max_attempts=2, **KEYS)
+    other = opened(store.endpoint, proxies={"https": tunnels.url}, max_attempts=2, prefix="x")
     with pytest.raises(ConnectionAbortedError, match="503"):
         other.read_bytes("k0")
 
 
 @pytest.mark.parametrize("scheme", ["https", "socks5"])
-def test_a_proxy_that_is_not_asked_by_plain_http_gets_no_password(scheme: str) -> None:
-    tunnels = Tunnels(1)
+def test_a_proxy_that_is_not_asked_by_plain_http_gets_no_password(tunnels: Tunnels, scheme: str) -> None:
     proxy = tunnels.url.replace("http:", f"{scheme}:")
     fs = fsabs.from_url("https://store.example/x", proxies={"https": proxy}, max_attempts=1)
     with pytest.raises(ValueError, match="a proxy is http://") as caught:
         fs.read_bytes("k0")
-    tunnels.close()
     assert not tunnels.heads
     assert "p%40ss" not in str(caught.value)
 
 
 def test_the_url_of_a_proxy_may_lack_its_scheme(
-    store: ScriptedStore, tunnels: Tunnels, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    store: ScriptedStore, tunnels: Tunnels, monkeypatch: pytest.MonkeyPatch, pem: str
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", tunnels.url.partition("//")[2])
-    fs = fsabs.from_url(f"{store.endpoint}/bucket", verify=f"{tmp_path}/server.pem.crt", max_attempts=1)
+    fs = fsabs.from_url(f"{store.endpoint}/bucket", verify=f"{pem}.crt", max_attempts=1)
     assert fs.read_bytes("k0") == b"content"
     assert len(tunnels.heads) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import zlib
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import fsabs
 from fsabs.backends.objects import checksums
 from fsabs.backends.objects.http1 import parse_head
 from fsabs.backends.s3.dialect import S3Dialect
+from tests.backends.s3_clients import opened
 from tests.servers.hostile_store import Answer, HostileStore, Request
 
 
@@ -28,43 +28,16 @@ def crc64nvme(data: bytes, value: int = 0) -> int:
     return value ^ 0xFFFFFFFFFFFFFFFF
 
 
-@pytest.mark.quick
-def test_a_crc64nvme_is_checked_where_awss_library_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert crc64nvme(b"123456789") == 0xAE8B14860A799888
-    raw = b"HTTP/1.1 200 OK\r\nx-amz-checksum-type: FULL_OBJECT\r\nX-Amz-Checksum-Crc64nvme: rosUhgp5mIg="
-    head = parse_head(raw, "GET")
-    library = ModuleType("awscrt.checksums")
-    monkeypatch.setitem(sys.modules, "awscrt", ModuleType("awscrt"))
-    monkeypatch.setitem(sys.modules, "awscrt.checksums", library)
-    try:
-        for function, told in ((None, None), (crc64nvme, "CRC64NVME 7NCQmMLIlJQ= where the store says rosUhgp5mIg=")):
-            if function is not None:  # a version of the library from before
-                monkeypatch.setattr(library, "crc64nvme", function, raising=False)
-            checksums.function_of.cache_clear()
-            assert S3Dialect("bucket", {}).mismatch(head, [b"1234", b"56789"]) is None
-            assert S3Dialect("bucket", {}).mismatch(head, [b"1234", b"5678"]) == told
-    finally:
-        checksums.function_of.cache_clear()
-
-
-@pytest.mark.quick
-def test_a_crc32_needs_no_isal(monkeypatch: pytest.MonkeyPatch) -> None:
-    raw = b"HTTP/1.1 200 OK\r\nx-amz-checksum-crc32: y/Q5Jg=="
-    head = parse_head(raw, "GET")
-    try:
-        for isal in (True, False):
-            if not isal:
-                monkeypatch.setitem(sys.modules, "isal.isal_zlib", None)
-            checksums.function_of.cache_clear()
-            assert (checksums.function_of("CRC32") is zlib.crc32) is not isal
-            assert S3Dialect("bucket", {}).mismatch(head, [b"1234", b"56789"]) is None
-            assert "CRC32" in (S3Dialect("bucket", {}).mismatch(head, [b"1234", b"5678"]) or "")
-    finally:
-        checksums.function_of.cache_clear()
+@pytest.fixture(autouse=True)
+def _looked_up_anew() -> Iterator[None]:
+    """A process looks for a library once."""
+    checksums.function_of.cache_clear()
+    yield
+    checksums.function_of.cache_clear()
 
 
 @pytest.fixture
-def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+def library(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """A stand-in for AWS's library, which boto3 would sign by if it were installed beside the tests."""
     made = ModuleType("awscrt.checksums")
 
@@ -74,9 +47,32 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     monkeypatch.setattr(made, "crc64nvme", function, raising=False)
     monkeypatch.setitem(sys.modules, "awscrt", ModuleType("awscrt"))
     monkeypatch.setitem(sys.modules, "awscrt.checksums", made)
+    return made
+
+
+@pytest.mark.quick
+def test_a_crc64nvme_is_checked_where_awss_library_is(library: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert crc64nvme(b"123456789") == 0xAE8B14860A799888
+    raw = b"HTTP/1.1 200 OK\r\nx-amz-checksum-type: FULL_OBJECT\r\nX-Amz-Checksum-Crc64nvme: rosUhgp5mIg="
+    head, dialect = parse_head(raw, "GET"), S3Dialect("bucket", {})
+    assert dialect.mismatch(head, [b"1234", b"56789"]) is None
+    found = dialect.mismatch(head, [b"1234", b"5678"])
+    assert found == "CRC64NVME 7NCQmMLIlJQ= where the store says rosUhgp5mIg="
+    monkeypatch.delattr(library, "crc64nvme")  # a version of the library from before
     checksums.function_of.cache_clear()
-    yield made
-    checksums.function_of.cache_clear()
+    assert dialect.mismatch(head, [b"1234", b"5678"]) is None
+
+
+@pytest.mark.quick
+def test_a_crc32_needs_no_isal(monkeypatch: pytest.MonkeyPatch) -> None:
+    head, dialect = parse_head(b"HTTP/1.1 200 OK\r\nx-amz-checksum-crc32: y/Q5Jg==", "GET"), S3Dialect("bucket", {})
+    for isal in (True, False):
+        if not isal:
+            monkeypatch.setitem(sys.modules, "isal.isal_zlib", None)
+        checksums.function_of.cache_clear()
+        assert (checksums.function_of("CRC32") is zlib.crc32) is not isal
+        assert dialect.mismatch(head, [b"1234", b"56789"]) is None
+        assert "CRC32" in (dialect.mismatch(head, [b"1234", b"5678"]) or "")
 
 
 class LoggingStore(HostileStore):
@@ -93,37 +89,27 @@ class LoggingStore(HostileStore):
         return super().answer(request)
 
 
-OPTIONS: dict[str, Any] = {"aws_access_key_id": "me", "aws_secret_access_key": "secret", "region": "us-east-1"}
 SIZE = (5 << 20) + 1
 SENT = {"CRC32": "y/Q5Jg==", "CRC32C": "4waSgw==", "CRC64NVME": "rosUhgp5mIg="}
 """The checksums of `123456789`."""
 
 
-@pytest.mark.quick
+@pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("algorithm", SENT)
-def test_a_body_carries_the_checksum_that_was_chosen(library: ModuleType, algorithm: str) -> None:
-    for body in (b"123456789", bytearray(b"123456789"), memoryview(b"123456789")):
-        assert checksums.value(algorithm, body) == SENT[algorithm]
-
-
-@pytest.mark.parametrize("algorithm", SENT)
-def test_a_store_is_sent_the_checksum_that_was_chosen(library: ModuleType, algorithm: str) -> None:
-    data = os.urandom(700)
+def test_a_store_is_sent_the_checksum_that_was_chosen(algorithm: str) -> None:
+    data = b"123456789"
     with LoggingStore() as store:
-        fs = fsabs.from_url("s3://bucket", endpoint=store.endpoint, checksum_algorithm=algorithm, **OPTIONS)
+        fs = opened(store.endpoint, checksum_algorithm=algorithm, mpu_chunksize=5 << 20)
         fs.write_bytes("a", data)
-        fs.write_many({"b": data, "c": data})
-        fs = fsabs.from_url(
-            "s3://bucket", endpoint=store.endpoint, checksum_algorithm=algorithm, mpu_chunksize=5 << 20, **OPTIONS
-        )
+        buffers: dict[str, Any] = {"b": bytearray(data), "c": memoryview(data)}
+        fs.write_many(buffers)
         fs.write_bytes("d", bytes(SIZE))
         assert store.written == {"a": data, "b": data, "c": data, "d": bytes(SIZE)}
     name = f"x-amz-checksum-{algorithm.lower()}"
     begun = {"x-amz-checksum-algorithm": algorithm}
     if algorithm == "CRC64NVME":
         begun["x-amz-checksum-type"] = "FULL_OBJECT"
-    assert [sorted(found) for found in store.log[:3]] == [[name]] * 3
-    assert store.log[3] == begun
+    assert store.log[:4] == [{name: SENT[algorithm]}] * 3 + [begun]
     assert [sorted(found) for found in store.log[4:]] == [[name], [name], []]
 
 
@@ -131,8 +117,7 @@ def test_a_store_is_sent_the_checksum_that_was_chosen(library: ModuleType, algor
 def test_crc64nvme_without_awss_library_is_refused_clearly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "awscrt", None)
     monkeypatch.setitem(sys.modules, "awscrt.checksums", None)
-    checksums.function_of.cache_clear()
     with pytest.raises(fsabs.MissingDependencyError, match="crc64"):
-        fsabs.from_url("s3://bucket", endpoint="http://127.0.0.1:1", checksum_algorithm="CRC64NVME", **OPTIONS)
+        opened("http://127.0.0.1:1", checksum_algorithm="CRC64NVME")
     with pytest.raises(ValueError, match="CRC64NVME"):
-        fsabs.from_url("s3://bucket", endpoint="http://127.0.0.1:1", checksum_algorithm="MD5", **OPTIONS)
+        opened("http://127.0.0.1:1", checksum_algorithm="MD5")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import bisect
 import pickle
 import random
+import socket
 import string
+import threading
 import time
 from html import escape
 
@@ -13,11 +15,13 @@ import pytest
 
 import fsabs
 from fsabs.backends.objects.listing import _Split, stats_of
-from fsabs.backends.objects.messages import ObjectPage, PageQuery
+from fsabs.backends.objects.messages import ObjectPage
 from fsabs.backends.s3 import S3
 from fsabs.backends.s3.dialect import S3Dialect, parse_page
 from fsabs.transfer.walks import ordered_walk
 from tests import soak
+from tests.backends.s3_clients import KEYS, SESSION, opened
+from tests.servers.scripted import Asked, ScriptedStore, message
 
 pytestmark = pytest.mark.quick
 
@@ -32,25 +36,32 @@ ELEMENTS = {
 }
 
 
-def split(keys: list[str], prefix: str, size: int, seconds: float = 0) -> tuple[list[str], int]:
-    """The keys that ranges of pages of `size` keys give after the first page, and the number of requests.
+class Pages:
+    """Lists `keys` in pages of `size`, and counts the requests and how many of them were under way at once."""
 
-    Each request takes so many `seconds`.
-    """
-    requests = 0
+    def __init__(self, keys: list[str], size: int, seconds: float = 0) -> None:
+        self.keys, self.size, self.seconds = keys, size, seconds
+        self.requests = self.most = self._under_way = 0
+        self._lock = threading.Lock()
 
-    def fetch(after: str) -> ObjectPage:
-        nonlocal requests
-        requests += 1
-        time.sleep(seconds)
-        at = bisect.bisect_right(keys, after)
-        found = [(key, "", "", "0") for key in keys[at : at + size]]
-        return ObjectPage(found, [], "more" if at + size < len(keys) else None, str)
+    def __call__(self, after: str) -> ObjectPage:
+        with self._lock:
+            self.requests += 1
+            self._under_way += 1
+            self.most = max(self.most, self._under_way)
+        time.sleep(self.seconds)
+        with self._lock:
+            self._under_way -= 1
+        at = bisect.bisect_right(self.keys, after)
+        found = [(key, "", "", "0") for key in self.keys[at : at + self.size]]
+        return ObjectPage(found, [], "more" if at + self.size < len(self.keys) else None, str)
 
-    found = keys[:size]
-    for page in _Split(fetch, prefix, keys[:size]).run():
-        found += page.keys()
-    return found, requests
+    def listed(self, prefix: str) -> list[str]:
+        """Return the keys that ranges give after the first page."""
+        found = self.keys[: self.size]
+        for page in _Split(self, prefix, found).run():
+            found += page.keys()
+        return found
 
 
 @pytest.mark.soak
@@ -64,34 +75,21 @@ def test_ranges_give_every_key_once_and_in_order() -> None:
         names = ("".join(chance.choices(alphabet, k=chance.randrange(1, longest))) for _ in range(count))
         keys = sorted({prefix + name for name in names})
         if len(keys) > 10:
-            found, _ = split(keys, prefix, 10)
-            assert found == keys, (seed, number)
-
-
-@pytest.mark.parametrize("form", ["data/{:07}.jpg", "{:x}", "n{:02}"])
-def test_ranges_take_few_more_requests_than_pages(form: str) -> None:
-    chance = random.Random(2)
-    numbers = range(50_000) if "jpg" in form else (chance.getrandbits(60) for _ in range(50_000))
-    keys = sorted(form.format(number) for number in numbers)
-    found, requests = split(keys, "data/" if "jpg" in form else "", 1000)
-    assert found == keys
-    assert requests <= 6 * len(keys) / 1000
+            assert Pages(keys, 10).listed(prefix) == keys, (seed, number)
 
 
 @pytest.mark.parametrize("form", ["data/{:07}.jpg", "{:x}", "train/n{:06}/n{:06}_{}.JPEG"])
-def test_ranges_are_listed_side_by_side(form: str) -> None:
-    chance, seconds = random.Random(4), 0.1
-    numbers = range(100_000) if "data" in form else (chance.getrandbits(60) for _ in range(100_000))
+def test_ranges_are_listed_side_by_side_by_few_more_requests_than_pages(form: str) -> None:
+    chance, count = random.Random(4), 100_000
     if "train" in form:
-        keys = sorted(form.format(n // 800 * 37, n // 800 * 37, n % 800 * 13) for n in range(100_000))
+        keys = sorted(form.format(n // 800 * 37, n // 800 * 37, n % 800 * 13) for n in range(count))
     else:
+        numbers = range(count) if "data" in form else (chance.getrandbits(60) for _ in range(count))
         keys = sorted(form.format(number) for number in numbers)
-    prefix = keys[0][: keys[0].find("/") + 1]
-    begin = time.monotonic()
-    found, requests = split(keys, prefix, 1000, seconds)
-    assert found == keys
-    assert requests <= 4 * len(keys) / 1000
-    assert time.monotonic() - begin < len(keys) / 1000 * seconds / 2, "as long as half of one page after the other"
+    pages = Pages(keys, 1000, seconds=0.02)
+    assert pages.listed(keys[0][: keys[0].find("/") + 1]) == keys
+    assert pages.requests <= 4 * count / 1000
+    assert pages.most >= 4
 
 
 def test_a_store_that_ignores_where_a_page_begins_is_an_error_and_no_endless_listing() -> None:
@@ -101,15 +99,21 @@ def test_a_store_that_ignores_where_a_page_begins_is_an_error_and_no_endless_lis
         list(_Split(lambda after: page, "", keys[:10]).run())
 
 
-def page_of(orders: list[list[str]], keys: list[str], *, truncated: bool = False, spaces: str = "") -> str:
+ORDER = ["Key", "LastModified", "ETag", "Size"]
+
+
+def page_of(
+    orders: list[list[str]], keys: list[str], token: str = "", spaces: str = "", folders: tuple[str, ...] = ("d/",)
+) -> str:
     entries = []
     for number, (order, key) in enumerate(zip(orders, keys, strict=True)):
         inner = spaces.join(ELEMENTS[name].format(key=escape(key), etag=f"e{number}", size=number) for name in order)
         entries.append(f"<Contents>{spaces}{inner}{spaces}</Contents>")
-    token = "<NextContinuationToken>a&amp;b</NextContinuationToken>" if truncated else ""
+    prefixes = "".join(f"<CommonPrefixes><Prefix>{folder}</Prefix></CommonPrefixes>" for folder in folders)
+    more = f"<NextContinuationToken>{escape(token)}</NextContinuationToken>" if token else ""
     return (
-        f'<?xml version="1.0"?><ListBucketResult xmlns="x"><IsTruncated>{str(truncated).lower()}</IsTruncated>{token}'
-        f"{spaces.join(entries)}<CommonPrefixes><Prefix>d/</Prefix></CommonPrefixes></ListBucketResult>\n"
+        f'<?xml version="1.0"?><ListBucketResult xmlns="x"><IsTruncated>{str(bool(token)).lower()}</IsTruncated>{more}'
+        f"{spaces.join(entries)}{prefixes}</ListBucketResult>\n"
     )
 
 
@@ -118,12 +122,12 @@ def test_pages_of_any_order_of_elements() -> None:
     seed, to_stat = soak.seed(3), stats_of(S3Dialect("bucket", {}))
     for number in range(soak.rounds(100)):
         chance = random.Random(f"{seed} {number}")
-        names = ["Key", "LastModified", "ETag", "Size", *chance.sample(["StorageClass", "Owner"], chance.randrange(3))]
+        names = [*ORDER, *chance.sample(["StorageClass", "Owner"], chance.randrange(3))]
         keys = ["".join(chance.choices("ab<>&'\"é /", k=5)) for _ in range(chance.randrange(1, 20))]
         same = chance.random() < 0.5
         order = chance.sample(names, len(names))
         orders = [order if same else chance.sample(names, len(names)) for _ in keys]
-        page = parse_page(page_of(orders, keys, truncated=chance.random() < 0.5, spaces=chance.choice(["", "\n  "])))
+        page = parse_page(page_of(orders, keys, token=chance.choice(["", "a&b"]), spaces=chance.choice(["", "\n  "])))
         assert page.keys() == keys, (seed, number)
         assert [to_stat("n", entry).size for entry in page.objects] == list(range(len(keys)))
         assert [to_stat("n", entry).version for entry in page.objects] == [f"e{n}" for n in range(len(keys))]
@@ -132,8 +136,7 @@ def test_pages_of_any_order_of_elements() -> None:
 
 
 def test_an_entry_without_an_etag_takes_none_from_its_neighbour() -> None:
-    order = ["Key", "LastModified", "ETag", "Size"]
-    page = parse_page(page_of([order, ["Key", "Size"], order], ["a", "b", "c"]))
+    page = parse_page(page_of([ORDER, ["Key", "Size"], ORDER], ["a", "b", "c"]))
     assert [(key, etag) for key, _, etag, _ in page.objects] == [
         ("a", "&quot;e0&quot;"),
         ("b", ""),
@@ -141,75 +144,81 @@ def test_an_entry_without_an_etag_takes_none_from_its_neighbour() -> None:
     ]
 
 
-@pytest.mark.parametrize("end", [10, 200, -20, -25])
-def test_a_page_that_is_cut_short_is_an_error(end: int) -> None:
-    with pytest.raises(fsabs.CorruptFileError, match="not a page"):
-        parse_page(page_of([["Key", "LastModified", "ETag", "Size"]] * 3, ["a", "b", "c"])[:end])
+def test_a_page_that_is_cut_short_is_an_error() -> None:
+    whole = page_of([ORDER] * 3, ["a", "b", "c"])
+    for end in (10, 200, -20, -25):
+        with pytest.raises(fsabs.CorruptFileError, match="not a page"):
+            parse_page(whole[:end])
     with pytest.raises(fsabs.CorruptFileError, match="without a token"):
-        parse_page(page_of([], [], truncated=True).replace("NextContinuationToken", "Other"))
+        parse_page(page_of([], [], token="1").replace("NextContinuationToken", "Other"))
 
 
-def test_a_directory_bucket_lists_in_an_order_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = ["c", "a", "b"]
-    monkeypatch.setattr(S3, "_list", lambda fs, key: iter([fsabs.FileStat(name, 1, False, 0.0) for name in names]))
-    monkeypatch.setattr(S3, "_list_names", lambda fs, key: iter(names))
-    monkeypatch.setattr(S3, "_stat", lambda fs, key: fsabs.FileStat(key, 1, False, 0.0))
-    bucket = S3("mine--use1-az5--x-s3", region="us-east-1", aws_access_key_id="a", aws_secret_access_key="b")
-    for fs in (bucket, pickle.loads(pickle.dumps(bucket))):
-        assert not fs.capabilities.ordered
-        assert [stat.filename for stat in ordered_walk(fs, "")] == sorted(names)
-    assert S3("mine", region="us-east-1", aws_access_key_id="a", aws_secret_access_key="b").capabilities.ordered
+# ---- pages of a store
 
 
-@pytest.mark.parametrize(("bucket", "prefix"), [("mine--use1-az5--x-s3", "d/"), ("mine", "d/na")])
-def test_a_glob_asks_a_directory_bucket_for_whole_directories(
-    bucket: str, prefix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    prefixes = []
-
-    def page(fs: S3, query: PageQuery) -> ObjectPage:
-        prefixes.append(query.prefix)
-        keys = [key for key in ("d/name", "d/other") if key.startswith(query.prefix)]
-        objects = [(key, "2026-01-01T00:00:00.123Z", "&quot;e&quot;", "0") for key in keys]
-        return ObjectPage(objects, [], None, str)
-
-    monkeypatch.setattr(S3, "_page", page)
-    fs = S3(bucket, region="us-east-1", aws_access_key_id="a", aws_secret_access_key="b")
-    assert list(fs.glob("d/na*")) == ["d/name"]
-    assert prefixes == [prefix]
+DIRECTORY_BUCKET = "mine--use1-az5--x-s3"
 
 
-def test_a_directory_bucket_that_comes_back_to_a_directory_shows_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = ["b/c/1", "a/1", "b/2", "b/c/3", "a/4"]
-    objects = [(key, "2026-01-01T00:00:00.123Z", "&quot;e&quot;", "0") for key in keys]
-    monkeypatch.setattr(S3, "_page", lambda fs, query: ObjectPage(objects, [], None, str))
-    fs = S3("mine--use1-az5--x-s3", region="us-east-1", aws_access_key_id="a", aws_secret_access_key="b")
-    assert list(fs.list(recursive=True)) == ["b/", "b/c/", "b/c/1", "a/", "a/1", "b/2", "b/c/3", "a/4"]
+class Listing:
+    """A script that lists keys in the order that they are given; so many `empty` pages come before the first key."""
+
+    def __init__(self, keys: list[str], empty: int = 0) -> None:
+        self.keys, self.empty = keys, empty
+        self.prefixes: list[str] = []
+
+    def __call__(self, store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        if asked.method == "HEAD":
+            connection.sendall(store.respond(asked))
+            return
+        body = SESSION if "session" in asked.query else self._page(asked.query).encode()
+        connection.sendall(message(200, {"Content-Length": str(len(body))}, body))
+
+    def _page(self, query: dict[str, str]) -> str:
+        prefix, number = query["prefix"], int(query.get("continuation-token", 0))
+        self.prefixes.append(prefix)
+        keys = [key for key in self.keys if key.startswith(prefix)]
+        folders: dict[str, None] = {}
+        if query.get("delimiter"):
+            folders = {key[: key.index("/", len(prefix)) + 1]: None for key in keys if "/" in key[len(prefix) :]}
+            keys = [key for key in keys if "/" not in key[len(prefix) :]]
+        token = str(number + 1) if number < self.empty else ""
+        keys = [] if token else keys
+        return page_of([ORDER] * len(keys), keys, token=token, folders=() if token else tuple(folders))
 
 
-@pytest.mark.quick
-def test_a_page_with_nothing_on_it_is_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("no_settings")
+def test_a_directory_bucket_lists_in_an_order_of_its_own() -> None:
+    with ScriptedStore({"": b"1"}, Listing(["c", "a", "b"])) as store:
+        bucket = S3(DIRECTORY_BUCKET, endpoint=store.endpoint, **KEYS)
+        for fs in (bucket, pickle.loads(pickle.dumps(bucket))):
+            assert not fs.capabilities.ordered
+            assert [stat.filename for stat in ordered_walk(fs, "")] == ["a", "b", "c"]
+    assert opened("http://127.0.0.1:9").capabilities.ordered
+
+
+@pytest.mark.usefixtures("no_settings")
+def test_a_directory_bucket_that_comes_back_to_a_directory_shows_it_once() -> None:
+    with ScriptedStore({}, Listing(["b/c/1", "a/1", "b/2", "b/c/3", "a/4"])) as store:
+        fs = S3(DIRECTORY_BUCKET, endpoint=store.endpoint, **KEYS)
+        assert list(fs.list(recursive=True)) == ["b/", "b/c/", "b/c/1", "a/", "a/1", "b/2", "b/c/3", "a/4"]
+
+
+@pytest.mark.usefixtures("no_settings")
+@pytest.mark.parametrize(("bucket", "prefix"), [(DIRECTORY_BUCKET, "d/"), ("bucket", "d/na")])
+def test_a_glob_asks_a_directory_bucket_for_whole_directories(bucket: str, prefix: str) -> None:
+    listing = Listing(["d/name", "d/other"])
+    with ScriptedStore({}, listing) as store:
+        assert list(S3(bucket, endpoint=store.endpoint, **KEYS).glob("d/na*")) == ["d/name"]
+    assert listing.prefixes == [prefix]
+
+
+@pytest.mark.usefixtures("no_settings")
+def test_a_page_with_nothing_on_it_is_no_end() -> None:
     """As Azure sends them, and some stores with the interface of S3."""
-    objects = [(f"d/{name}", "2026-01-01T00:00:00.123Z", "&quot;e&quot;", "1") for name in "abc"]
-
-    def page(fs: S3, query: PageQuery) -> ObjectPage:
-        at = int(query.token or 0)
-        found = [entry for entry in objects if entry[0].startswith(query.prefix) and entry[0] > (query.after or "")]
-        if at < 2:
-            return ObjectPage([], [], str(at + 1), str)
-        return ObjectPage(found[at - 2 : at - 1], [], str(at + 1) if at < len(found) + 1 else None, str)
-
-    def missing(fs: S3, key: str) -> None:
-        return None
-
-    monkeypatch.setattr(S3, "_page", page)
-    monkeypatch.setattr(S3, "_head", missing)
-    fs = S3("mine", region="us-east-1", aws_access_key_id="a", aws_secret_access_key="b")
-    assert fs.isdir("d")
-    assert not fs.exists("e")
-    assert list(fs.list("d")) == list(fs.list("d", recursive=True)) == ["a", "b", "c"]
-    with pytest.raises(OSError, match="not empty"):
-        fs.rmdir("d")
-    listed = fs._list_page("d", "")
-    assert listed is not None
-    assert [stat.filename for stat in listed.files] == ["a"]
+    with ScriptedStore({}, Listing(["d/a", "d/b", "d/c"], empty=2)) as store:
+        fs = opened(store.endpoint)
+        assert fs.isdir("d")
+        assert not fs.exists("e")
+        assert list(fs.list("d")) == list(fs.list("d", recursive=True)) == ["a", "b", "c"]
+        with pytest.raises(OSError, match="not empty"):
+            fs.rmdir("d")

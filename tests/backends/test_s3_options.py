@@ -7,82 +7,40 @@ request that boto3 itself would send.
 from __future__ import annotations
 
 import base64
-import os
-import pickle
 import ssl
-import time
-import typing
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import boto3
 import botocore.session
 import pytest
-from botocore.credentials import RefreshableCredentials
 from botocore.exceptions import ClientError
 
 import fsabs
 from fsabs.backends.objects.dialect import content_type_of
 from fsabs.backends.s3 import S3
-from fsabs.backends.s3.endpoint import principal, resolve
-from fsabs.backends.s3.options import ObjectHeaders, Options, S3Options, parse
-from tests.backends.sessions import core_session
-from tests.backends.test_s3_reads import certificate
+from fsabs.backends.s3.options import ObjectHeaders, S3Options, parse
+from tests.backends.s3_clients import (
+    KEYS,
+    MIB,
+    client_of,
+    core_session,
+    new_bucket,
+    settings,
+    use_everything,
+    users_client,
+)
 from tests.servers.hostile_store import HostileStore
 from tests.servers.network import FaultProxy
 
 KEY = bytes(range(32))
 OTHER_KEY = bytes(range(1, 33))
-MIB = 1024 * 1024
-
-
-@pytest.fixture(autouse=True)
-def _own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in os.environ:
-        if name.startswith(("AWS_", "S3_")) or name.lower().endswith("_proxy"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-
-
-def settings(store: Any) -> dict[str, Any]:
-    return {
-        "endpoint": store.endpoint,
-        "aws_access_key_id": store.access_key,
-        "aws_secret_access_key": store.secret_key,
-        "region": store.region,
-    }
-
-
-def users_client(store: Any) -> Any:
-    return boto3.client(
-        "s3",
-        endpoint_url=store.endpoint,
-        aws_access_key_id=store.access_key,
-        aws_secret_access_key=store.secret_key,
-        region_name=store.region,
-    )
-
-
-@pytest.fixture(params=["ceph", "moto"])
-def store(request: pytest.FixtureRequest) -> Any:
-    return request.getfixturevalue(request.param)
-
-
-@pytest.fixture
-def bucket(store: Any) -> str:
-    name = f"options-{time.monotonic_ns()}"
-    store.create_bucket(name)
-    return name
-
-
-def opened(store: Any, bucket: str, sender: str, **options: Any) -> S3:
-    return opened_by(sender, bucket, **{**settings(store), **options})
+SENDERS = pytest.mark.parametrize("sender", ["ours", "boto3"])
+pytestmark = pytest.mark.usefixtures("no_settings")
 
 
 def opened_by(sender: str, bucket: str = "bucket", **options: Any) -> S3:
+    """Return a bucket whose requests are sent by our own client, or by boto3."""
     if sender == "boto3":  # it alone makes this change
         core = core_session()
         core.register("before-sign.s3", lambda request, **_: request.headers.add_header("x-mine", "1"))
@@ -93,114 +51,71 @@ def opened_by(sender: str, bucket: str = "bucket", **options: Any) -> S3:
     return fs
 
 
-SENDERS = pytest.mark.parametrize("sender", ["ours", "boto3"])
+def new_by(sender: str, server: Any, **options: Any) -> S3:
+    """Return a new bucket, whose large files go up in the smallest parts."""
+    return opened_by(sender, new_bucket(server).bucket, **settings(server, mpu_chunksize=5 * MIB, **options))
 
 
 # ---- encryption
 
 
-def _use_everything(fs: S3) -> None:
-    small, large = b"small" * 1000, os.urandom(11 * MIB)
-    fs.write_bytes("a/small.bin", small)
-    fs.write_many([("a/many.bin", small), ("a/many2.bin", small)], concurrency=4)
-    with fs.open("a/new.bin", "xb") as file:
-        file.write(small)
-    with fs.open("a/large.bin", "wb") as file:
-        file.write(large)
-    assert fs.read_bytes("a/small.bin") == small
-    assert list(fs.read_many(["a/many.bin", "a/many2.bin", "a/new.bin"])) == [small] * 3
-    assert fs.stat("a/large.bin").size == len(large)
-    assert fs.read_bytes("a/large.bin") == large
-    with fs.open("a/large.bin", "rb") as file:
-        assert file.read(10) == large[:10]
-        file.seek(6 * MIB)
-        assert file.read(MIB) == large[6 * MIB : 7 * MIB]
-    fs.copy("a/small.bin", "b/copy.bin")
-    fs.rename("a", "c")
-    assert fs.read_bytes("b/copy.bin") == small
-    assert fs.read_bytes("c/large.bin") == large
-    assert sorted(fs.list("c")) == ["large.bin", "many.bin", "many2.bin", "new.bin", "small.bin"]
-    fs.remove("c", recursive=True)
-    assert not fs.exists("c")
-
-
 @SENDERS
 def test_customer_keys(ceph: Any, sender: str) -> None:  # moto looks at no key
-    bucket = f"customer-{sender}-{time.monotonic_ns()}"
-    ceph.create_bucket(bucket)
-    fs = opened(ceph, bucket, sender, sse_customer_key=KEY, mpu_chunksize=5 * MIB)
-    _use_everything(fs)
+    fs = new_by(sender, ceph, sse_customer_key=KEY)
+    use_everything(fs)
     with pytest.raises(ClientError):
-        users_client(ceph).head_object(Bucket=bucket, Key="b/copy.bin")
+        client_of(ceph).head_object(Bucket=fs.bucket, Key="b/copy.bin")
     for key in (None, OTHER_KEY):
-        other = opened(ceph, bucket, sender, sse_customer_key=key)
+        other = opened_by(sender, fs.bucket, **settings(ceph, sse_customer_key=key))
+        assert other.dialect.key_digest() != fs.dialect.key_digest()
         with pytest.raises(OSError):
             other.read_bytes("b/copy.bin")
-    text = opened(ceph, bucket, sender, sse_customer_key=base64.b64encode(KEY).decode())
+    text = opened_by(sender, fs.bucket, **settings(ceph, sse_customer_key=base64.b64encode(KEY).decode()))
     assert text.read_bytes("b/copy.bin") == b"small" * 1000
-    assert text.dialect.key_digest() == fs.dialect.key_digest() != opened(ceph, bucket, sender).dialect.key_digest()
+    assert text.dialect.key_digest() == fs.dialect.key_digest()
 
 
-@SENDERS
-def test_keys_of_the_store(ceph: Any, sender: str) -> None:
-    bucket = f"kms-{sender}-{time.monotonic_ns()}"
-    ceph.create_bucket(bucket)
-    fs = opened(ceph, bucket, sender, server_side_encryption="aws:kms", sse_kms_key_id="key-1", mpu_chunksize=5 * MIB)
-    _use_everything(fs)
-    head = users_client(ceph).head_object(Bucket=bucket, Key="b/copy.bin")
+def test_keys_of_the_store(ceph: Any) -> None:
+    fs = new_by("ours", ceph, server_side_encryption="aws:kms", sse_kms_key_id="key-1")
+    use_everything(fs)
+    head = client_of(ceph).head_object(Bucket=fs.bucket, Key="b/copy.bin")
     assert (head["ServerSideEncryption"], head["SSEKMSKeyId"]) == ("aws:kms", "key-1")
 
 
 # ---- what new objects are given
 
 
-@SENDERS
-@pytest.mark.parametrize("size", [10, 6 * MIB])
-def test_new_objects(store: Any, bucket: str, sender: str, size: int) -> None:
-    fs = opened(
-        store,
-        bucket,
-        sender,
-        metadata={"Owner": "lab 7", "run": "0042"},
-        content_type="auto",
-        acl="public-read",
-        storage_class="STANDARD",
-        mpu_chunksize=5 * MIB,
-    )
-    for name in ("cat.png", "no-type", "data.json.gz"):
+@pytest.mark.parametrize(("kind", "sender"), [("ceph", "ours"), ("moto", "ours"), ("moto", "boto3")])
+def test_new_objects(kind: str, sender: str, request: pytest.FixtureRequest) -> None:
+    server = request.getfixturevalue(kind)
+    storage = "STANDARD" if kind == "ceph" else "STANDARD_IA"
+    metadata = {"Owner": "lab 7", "run": "0042"}
+    more: dict[str, Any] = {"content_type": "auto", "acl": "public-read", "storage_class": storage}
+    fs = new_by(sender, server, metadata=metadata, **more)
+    for name, size in (("cat.png", 10), ("large.png", 6 * MIB), ("no-type", 1), ("data.json.gz", 1)):
         with fs.open(name, "wb") as file:
             file.write(b"x" * size)
     fs.write_many([("dog.JPG", b"x")], concurrency=2)
     fs.copy("cat.png", "copy.png")
-    client = users_client(store)
-    heads = {name: client.head_object(Bucket=bucket, Key=name) for name in fs.list()}
+    client = client_of(server)
+    heads = {name: client.head_object(Bucket=fs.bucket, Key=name) for name in fs.list()}
     for name, head in heads.items():
-        metadata = {key: value for key, value in head["Metadata"].items() if key != "fsabs-write"}
-        assert metadata == {"owner": "lab 7", "run": "0042"}, name
-    types = {name: head["ContentType"] for name, head in heads.items()}
-    assert {types["no-type"], types["data.json.gz"]} <= {"binary/octet-stream", "application/octet-stream", ""}
-    assert (types["cat.png"], types["copy.png"], types["dog.JPG"]) == ("image/png", "image/png", "image/jpeg")
-    for name in ("cat.png", "copy.png"):
-        grants = client.get_object_acl(Bucket=bucket, Key=name)["Grants"]
+        assert {key: value for key, value in head["Metadata"].items() if key != "fsabs-write"} == {
+            "owner": "lab 7",
+            "run": "0042",
+        }, name
+        grants = client.get_object_acl(Bucket=fs.bucket, Key=name)["Grants"]
         assert any("AllUsers" in grant["Grantee"].get("URI", "") for grant in grants), name
-
-
-def test_storage_class(moto: Any) -> None:
-    bucket = f"class-{time.monotonic_ns()}"
-    moto.create_bucket(bucket)
-    for sender in ("ours", "boto3"):
-        fs = opened(moto, bucket, sender, storage_class="STANDARD_IA", mpu_chunksize=5 * MIB)
-        fs.write_bytes("one", b"1")
-        with fs.open("two", "wb") as file:
-            file.write(b"2" * 6 * MIB)
-        fs.copy("one", "three")
-        listed = users_client(moto).list_objects_v2(Bucket=bucket)["Contents"]
-        assert {entry["StorageClass"] for entry in listed} == {"STANDARD_IA"}
+    types = {name: head["ContentType"] for name, head in heads.items()}
+    assert {types.pop("no-type"), types.pop("data.json.gz")} <= {"binary/octet-stream", "application/octet-stream", ""}
+    assert types == {name: "image/jpeg" if name == "dog.JPG" else "image/png" for name in types}
+    listed = client.list_objects_v2(Bucket=fs.bucket)["Contents"]
+    assert {entry["StorageClass"] for entry in listed} == {storage}
 
 
 def _sent_by_boto3(call: str, **parameters: Any) -> set[str]:
     """The `x-amz-` header fields that boto3 would send."""
-    client = boto3.client("s3", region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b")
+    client = users_client(region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b")
     found: set[str] = set()
 
     def catch(request: Any, **_: Any) -> None:
@@ -229,43 +144,24 @@ def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-ALL: S3Options = {
-    "requester_pays": True,
-    "server_side_encryption": "aws:kms",
-    "sse_kms_key_id": "key-1",
-    "storage_class": "GLACIER_IR",
-    "acl": "private",
-    "metadata": {"a": "b", "C": "d"},
-    "content_type": "text/csv",
-    "tagging": {"b": "x y", "a": "1"},
-    "cache_control": "no-cache",
-    "content_disposition": "inline",
-    "content_encoding": "zstd",
-    "content_language": "de",
-    "expires": "Thu, 01 Jan 2026 00:00:00 GMT",
-    "bucket_key_enabled": True,
-    "object_lock_mode": "GOVERNANCE",
-    "object_lock_retain_until": "2030-01-01T00:00:00Z",
-    "object_lock_legal_hold": "ON",
-    "expected_bucket_owner": "123456789012",
+ALL = {
+    "server_side_encryption": ("ServerSideEncryption", "aws:kms"),
+    "sse_kms_key_id": ("SSEKMSKeyId", "key-1"),
+    "storage_class": ("StorageClass", "GLACIER_IR"),
+    "acl": ("ACL", "private"),
+    "content_type": ("ContentType", "text/csv"),
+    "tagging": ("Tagging", "a=1&b=x%20y"),
+    "cache_control": ("CacheControl", "no-cache"),
+    "content_disposition": ("ContentDisposition", "inline"),
+    "content_encoding": ("ContentEncoding", "zstd"),
+    "content_language": ("ContentLanguage", "de"),
+    "expires": ("Expires", "Thu, 01 Jan 2026 00:00:00 GMT"),
+    "bucket_key_enabled": ("BucketKeyEnabled", True),
+    "object_lock_mode": ("ObjectLockMode", "GOVERNANCE"),
+    "object_lock_retain_until": ("ObjectLockRetainUntilDate", "2030-01-01T00:00:00Z"),
+    "object_lock_legal_hold": ("ObjectLockLegalHoldStatus", "ON"),
 }
-BOTO3 = {
-    "server_side_encryption": "ServerSideEncryption",
-    "sse_kms_key_id": "SSEKMSKeyId",
-    "storage_class": "StorageClass",
-    "acl": "ACL",
-    "content_type": "ContentType",
-    "tagging": "Tagging",
-    "cache_control": "CacheControl",
-    "content_disposition": "ContentDisposition",
-    "content_encoding": "ContentEncoding",
-    "content_language": "ContentLanguage",
-    "expires": "Expires",
-    "bucket_key_enabled": "BucketKeyEnabled",
-    "object_lock_mode": "ObjectLockMode",
-    "object_lock_retain_until": "ObjectLockRetainUntilDate",
-    "object_lock_legal_hold": "ObjectLockLegalHoldStatus",
-}
+"""Options, with the names that boto3 has for them, and values."""
 
 
 def headers_of(**options: Any) -> ObjectHeaders:
@@ -275,14 +171,13 @@ def headers_of(**options: Any) -> ObjectHeaders:
 @pytest.mark.quick
 @pytest.mark.parametrize("key", [None, KEY])
 def test_header_fields_are_those_of_boto3(key: bytes | None) -> None:
-    options: dict[str, Any] = {**ALL, "sse_customer_key": key}
-    if key:
-        del options["server_side_encryption"], options["sse_kms_key_id"]
-    bucket = {"RequestPayer": "requester", "ExpectedBucketOwner": options["expected_bucket_owner"]}
+    given = {name: pair for name, pair in ALL.items() if key is None or not name.startswith(("server", "sse"))}
+    options: dict[str, Any] = {name: value for name, (_, value) in given.items()} | {"sse_customer_key": key}
+    options |= {"requester_pays": True, "expected_bucket_owner": "123456789012", "metadata": {"a": "b", "C": "d"}}
+    found = headers_of(**{**options, "tagging": {"b": "x y", "a": "1"}})
+    bucket = {"RequestPayer": "requester", "ExpectedBucketOwner": "123456789012"}
     read = bucket | ({"SSECustomerAlgorithm": "AES256", "SSECustomerKey": KEY} if key else {})
-    written = {name: options[option] for option, name in BOTO3.items() if option in options} | read
-    written |= {"Metadata": {"a": "b", "c": "d"}, "Tagging": "a=1&b=x%20y"}
-    found = headers_of(**options)
+    written = dict(given.values()) | read | {"Metadata": {"a": "b", "c": "d"}}
     assert set(found.read) == _sent_by_boto3("get_object", **read)
     assert set(found.read) == _sent_by_boto3("head_object", **read)
     fields = {*found.write, *found.of_type("key")}
@@ -316,17 +211,14 @@ def test_each_header_field_that_boto3_has_an_argument_for_can_be_given(operation
         assert f"{name}:value" in sent or "directive" in name, name
 
 
-def test_requester_pays_is_said_in_each_request(moto: Any) -> None:
-    bucket = f"pays-{time.monotonic_ns()}"
-    moto.create_bucket(bucket)
+@SENDERS
+def test_requester_pays_is_said_in_each_request(moto: Any, sender: str) -> None:
     with FaultProxy.before(moto.endpoint) as proxy:
-        for sender in ("ours", "boto3"):
-            fs = opened(moto, bucket, sender, requester_pays=True, endpoint=proxy.endpoint, mpu_chunksize=5 * MIB)
-            proxy.clear()
-            _use_everything(fs)
-            assert len(proxy.requests()) > 20
-            for request in proxy.requests():
-                assert request.headers.get("x-amz-request-payer") == "requester", (sender, request)
+        fs = new_by(sender, moto, requester_pays=True)
+        use_everything(opened_by(sender, fs.bucket, **settings(moto, requester_pays=True, endpoint=proxy.endpoint)))
+        assert len(proxy.requests()) > 15
+        for request in proxy.requests():
+            assert request.headers.get("x-amz-request-payer") == "requester", request
 
 
 @pytest.mark.quick
@@ -340,22 +232,21 @@ def test_content_types_depend_on_no_host() -> None:
 # ---- versions
 
 
-@pytest.fixture
-def versioned(store: Any, bucket: str) -> tuple[str, list[str]]:
-    client = users_client(store)
+def versioned(server: Any) -> tuple[Any, str, list[str]]:
+    """Return a client of boto3, a bucket with versions, and those of two contents of an object."""
+    client, bucket = client_of(server), new_bucket(server).bucket
     client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
-    ids = [
-        client.put_object(Bucket=bucket, Key="dir/a b.bin", Body=body)["VersionId"]
-        for body in (b"first", b"the second")
-    ]
-    return bucket, ids
+    bodies = (b"first", b"the second")
+    ids = [client.put_object(Bucket=bucket, Key="dir/a b.bin", Body=body)["VersionId"] for body in bodies]
+    return client, bucket, ids
 
 
-@SENDERS
-def test_versions(store: Any, versioned: tuple[str, list[str]], sender: str) -> None:
-    bucket, (first, _) = versioned
-    current = opened(store, bucket, sender)
-    fs = opened(store, bucket, sender, versions={"dir/a b.bin": first})
+@pytest.mark.parametrize(("kind", "sender"), [("moto", "ours"), ("ceph", "boto3")])
+def test_versions(kind: str, sender: str, request: pytest.FixtureRequest) -> None:
+    server = request.getfixturevalue(kind)
+    client, bucket, (first, _) = versioned(server)
+    current = opened_by(sender, bucket, **settings(server))
+    fs = opened_by(sender, bucket, **settings(server, versions={"dir/a b.bin": first}))
     assert current.read_bytes("dir/a b.bin") == b"the second"
     for _ in range(2):
         assert fs.read_bytes("dir/a b.bin") == b"first"
@@ -368,11 +259,11 @@ def test_versions(store: Any, versioned: tuple[str, list[str]], sender: str) -> 
             assert file.read() == b"first"
         with fs.open_blob("dir/a b.bin") as blob:
             assert blob.pread(3, 1) == b"irs"
-        fs.copy("dir/a b.bin", f"dir/{sender}.bin")
-        assert current.read_bytes(f"dir/{sender}.bin") == b"first"
-        current.remove(f"dir/{sender}.bin")
-        users_client(store).delete_object(Bucket=bucket, Key="dir/a b.bin")  # the versions stay
-        users_client(store).put_object(Bucket=bucket, Key="dir/a b.bin", Body=b"the third")
+        fs.copy("dir/a b.bin", "dir/copy")
+        assert current.read_bytes("dir/copy") == b"first"
+        current.remove("dir/copy")
+        client.delete_object(Bucket=bucket, Key="dir/a b.bin")  # the versions stay
+        client.put_object(Bucket=bucket, Key="dir/a b.bin", Body=b"the third")
     for change in (
         lambda: fs.write_bytes("dir/a b.bin", b""),
         lambda: fs.write_many([("dir/a b.bin", b""), ("c", b"")], concurrency=2),
@@ -386,33 +277,26 @@ def test_versions(store: Any, versioned: tuple[str, list[str]], sender: str) -> 
     assert current.read_bytes("dir/a b.bin") == b"the third"
 
 
-def test_versions_in_urls(store: Any, versioned: tuple[str, list[str]], tmp_path: Path) -> None:
-    bucket, (first, second) = versioned
-    for version, content in ((first, b"first"), (second, b"the second")):
-        url = f"s3://{bucket}/dir/a%20b.bin?versionId={version}"
-        with fsabs.open_url(url, "rb", **settings(store)) as file:
-            assert file.read() == content
-    fs = fsabs.from_url(f"s3://{bucket}", versions={"dir/a b.bin": first}, **settings(store))
-    assert fs.url("dir/a b.bin") == f"s3://{bucket}/dir/a%20b.bin?versionId={first}"
+def test_versions_in_urls(ceph: Any, tmp_path: Path) -> None:
+    client, bucket, ids = versioned(ceph)
+    options = settings(ceph)
     fsabs.add_custom_scheme("versionedstore", "s3", {"prefix": "dir"})
-    with fsabs.open_url(f"versionedstore://{bucket}/a%20b.bin?versionId={first}", "rb", **settings(store)) as file:
-        assert file.read() == b"first"
-
-
-def test_a_version_of_a_container(store: Any, versioned: tuple[str, list[str]], tmp_path: Path) -> None:
-    bucket, _ = versioned
-    fs = S3(bucket, **settings(store))
-    ids = []
-    for content in (b"1", b"22"):
-        with fs.open_container("t.zip", mode="w") as archive:
+    for version, content in zip(ids, (b"first", b"the second"), strict=True):
+        for url in (f"s3://{bucket}/dir", f"versionedstore://{bucket}"):
+            with fsabs.open_url(f"{url}/a%20b.bin?versionId={version}", "rb", **options) as file:
+                assert file.read() == content
+    fs = fsabs.from_url(f"s3://{bucket}", versions={"dir/a b.bin": ids[0]}, **options)
+    assert fs.url("dir/a b.bin") == f"s3://{bucket}/dir/a%20b.bin?versionId={ids[0]}"
+    for content in (b"1", b"22"):  # a container, and through a cache
+        with S3(bucket, **options).open_container("t.zip", mode="w") as archive:
             archive.write_bytes("in/x y.txt", content)
-        ids.append(users_client(store).head_object(Bucket=bucket, Key="t.zip")["VersionId"])
-    for version, content in zip(ids, (b"1", b"22"), strict=True):
+        ids.append(client.head_object(Bucket=bucket, Key="t.zip")["VersionId"])
+    for version, content in zip(ids[2:], (b"1", b"22"), strict=True):
         url = f"s3://{bucket}/t.zip/in?versionId={version}"
-        with fsabs.from_url(url, cache=str(tmp_path / "cache"), **settings(store)) as inside:
+        with fsabs.from_url(url, cache=str(tmp_path / "cache"), **options) as inside:
             assert inside.read_bytes("x y.txt") == inside.read_bytes("x y.txt") == content
             assert inside.url("x y.txt") == f"s3://{bucket}/t.zip/in/x%20y.txt?versionId={version}"
-        with fsabs.open_url(f"s3://{bucket}/t.zip/in/x%20y.txt?versionId={version}", "rb", **settings(store)) as file:
+        with fsabs.open_url(f"s3://{bucket}/t.zip/in/x%20y.txt?versionId={version}", "rb", **options) as file:
             assert file.read() == content
 
 
@@ -459,6 +343,7 @@ def test_queries_that_no_url_has(url: str, message: str) -> None:
         ({"versions": {"a": ""}}, "not empty"),
         ({"aws_access_key_id": "k"}, "go together: only aws_access_key_id="),
         ({"aws_secret_access_key": "s"}, "go together: only aws_secret_access_key="),
+        ({"mpu_chunksize": 1000}, "5 MiB"),
     ],
 )
 def test_options_that_can_not_be(options: dict[str, Any], message: str) -> None:
@@ -469,159 +354,56 @@ def test_options_that_can_not_be(options: dict[str, Any], message: str) -> None:
 
 
 @pytest.mark.quick
-def test_each_option_has_a_place() -> None:
-    given: dict[str, Any] = {**ALL, "sse_customer_key": KEY, "headers": {"x-amz-grant-read": "id=1"}}
-    assert set(typing.get_type_hints(S3Options)) == {*Options._fields, *given, "versions", "checksum_algorithm"}
-    for name, value in given.items():
-        more = {"server_side_encryption": "aws:kms"} if name == "sse_kms_key_id" else {}
-        assert headers_of(**{name: value}, **more) != headers_of(**more), name
+def test_a_profile_that_nothing_describes_is_named() -> None:
+    with pytest.raises(fsabs.ConfigError, match="nobodys"):
+        S3("b", profile="nobodys").exists("x")
 
 
 def test_a_section_of_the_configuration_file(moto: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bucket = f"ini-{time.monotonic_ns()}"
-    moto.create_bucket(bucket)
-    lines = [f"{name} = {value}" for name, value in settings(moto).items()]
-    more = ["metadata = owner=lab 7, run=0042", "storage_class = STANDARD_IA", "content_type = auto", "verify = true"]
-    (tmp_path / "pfio.ini").write_text("\n".join(["[inistore]", "scheme = s3", *lines, *more]))
+    bucket, secret = new_bucket(moto).bucket, moto.secret_key
+    monkeypatch.setenv("CORP_SECRET", secret)
+    lines = [f"{name} = {value}" for name, value in settings(moto, aws_secret_access_key="${CORP_SECRET}").items()]
+    lines += ["metadata = owner=lab 7, run=0042", "storage_class = STANDARD_IA", "content_type = auto", "verify = true"]
+    lines += ["max_attempts = 2", "read_timeout = 7.5", "prefix = team/data"]
+    (tmp_path / "pfio.ini").write_text("\n".join(["[corp]", "scheme = s3", *lines]))
     monkeypatch.setenv("PFIO_CONFIG_PATH", str(tmp_path / "pfio.ini"))
-    fs = fsabs.from_url(f"inistore://{bucket}")
+    fs = fsabs.from_url(f"corp://{bucket}/images")
+    assert isinstance(fs, S3)
+    assert (fs.options.max_attempts, fs.options.read_timeout) == (2, 7.5)
     fs.write_bytes("a.png", b"1")
-    head = users_client(moto).head_object(Bucket=bucket, Key="a.png")
+    head = client_of(moto).head_object(Bucket=bucket, Key="team/data/images/a.png")
     assert (head["Metadata"], head["StorageClass"]) == ({"owner": "lab 7", "run": "0042"}, "STANDARD_IA")
     assert head["ContentType"] == "image/png"
-
-
-# ---- sessions
-
-
-def _session(store: Any, tmp_path: Path, profile: bool) -> Any:
-    if not profile:
-        keys = (store.access_key, store.secret_key)
-        return boto3.Session(*keys, region_name=store.region, botocore_session=core_session())
-    (tmp_path / "credentials").write_text(
-        f"[lab]\naws_access_key_id = {store.access_key}\naws_secret_access_key = {store.secret_key}\n"
-    )
-    return boto3.Session(profile_name="lab", region_name=store.region, botocore_session=core_session())
-
-
-def test_sessions(ceph: Any, tmp_path: Path) -> None:
-    bucket = f"session-{time.monotonic_ns()}"
-    ceph.create_bucket(bucket)
-    for session in (
-        _session(ceph, tmp_path, True),
-        _session(ceph, tmp_path, False),
-        _session(ceph, tmp_path, False)._session,
-    ):
-        fs = S3(bucket, endpoint=ceph.endpoint, session=session)
-        fs.write_bytes("a", b"1")
-        assert fs.read_bytes("a") == b"1"
-        assert principal(resolve(bucket, fs.options), fs.options) == ceph.access_key
-
-
-def test_a_session_of_a_profile_pickles_by_its_name(ceph: Any, tmp_path: Path) -> None:
-    bucket = f"session-{time.monotonic_ns()}"
-    ceph.create_bucket(bucket)
-    fs = S3(bucket, endpoint=ceph.endpoint, session=_session(ceph, tmp_path, True))
-    fs.write_bytes("a", b"1")
-    again = pickle.loads(pickle.dumps(fs))
-    assert again.read_bytes("a") == b"1"
-    assert (again.options.profile, again.options.session, again.options.region) == ("lab", None, ceph.region)
-    with pytest.raises(pickle.PicklingError, match="profile="):
-        pickle.dumps(S3(bucket, endpoint=ceph.endpoint, session=_session(ceph, tmp_path, False)))
-
-
-@pytest.mark.quick
-@pytest.mark.parametrize("source", ["set", "renewable", "environment", "profile"])
-def test_a_session_pickles_by_the_profile_of_the_environment_if_its_credentials_are_of_it(
-    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "credentials").write_text("[lab]\naws_access_key_id = lab\naws_secret_access_key = b\n")
-    monkeypatch.setenv("AWS_PROFILE", "lab")
-    core = core_session()
-    if source == "set":
-        core.set_credentials("mine", "b")
-    elif source == "renewable":
-        answer = {"access_key": "mine", "secret_key": "b", "token": "t", "expiry_time": "2099-01-01T00:00:00Z"}
-        core._credentials = RefreshableCredentials.create_from_metadata(answer, lambda: answer, "sts-assume-role")
-    elif source == "environment":
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "mine")
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
-    options = Options(session=core)
-    if source == "profile":
-        assert pickle.loads(pickle.dumps(options)).profile == "lab"
-    else:
-        with pytest.raises(pickle.PicklingError, match="profile="):
-            pickle.dumps(options)
-
-
-def test_a_session_whose_credentials_are_being_renewed_in_a_fork(ceph: Any) -> None:
-    from datetime import UTC, datetime, timedelta
-
-    bucket = f"session-{time.monotonic_ns()}"
-    ceph.create_bucket(bucket)
-
-    def renew() -> dict[str, str]:
-        soon = (datetime.now(UTC) + timedelta(seconds=30)).isoformat()  # renewed before each request
-        return {"access_key": ceph.access_key, "secret_key": ceph.secret_key, "token": "", "expiry_time": soon}
-
-    core = core_session()
-    core._credentials = RefreshableCredentials.create_from_metadata(renew(), renew, "custom")
-    fs = S3(bucket, endpoint=ceph.endpoint, region=ceph.region, session=core)
-    fs.write_bytes("a", b"1")
-    with core._credentials._refresh_lock:
-        child = os.fork()
-        if not child:
-            os._exit(0 if fs.read_bytes("a") == b"1" else 1)
-        assert _ended(child) == 0
-    assert fs.read_bytes("a") == b"1"
-
-
-def _ended(child: int) -> int:
-    for _ in range(300):
-        found, status = os.waitpid(child, os.WNOHANG)
-        if found:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.1)
-    os.kill(child, 9)
-    os.waitpid(child, 0)
-    raise AssertionError("the child hangs")
+    assert secret not in repr(fs) + str(fs.info())
 
 
 # ---- connections
 
 
-@pytest.fixture
-def proxy(moto: Any) -> Iterator[FaultProxy]:
-    with FaultProxy.before(moto.endpoint) as made:
-        yield made
-
-
-def test_proxies(moto: Any, proxy: FaultProxy) -> None:
-    bucket = f"proxy-{time.monotonic_ns()}"
-    moto.create_bucket(bucket)
-    fs = S3(bucket, **settings(moto), proxies={"http": proxy.endpoint}, mpu_chunksize=5 * MIB)
-    assert fs.http.endpoint.proxy == proxy.endpoint
-    _use_everything(fs)
-    assert len(proxy.requests()) > 10
+def test_proxies(moto: Any) -> None:
+    with FaultProxy.before(moto.endpoint) as proxy:
+        fs = new_by("ours", moto, proxies={"http": proxy.endpoint})
+        assert fs.http.endpoint.proxy == proxy.endpoint
+        fs.write_bytes("a", b"1")
+        assert list(fs.read_many(["a"] * 5)) == [b"1"] * 5
+        assert len(proxy.requests()) == 6
 
 
 @SENDERS
-def test_certificates(tmp_path: Path, sender: str) -> None:
-    path = certificate(tmp_path)
-    keys = {"aws_access_key_id": "me", "aws_secret_access_key": "secret", "region": "us-east-1", "max_attempts": 1}
-    with HostileStore(path) as store:
+def test_certificates(pem: str, sender: str) -> None:
+    with HostileStore(pem) as store:
         assert store.context is not None
-        options: dict[str, Any] = {"endpoint": store.endpoint, **keys}
+        options: dict[str, Any] = {"endpoint": store.endpoint, "max_attempts": 1, **KEYS}
         with pytest.raises(OSError, match="certificate"):
             opened_by(sender, **options).read_bytes("10-a")
-        for verify in (f"{path}.crt", False):
+        for verify in (f"{pem}.crt", False):
             assert len(opened_by(sender, verify=verify, **options).read_bytes("10-a")) == 10
-        store.context.load_verify_locations(f"{path}.crt")
+        store.context.load_verify_locations(f"{pem}.crt")
         store.context.verify_mode = ssl.CERT_REQUIRED
-        options["verify"] = f"{path}.crt"
+        options["verify"] = f"{pem}.crt"
         with pytest.raises(OSError):
             opened_by(sender, **options).read_bytes("10-a")
-        fs = opened_by(sender, client_certificate=path, **options)
+        fs = opened_by(sender, client_certificate=pem, **options)
         assert len(fs.read_bytes("10-a")) == 10
         fs.write_bytes("new", b"1")
         assert store.written["new"] == b"1"

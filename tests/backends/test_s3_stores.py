@@ -4,32 +4,30 @@ over which something comes that answers nothing.
 
 from __future__ import annotations
 
-import multiprocessing
+import functools
 import os
 import re
 import select
 import socket
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import fsabs
-from fsabs.backends.objects import failures
 from fsabs.backends.objects.connections import ConnectionPool
 from fsabs.backends.objects.failures import Throttle
 from fsabs.backends.objects.messages import Request, Response
 from fsabs.backends.objects.pipeline import send_many
-from tests import namespaces, soak
-from tests.backends.test_s3_contract import _no_settings, contents, opened  # noqa: F401
+from fsabs.testing.children import Child
+from tests import namespaces
+from tests.backends.s3_clients import contents, opened
 from tests.servers.fixtures import require
 from tests.servers.scripted import Asked, ScriptedStore, message
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("no_settings")]
 ROOT = Path(__file__).parents[2]
 OTHER = message(
     200, {"Content-Length": "5", "ETag": '"other"', "Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT"}, b"OTHER"
@@ -56,26 +54,20 @@ def test_no_request_is_sent_over_a_new_connection_that_is_not_silent(operation: 
     monkeypatch.setattr(ConnectionPool, "secured", late)
     with ScriptedStore({"k": b"content"}, greet=OTHER) as store:
         with pytest.raises(fsabs.CorruptFileError, match="before a request"):
-            OPERATIONS[operation](opened(store, max_attempts=2), "k")
+            OPERATIONS[operation](opened(store.endpoint, max_attempts=2), "k")
         assert not store.requests
 
 
 def test_what_comes_over_an_idle_connection_of_a_pipeline_is_no_response() -> None:
     objects = contents(4)
-
-    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
-        connection.sendall(store.respond(asked))
-        if asked.number == 0:  # then the pipeline waits for its reader
-            threading.Timer(0.1, connection.sendall, (OTHER,)).start()
-
-    with ScriptedStore(objects, script) as store:
-        client = opened(store).http
+    with ScriptedStore(objects) as store:
         found = []
-        for outcome in send_many(client, (Request("GET", name) for name in objects), 2, ahead=2):
+        for outcome in send_many(opened(store.endpoint).http, (Request("GET", name) for name in objects), 2, ahead=2):
             assert isinstance(outcome, Response)
             found.append(outcome.body)
-            if len(found) % 2 == 0:
-                time.sleep(0.3)
+            if len(found) == 2:  # the pipeline waits for its reader
+                for connection in store.connected:
+                    connection.sendall(OTHER)
         assert found == list(objects.values())
 
 
@@ -99,7 +91,7 @@ def test_a_bucket_in_another_region_costs_its_first_object_extra(operation: str)
         connection.sendall(message(301, headers, body))
 
     with ScriptedStore(objects, script) as store:
-        fs = opened(store)
+        fs = opened(store.endpoint)
         if operation == "read_many":
             assert list(fs.read_many(objects, concurrency=8)) == list(objects.values())
         else:
@@ -114,64 +106,11 @@ def test_a_bucket_in_another_region_costs_its_first_object_extra(operation: str)
 # ---- storms
 
 
-def _read_all(endpoint: str, names: list[str], queue: Any) -> None:
-    keys: dict[str, Any] = {"aws_access_key_id": "me", "aws_secret_access_key": "secret", "region": "us-east-1"}
-    fs = fsabs.from_url("s3://bucket", endpoint=endpoint, **keys)
-    try:
-        queue.put([len(data) for data in fs.read_many(names)])
-    except OSError as exc:
-        queue.put(repr(exc))
-
-
-def test_a_storm_of_refusals_is_waited_out_by_several_processes() -> None:
-    """Without Retry-After. The processes share the rate, so that a storm is not fed by their retries."""
-    objects = contents(20)
-    seconds = 5.0 if soak.rounds(1) > 1 else 2.0
-    begin = time.monotonic()
-
-    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
-        if time.monotonic() - begin < seconds:
-            connection.sendall(message(503, {"Content-Length": "0"}, b""))
-        else:
-            connection.sendall(store.respond(asked))
-
-    context = multiprocessing.get_context("forkserver")
-    queue = context.Queue()
-    with ScriptedStore(objects, script) as store:
-        jobs = [context.Process(target=_read_all, args=(store.endpoint, list(objects), queue)) for _ in range(3)]
-        begin = time.monotonic() + 1.0
-        for job in jobs:
-            job.start()
-        results = [queue.get(timeout=60) for _ in jobs]
-        for job in jobs:
-            job.join(20)
-        assert results == [[3000] * 20] * 3
-        assert len(store.requests) < 3 * 20 * 12
-
-
-def test_a_limited_rate_lets_requests_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each takes its turn once, and is then sent."""
-    monkeypatch.setattr(failures, "RECOVERY_SECONDS", 1000.0)
-    objects = contents(20)
-    with ScriptedStore(objects) as store:
-        fs = opened(store)
-        throttle = fs.http.throttle
-        time.sleep(0.01)
-        throttle.slow_down(0.0)
-        begin = time.monotonic()
-        assert list(fs.read_many(objects)) == list(objects.values())
-        assert fs.read_bytes("k0001") == objects["k0001"]
-        assert 0.2 < time.monotonic() - begin < 10
-
-
 def test_the_rate_of_a_throttled_endpoint_is_shared_by_processes() -> None:
     endpoint = f"throttled-{os.getpid()}.invalid:1"
     here = Throttle(endpoint)
     assert not here.delay()
-    child = multiprocessing.get_context("forkserver").Process(target=_slow_down, args=(endpoint,))
-    child.start()
-    child.join(30)
-    assert child.exitcode == 0
+    Child("a child", functools.partial(_slow_down, endpoint), 30).result()
     assert sum(here.delay() for _ in range(20)) > 0
     assert Throttle("another" + endpoint).delay() == 0
 

@@ -166,6 +166,12 @@ def message(status: int, headers: Mapping[str, str], body: bytes) -> bytes:
     return f"HTTP/1.1 {status} Reason\r\n{lines}\r\n".encode("latin-1") + body
 
 
+def refusal(status: int, code: str) -> bytes:
+    """Return the bytes of a response with an error of S3."""
+    body = f"<Error><Code>{code}</Code><Message>said so</Message></Error>".encode()
+    return message(status, {"Content-Length": str(len(body))}, body)
+
+
 def honest(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
     """Send the right response."""
     connection.sendall(store.respond(asked))
