@@ -62,7 +62,8 @@ def test_bytes_that_do_not_match_their_checksums_are_called_that(
     with block.open("r+b") as file:
         file.seek(100_000)
         file.write(b"damaged")
-    for read in (lambda: fs.read_bytes("x"), lambda: fs.open_blob("x").read_all()):
+    ways: list[Callable[[], bytes]] = [lambda: fs.read_bytes("x"), lambda: fs.open_blob("x").read_all()]
+    for read in ways:
         with pytest.raises(OSError, match="don't match their checksums"):
             read()
     fs.remove("x")

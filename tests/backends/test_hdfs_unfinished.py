@@ -25,7 +25,11 @@ READS: list[Callable[[fsabs.FS], Any]] = [
     lambda fs: fs.open_blob("x").read_all(),
 ]
 
-USES = [*READS, lambda fs: fs.copy("x", "x", fsabs.Memory("unfinished")), lambda fs: fs.open("x", "ab")]
+USES: list[Callable[[Hdfs], object]] = [
+    *READS,
+    lambda fs: fs.copy("x", "x", fsabs.Memory("unfinished")),
+    lambda fs: fs.open("x", "ab"),
+]
 
 
 @pytest.fixture

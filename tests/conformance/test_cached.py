@@ -81,7 +81,7 @@ class OldFilesSubject(LocalSubject):
 class OverOldFiles(Cell):
     """Around local files, or around an archive that is one."""
 
-    wrapped: Callable[[Subject], Subject]
+    wrapped: Callable[..., Subject]
 
     @pytest.fixture
     def subject(self) -> Iterator[Subject]:
