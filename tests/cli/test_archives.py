@@ -73,17 +73,6 @@ def test_times_and_many_members_by_several_processes(tmp_path: Path) -> None:
         assert {int(path.stat().st_mtime) for path in (tmp_path / f"out{jobs}").rglob("*") if path.is_file()} == {MTIME}
 
 
-@pytest.mark.quick
-def test_times_before_1970(tmp_path: Path) -> None:
-    member = tarfile.TarInfo("old")
-    member.mtime = -86_400
-    with tarfile.open(tmp_path / "a.tar", "w") as tar:
-        tar.addfile(member)
-    with library.from_url(tmp_path / "a.tar") as fs:
-        unpacking.unpack(fs, Local(tmp_path), "out")
-    assert (tmp_path / "out/old").stat().st_mtime == -86_400
-
-
 MODES = {
     "run": (0o755, 0o750),
     "secret": (0o600, 0o600),
