@@ -6,6 +6,7 @@ import faulthandler
 import functools
 import gc
 import io
+import itertools
 import json
 import os
 import random
@@ -14,17 +15,23 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import fsabs
-from fsabs import FS
+from fsabs import FS, cache
+from fsabs.cache import Cache
+from fsabs.readers import paddle
+from fsabs.readers.prefetch import prefetch
+from fsabs.readers.recordio import RecordReader, RecordWriter
+from fsabs.readers.sharded import convert, verify
 
-from . import interrupt_readers
 from .interrupts import interrupt
 
 Operation = Callable[[], object]
 Case = Callable[[], Operation]
-ARCHIVES = ("a.zip", "a.tar", "a.tar.gz", "a.h5")
+ARCHIVES = ("a.zip", "a.tar.gz", "a.h5")
 FILES = {f"{n}.bin": random.Random(n).randbytes(20_000) for n in range(8)}
+RECORDS = [bytes([n]) * (n * 37 % 3000) for n in range(200)]
 
 
 def fill(fs: FS) -> FS:
@@ -60,12 +67,6 @@ def writes_many(fs: FS) -> None:
     fs.remove("7.bin")
 
 
-def writes_side_by_side(fs: FS) -> None:
-    """Write many files by threads."""
-    assert fs.write_many(FILES.items(), concurrency=4) == len(FILES)
-    assert fs.read_bytes("7.bin") == FILES["7.bin"]
-
-
 def uploads(fs: FS) -> None:
     """Write a file of several parts."""
     piece = FILES["3.bin"] * 53
@@ -98,14 +99,6 @@ def reads_cold(fs: FS, folder: Path) -> None:
             assert cached.read_bytes("4.bin") == FILES["4.bin"]
 
 
-def packs(source: FS, target: FS, name: str) -> None:
-    """Pack a tree into a container that replaces the one before, and read it."""
-    options = {"compression": "deflated"} if name.endswith(".zip") else {}
-    assert fsabs.pack(source, target, name, options=options).files == len(FILES)
-    with target.open_container(name) as container:
-        assert container.read_bytes("3.bin") == FILES["3.bin"]
-
-
 def copies(source: FS, target: FS) -> None:
     """Copy a tree."""
     assert source.copy_tree("", "/tree", target).files == len(FILES)
@@ -134,10 +127,101 @@ class OneReader:
         assert self.file.raw.blob.pread_many([(10, 5), (7, 9000)]) == [data[5:15], data[9000:9007]]
 
 
+# ---- containers
+
+
+def packs(source: FS, target: FS, name: str) -> None:
+    """Pack a tree into a container that replaces the one before, and read it."""
+    options = {"compression": "deflated"} if name.endswith(".zip") else {}
+    assert fsabs.pack(source, target, name, options=options).files == len(FILES)
+    with target.open_container(name) as container:
+        assert container.read_bytes("3.bin") == FILES["3.bin"]
+
+
 def opens(fs: FS, name: str) -> None:
     """Open a container and list it."""
     with fs.open_container(name) as container:
         assert sorted(container.list()) == sorted(FILES)
+
+
+def of_archive(source: FS, target: FS, name: str, read: Callable[[FS], None] | None) -> Operation:
+    """Return the operation on a container of `source`: to read it, or to open it each time."""
+    fsabs.pack(source, target, name)
+    return (
+        functools.partial(opens, target, name) if read is None else functools.partial(read, target.open_container(name))
+    )
+
+
+# ---- readers, loaders and item caches
+
+
+def writes_records(fs: FS) -> FS:
+    """Write a file of records, whole or not at all."""
+    with RecordWriter(fs, "a.recordio", max_chunk_bytes=10_000) as writer:
+        for record in RECORDS:
+            writer.write(record)
+    return fs
+
+
+def reads_records(fs: FS) -> None:
+    """Read records in order and by number."""
+    with RecordReader(fs, "a.recordio") as reader:
+        assert list(reader) == RECORDS
+        assert reader[77] == RECORDS[77]
+        assert reader.read_many([150, 3, 90]) == [RECORDS[150], RECORDS[3], RECORDS[90]]
+
+
+def writes_shards(fs: FS) -> None:
+    """Write sharded files and check them."""
+    fs.makedirs("shards", exist_ok=True)
+    target = fs.subfs("shards")
+    convert(target, lambda: iter(range(40)), 20, "part")
+    assert verify(target).ok
+
+
+def prefetches(fs: FS, names: list[str]) -> None:
+    """Read files ahead by a thread."""
+    for count, content in enumerate(prefetch(fs, names, max_bytes=50_000)):
+        assert len(content) >= 5000, names[count]
+
+
+def maps() -> Operation:
+    """Map records by threads, of which other threads are ahead."""
+    mapped = paddle.xmap_readers(len, paddle.buffered(lambda: iter(RECORDS), 8), 3, 8, order=True)
+
+    def run() -> None:
+        assert list(mapped()) == [len(record) for record in RECORDS]
+        assert len(list(itertools.islice(mapped(), 9))) == 9
+
+    return run
+
+
+class Epochs:
+    """One data set and its loader, of which every run reads an epoch, or resumes from a state in the middle."""
+
+    def __init__(self, folder: Path) -> None:
+        from fsabs.adapters.torch import Loader, ShardedDataset
+
+        writes_records(fsabs.Local(folder, create=True))
+        self._new: Callable[[], Any] = lambda: Loader(
+            ShardedDataset(str(folder), seed=1, buffer_size=16, block_size=8), 8, collate_fn=list
+        )
+        self._loader = self._new()
+
+    def __call__(self) -> None:
+        loader = self._loader
+        assert sorted(record for batch in loader for record in batch) == sorted(RECORDS)
+        seen = [record for batch in itertools.islice(self._new(), 3) for record in batch]
+        assert len(seen) == 24
+
+
+def items(cached: Cache) -> None:
+    """Read items through a cache."""
+    for number, record in enumerate(RECORDS):
+        assert cached.get_and_cache(number, RECORDS.__getitem__) == record
+
+
+# ---- all of them
 
 
 def cases(folder: Path, url: str, options: dict[str, str]) -> dict[str, Case]:
@@ -145,26 +229,29 @@ def cases(folder: Path, url: str, options: dict[str, str]) -> dict[str, Case]:
     fs, memory = fsabs.Local(folder / "files", create=True), fsabs.Memory("files")
     for target in (fs, memory):
         fill(target)
-    archives = fsabs.Local(folder / "archives", create=True)
+    archives, records = fsabs.Local(folder / "archives", create=True), fsabs.Local(folder / "records", create=True)
     found: dict[str, Case] = {
         "local": lambda: functools.partial(reads, fs),
-        "local-write": lambda: functools.partial(writes, fsabs.Local(folder / "new", create=True)),
-        "local-write-many": lambda: functools.partial(writes_side_by_side, fsabs.Local(folder / "many", create=True)),
-        "memory": lambda: functools.partial(reads, memory),
+        "local-write": lambda: functools.partial(writes_many, fsabs.Local(folder / "new", create=True)),
         "memory-write": lambda: functools.partial(writes, fsabs.Memory("new")),
         "reader": lambda: OneReader(fs),
-        "lazy": lambda: functools.partial(reads, fsabs.lazify(functools.partial(fsabs.Local, folder / "files"))),
-        "layer": lambda: functools.partial(reads, fsabs.spi.LayerFS(fs)),
         "copy-tree": lambda: functools.partial(copies, fs, fsabs.Memory("copies")),
         "as-local": lambda: functools.partial(local_paths, memory),
         "cached": lambda: functools.partial(reads, fsabs.CachedFS(memory, str(folder / "cache"))),
         "cached-cold": lambda: functools.partial(reads_cold, memory, folder),
+        "items-file": lambda: functools.partial(items, cache.FileCache(len(RECORDS), dir=folder)),
+        "items-processes": lambda: functools.partial(items, cache.MultiprocessFileCache(len(RECORDS), dir=folder)),
+        "recordio": lambda: functools.partial(reads_records, writes_records(records)),
+        "recordio-write": lambda: functools.partial(writes_records, records),
+        "sharded": lambda: Epochs(folder / "epochs"),
+        "sharded-write": lambda: functools.partial(writes_shards, records),
+        "prefetch": lambda: functools.partial(prefetches, fs, sorted(fs.list())),
+        "mapped": maps,
     }
     for name in ARCHIVES:
         found[name] = functools.partial(of_archive, fs, archives, name, reads)
         found[f"open-{name}"] = functools.partial(of_archive, fs, archives, name, None)
         found[f"pack-{name}"] = functools.partial(functools.partial, packs, fs, archives, name)
-    found |= interrupt_readers.cases(fs, folder)
     store = functools.partial(fsabs.from_url, url, **options)
     found |= {
         "store": lambda: functools.partial(reads, fill(store())),
@@ -177,14 +264,6 @@ def cases(folder: Path, url: str, options: dict[str, str]) -> dict[str, Case]:
         "store-zip": lambda: of_archive(fs, store(), "a.zip", reads),
     }
     return found
-
-
-def of_archive(source: FS, target: FS, name: str, read: Callable[[FS], None] | None) -> Operation:
-    """Return the operation on a container of `source`: to read it, or to open it each time."""
-    fsabs.pack(source, target, name)
-    return (
-        functools.partial(opens, target, name) if read is None else functools.partial(read, target.open_container(name))
-    )
 
 
 def run(name: str, times: int, seed: int, url: str = "", options: str = "{}") -> None:

@@ -25,8 +25,8 @@ from tests.servers.hub import HubServer
 from tests.servers.moto import MotoServer, missing
 
 ROOT = Path(__file__).parent.parent
-DOCS = sorted(path for path in (ROOT / "docs").glob("*.md") if path.name != "index.md")
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS]
+CENTRAL = {"README.md", "first-steps.md", "guide.md", "caching.md"}
+"""What is run with each change; the other pages are nightly."""
 FENCE = re.compile(r"```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 STATEMENT = re.compile(r"^( *)(\S.*?)  +# -> (.+)$", re.MULTILINE)
 
@@ -78,12 +78,7 @@ def s3_env(s3: MotoServer) -> dict[str, str]:
     status, _ = s3.request("POST", "/moto-api/reset")
     assert status == 200
     s3.create_bucket("bucket")
-    return {
-        "S3_ENDPOINT": s3.endpoint,
-        "AWS_ACCESS_KEY_ID": s3.access_key,
-        "AWS_SECRET_ACCESS_KEY": s3.secret_key,
-        "AWS_DEFAULT_REGION": s3.region,
-    }
+    return s3.environment
 
 
 def page_env(page: str, request: pytest.FixtureRequest) -> dict[str, str]:
@@ -114,10 +109,16 @@ def page_env(page: str, request: pytest.FixtureRequest) -> dict[str, str]:
     return env
 
 
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]  # the kit tests CONTRIBUTING.md
+CODE = [
+    pytest.param(path, id=str(path.relative_to(ROOT)), marks=() if path.name in CENTRAL else pytest.mark.nightly)
+    for path in PAGES
+    if FENCE.search(path.read_text())
+]
+
+
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize(
-    "path", [path for path in PAGES if FENCE.search(path.read_text())], ids=lambda path: str(path.relative_to(ROOT))
-)
+@pytest.mark.parametrize("path", CODE)
 def test_the_code_of_a_page_runs(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     page = path.read_text()
     done = run(page, tmp_path, page_env(page, request))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -14,50 +13,51 @@ import pytest
 from tests import soak
 from tests.servers.hdfs import HdfsCluster
 from tests.servers.moto import MotoServer
+from tests.servers.shared import unique
 
 _ROOT = Path(__file__).parents[1]
 SECONDS = 120.0
 """The time that a case may take, on a machine that is busy with others, before it counts as hung."""
 TIMEOUT = 180 + soak.rounds(60)
 """The start of a server is in it."""
-LOCAL = ["local", "local-write", "local-write-many", "memory", "memory-write", "reader", "lazy", "layer"]
-LOCAL += ["copy-tree", "as-local"]
-CACHES = ["cached", "cached-cold", "items-memory", "items-file", "items-processes"]
-READERS = ["recordio", "recordio-one", "recordio-write", "sharded-write", "prefetch", "mapped", "sharded"]
-CONTAINERS = [f"{way}{name}" for name in ("a.zip", "a.tar", "a.tar.gz", "a.h5") for way in ("", "open-", "pack-")]
-STORES = [
-    "store",
-    "store-open",
-    "store-write",
-    "store-upload",
-    "store-reader",
-    "store-list",
-    "store-cached",
-    "store-zip",
-]
+
+
+def cases(each_change: str, nightly: str) -> list[Any]:
+    """Return the cases that are interrupted with each change, and those of the nightly tests."""
+    marked = [pytest.param(name, marks=pytest.mark.nightly) for name in nightly.split()]
+    return [*map(pytest.param, each_change.split()), *marked]
+
+
+LOCAL = cases(
+    "local-write reader copy-tree as-local cached-cold items-processes recordio-write prefetch mapped sharded-write "
+    "a.zip pack-a.zip a.tar.gz pack-a.h5",
+    "local memory-write cached items-file recordio sharded open-a.zip open-a.tar.gz pack-a.tar.gz a.h5 open-a.h5",
+)
+S3 = cases("store store-write store-upload", "store-open store-reader store-list store-cached store-zip")
+HDFS = cases("store store-write", "store-open store-upload store-reader store-list store-cached store-zip")
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(TIMEOUT)
-@pytest.mark.parametrize("case", LOCAL + CACHES + READERS + CONTAINERS)
+@pytest.mark.parametrize("case", LOCAL)
 def test_an_interrupted_operation_leaves_all_as_it_was(case: str) -> None:
-    interrupted(case, 30)
+    interrupted(case, 20)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(TIMEOUT)
-@pytest.mark.parametrize("case", STORES)
+@pytest.mark.parametrize("case", S3)
 def test_an_interrupted_operation_on_s3(case: str, moto: MotoServer) -> None:
-    moto.create_bucket("interrupts")
-    options = {"endpoint": moto.endpoint, "aws_access_key_id": "x", "aws_secret_access_key": "y", "region": moto.region}
-    interrupted(case, 8, f"s3://interrupts/{uuid.uuid4().hex}", options)
+    bucket = unique("interrupts")
+    moto.create_bucket(bucket)
+    interrupted(case, 8, f"s3://{bucket}/files", moto.options)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(TIMEOUT)
-@pytest.mark.parametrize("case", STORES)
+@pytest.mark.parametrize("case", HDFS)
 def test_an_interrupted_operation_on_hdfs(case: str, hdfs: HdfsCluster) -> None:
-    interrupted(case, 8, f"{hdfs.url}/{uuid.uuid4().hex}", {"create": True}, pooled=32)
+    interrupted(case, 8, f"{hdfs.url}/{unique('interrupts')}", {"create": True}, pooled=32)
 
 
 def interrupted(case: str, short: int, *store: Any, pooled: int = 1) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 import fsabs
-from fsabs.readers import RecordReader, convert
+from fsabs.readers import convert
 from fsabs.readers.sharded import convert_lines
 from tests.servers.moto import MotoServer
 from tests.servers.shared import unique
@@ -20,22 +21,17 @@ Mistake = Callable[["Place"], object]
 
 
 class Place:
-    """What the mistakes are made with: a folder with some files, and a store with one."""
+    """What the mistakes are made with: a folder, and a store."""
 
     def __init__(self, folder: Path, server: MotoServer) -> None:
         self.folder, self.server, self.bucket = folder, server, unique("mistakes")
         server.create_bucket(self.bucket)
         self.local = fsabs.from_url(folder)
-        self.local.write_many({"f": b"x", "long": b"x" * 1000})
-        self.local.mkdir("dir")
 
     def s3(self, bucket: str = "", **options: Any) -> fsabs.FS:
         """Return a bucket of the server, that of the tests by default; options replace those that reach it."""
-        server = self.server
-        keys = {"aws_access_key_id": server.access_key, "aws_secret_access_key": server.secret_key}
-        usual: dict[str, Any] = {"endpoint": server.endpoint, "region": server.region, **keys, "max_attempts": 1}
-        found: fsabs.FS = fsabs.from_url(f"s3://{bucket or self.bucket}", **{**usual, **options})
-        return found
+        usual: dict[str, Any] = {**self.server.options, "max_attempts": 1}
+        return fsabs.from_url(f"s3://{bucket or self.bucket}", **{**usual, **options})  # type: ignore[no-any-return]
 
 
 @pytest.fixture(scope="module")
@@ -57,50 +53,19 @@ FILES: dict[str, tuple[Mistake, type[OSError], int, str]] = {  # what is called,
         errno.ECONNABORTED,
         "may be one of http://",
     ),
-    "a name of 300": (
-        lambda at: at.local.write_bytes("x" * 300, b""),
-        OSError,
-        errno.ENAMETOOLONG,
-        "File name too long",
-    ),
-    "no RecordIO": (
-        lambda at: RecordReader(at.local, "long").read_many([0]),
-        fsabs.CorruptFileError,
-        errno.EBADMSG,
-        "no RecordIO file",
-    ),
-    "a checkpoint that isn't there": (
-        lambda at: _checkpoint(at.folder / "nosuch.pt"),
-        FileNotFoundError,
-        errno.ENOENT,
-        "No such file",
-    ),
-    "a folder as a checkpoint": (
-        lambda at: _checkpoint(at.folder / "dir"),
-        IsADirectoryError,
-        errno.EISDIR,
-        "Is a directory",
-    ),
 }
-
-
-def _checkpoint(path: Path) -> object:
-    torch = pytest.importorskip("fsabs.adapters.torch")
-    return torch.load_checkpoint(path)
 
 
 @pytest.mark.parametrize("mistake", FILES)
 def test_an_error_of_a_file_names_it_the_operation_and_the_reason(place: Place, mistake: str) -> None:
     call, kind, code, reason = FILES[mistake]
-    with pytest.raises(OSError) as caught:
+    with pytest.raises(kind) as caught:
         call(place)
-    error = caught.value
-    assert isinstance(error, kind)
-    assert error.errno == code
-    assert "://" in str(error.filename)
-    assert error.operation  # type: ignore[attr-defined]
-    assert reason in str(error)
-    assert "\n" not in str(error)
+    assert caught.value.errno == code
+    assert "://" in str(caught.value.filename)
+    assert caught.value.operation  # type: ignore[attr-defined]
+    assert reason in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 ARGUMENTS: dict[str, tuple[Mistake, type[Exception], str]] = {  # what is called, the error, and its text
@@ -115,11 +80,7 @@ ARGUMENTS: dict[str, tuple[Mistake, type[Exception], str]] = {  # what is called
     "attempts as text": (lambda at: at.s3(max_attempts="5"), TypeError, "max_attempts is an int"),
     "no attempts": (lambda at: at.s3(max_attempts=0), ValueError, "max_attempts is at least 1"),
     "a timeout as text": (lambda at: at.s3(read_timeout="5"), TypeError, "read_timeout is a number of seconds"),
-    "a timeout below 0": (
-        lambda at: at.s3(connect_timeout=-1),
-        ValueError,
-        "connect_timeout is a number of seconds above 0",
-    ),
+    "a timeout below 0": (lambda at: at.s3(connect_timeout=-1), ValueError, "connect_timeout is a number of seconds"),
     "a timeout without an end": (
         lambda at: at.s3(read_timeout=float("inf")),
         ValueError,
@@ -132,19 +93,9 @@ ARGUMENTS: dict[str, tuple[Mistake, type[Exception], str]] = {  # what is called
     ),
     "a number as a cache": (lambda at: fsabs.from_url(at.folder, cache=3), ValueError, "cache={'max_bytes': 3}"),
     "a size": (lambda at: fsabs.from_url(at.folder, cache={"dir": "c", "max_bytes": "5XB"}), ValueError, "as '50GB'"),
-    "a mode": (lambda at: at.local.open("f", "rw"), ValueError, "invalid mode: 'rw'"),
-    "text and binary": (lambda at: at.local.open("f", "rbt"), ValueError, "text and binary mode at once"),
     "text as content": (lambda at: at.local.write_bytes("f", "text"), TypeError, "bytes-like object, not str"),  # type: ignore[arg-type]
-    "bytes as text": (lambda at: at.local.write_text("f", b"x"), TypeError, "must be str, not bytes"),  # type: ignore[arg-type]
-    "a NUL": (lambda at: at.local.read_bytes("a\0b"), ValueError, "can't hold a NUL"),
-    "no concurrency": (lambda at: list(at.local.read_many(["f"], concurrency=0)), ValueError, "at least 1, not 0"),
     "no suffix": (lambda at: at.local.open_container("f"), ValueError, "force_type="),
     "no shards": (lambda at: convert(at.folder / "o", lambda: iter([1]), 0, "x"), ValueError, "num_shards must be 1"),
-    "shards as text": (
-        lambda at: convert(at.folder / "o", lambda: iter([1]), "2", "x"),  # type: ignore[arg-type]
-        TypeError,
-        "num_shards is an int, not str",
-    ),
     "a list as a reader": (
         lambda at: convert(at.folder / "o", [1], 2, "x"),  # type: ignore[arg-type]
         TypeError,
@@ -163,14 +114,14 @@ ARGUMENTS: dict[str, tuple[Mistake, type[Exception], str]] = {  # what is called
 
 
 def _data_set(fs: fsabs.FS, paths: Any) -> Any:
-    torch = pytest.importorskip("fsabs.adapters.torch")
+    from fsabs.adapters import torch
+
     return torch.FileDataset(fs, paths)
 
 
 @pytest.mark.parametrize("mistake", ARGUMENTS)
 def test_an_error_of_an_argument_says_what_is_right(place: Place, mistake: str) -> None:
     call, kind, reason = ARGUMENTS[mistake]
-    with pytest.raises(kind) as caught:
+    with pytest.raises(kind, match=re.escape(reason)) as caught:
         call(place)
-    assert reason in str(caught.value)
     assert "\n" not in str(caught.value)

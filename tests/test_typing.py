@@ -58,6 +58,7 @@ def test_what_list_and_from_url_return_depends_on_their_arguments(tmp_path: Path
     assert_type(fsabs.from_url(tmp_path, cache=False), fsabs.FS)
 
 
+@pytest.mark.nightly
 def test_public_types_are_complete(tmp_path: Path) -> None:
     """Pyright's check of a typed package, from outside of it."""
     package = str(Path(fsabs.__file__).parent.parent)

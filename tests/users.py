@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import struct
 import sys
 import tempfile
 import traceback
@@ -63,3 +64,10 @@ def shared_folder(mode: int = 0o1777) -> Path:
     folder = Path(tempfile.mkdtemp(prefix="shared-"))
     folder.chmod(mode)
     return folder
+
+
+def access_list(user: int) -> bytes:
+    """Return a POSIX access control list: owner and group may do all, `user` may read, others nothing."""
+    none = 0xFFFFFFFF
+    entries = ((0x01, 7, none), (0x02, 4, user), (0x04, 7, none), (0x10, 7, none), (0x20, 0, none))
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)

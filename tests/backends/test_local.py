@@ -15,7 +15,7 @@ import pytest
 
 import fsabs
 from fsabs.backends import local
-from tests.test_process import in_child
+from fsabs.testing.children import Child
 
 pytestmark = pytest.mark.quick
 
@@ -176,7 +176,7 @@ def test_a_file_that_is_not_to_be_written_is_not_replaced() -> None:
                 return bool(exc.filename == fs.url("x"))
             return False
 
-        assert in_child(refused)
+        assert Child("another user", refused, 20).result()
         assert path.read_bytes() == b"kept"
 
 

@@ -6,21 +6,31 @@ from pathlib import Path
 
 import pytest
 
+from fsabs.backends.local import Local
 from fsabs.backends.memory import Memory
 from fsabs.core import identity
-from tests.cache.stores import Store, noise
+from tests.cache.stores import CONTENTS, NAMES, Store, noise
 
 
 @pytest.fixture
 def store() -> Store:
     memory = Memory()
-    for number in range(20):
-        memory.write_bytes(f"{number:02}.bin", noise(1000, number))
+    for name, content in zip(NAMES, CONTENTS, strict=True):
+        memory.write_bytes(name, content)
     memory.write_bytes("large.bin", noise(50_000))
     memory.write_bytes("empty", b"")
     memory.makedirs("dir/deep")
     memory.write_bytes("dir/deep/ünï code %1.txt", "héllo\n".encode())
     return Store(memory)
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Local:
+    """A store that is the same one for all processes."""
+    local = Local(tmp_path / "store", create=True)
+    for name, content in zip(NAMES, CONTENTS, strict=True):
+        local.write_bytes(name, content)
+    return local
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""A store that counts what is asked of it and can be cut off, and a `CachedFS` with small blocks around one."""
+"""Stores that count what is asked of them, and a `CachedFS` with small blocks around one."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from fsabs.backends.memory import Memory
 from fsabs.cache import CachedFS
 from fsabs.cache.disk import EntryKey
 from fsabs.core.blobs import Blob
-from fsabs.core.fs import FS, FileStat
+from fsabs.core.fs import FS, LAST_NAME, FileStat, ListPage
 from fsabs.core.layers import LayerFS
 
 BLOCK = 4096
+PAGE = 1000
+REQUESTS = Memory.capabilities._replace(stat_is_request=True)
+"""What a store can do of which a stat is a request, as it is of object stores."""
 
 
 class Store(LayerFS):
@@ -34,48 +37,32 @@ class Store(LayerFS):
     def _stat(self, key: str) -> FileStat:
         self._check()
         self.asked += 1
-        return self.inner._stat(key)
+        return super()._stat(key)
 
     def _list(self, key: str) -> Iterator[FileStat]:
         self._check()
-        return self.inner._list(key)
+        return super()._list(key)
 
     def _walk(self, key: str) -> Iterator[FileStat]:
         self._check()
-        return self.inner._walk(key)
+        return super()._walk(key)
 
     def _open_blob(self, key: str) -> Blob:
         self._check()
         self.opened[key] += 1
-        return Ranges(self, key, self.inner._open_blob(key))
-
-    def _open_from_start(self, key: str) -> Blob:
-        return self._open_blob(key)
-
-    def _read_bytes(self, key: str) -> bytes:
-        with self._open_blob(key) as blob:
-            return blob.read_all()
-
-    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
-        return (data for data, _ in self._read_many_versioned(wanted, concurrency))
+        return Ranges(self, key, super()._open_blob(key))
 
     def _read_many_versioned(
         self, wanted: Sequence[str], concurrency: int | None
     ) -> Iterator[tuple[bytes, str | None]]:
         self._check()
         self.many.append(list(wanted))
-        return FS._read_many_versioned(self, wanted, concurrency)
+        return super(LayerFS, self)._read_many_versioned(wanted, concurrency)  # by `_open_blob`, of each
 
     @property
     def reads(self) -> int:
         """How often something was opened."""
         return sum(self.opened.values())
-
-
-class Asked(Store):
-    """A stat is a request."""
-
-    capabilities = Memory.capabilities._replace(stat_is_request=True, content_versions=False)
 
 
 class Ranges(Blob):
@@ -91,6 +78,58 @@ class Ranges(Blob):
 
     def _close(self) -> None:
         self._inner.close()
+
+
+class Asked(Store):
+    """A stat is a request, and reading a file tells nothing of its version."""
+
+    capabilities = REQUESTS._replace(content_versions=False)
+
+
+class Far(Store):
+    """Each call is a request."""
+
+    default_concurrency = 4
+    capabilities = REQUESTS
+
+
+class Paged(Far):
+    """A page of a listing has a thousand names."""
+
+    default_concurrency = 8
+
+    def __init__(self, inner: FS) -> None:
+        super().__init__(inner)
+        self.pages: list[str] = []
+
+    def _list_page(self, key: str, after: str) -> ListPage | None:
+        self._check()
+        self.pages.append(after)
+        members = sorted(super()._walk(key), key=FileStat.listed)
+        following = [member for member in members if not member.directory and member.filename > after]
+        return ListPage(following[:PAGE], LAST_NAME if len(following) <= PAGE else following[PAGE - 1].filename)
+
+    @property
+    def requests(self) -> int:
+        return self.asked + self.reads + len(self.pages)
+
+    def forget(self) -> None:
+        self.asked, self.pages, self.many, self.ranges = 0, [], [], []
+        self.opened.clear()
+
+
+class Versionless(Memory):
+    """A store that tells no version."""
+
+    capabilities = Memory.capabilities._replace(versions=False)
+
+    def _stat(self, key: str) -> FileStat:
+        return super()._stat(key)._replace(version=None)
+
+    def _open_blob(self, key: str) -> Blob:
+        blob = super()._open_blob(key)
+        blob.version = None
+        return blob
 
 
 def entry(name: bytes, url: str) -> EntryKey:

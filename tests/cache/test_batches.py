@@ -1,31 +1,68 @@
-"""Batches through a cache: one call of the store, what it brings along, and one fetch for all that want it."""
+"""What reading costs the store: the first read of a file, batches and what they bring along, streams of large files."""
 
 from __future__ import annotations
 
+import io
 import os
 import random
 import tarfile
-import threading
-import time
 import warnings
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fsabs import FS, Local, Memory
-from fsabs.cache import CachedFS, disk, eviction
-from fsabs.cache.eviction import DiskLimits
-from fsabs.cache.policy import ReadOrder
-from fsabs.cache.single_flight import MISSING, SingleFlight, no_claims
-from fsabs.core import identity
-from fsabs.core.layers import LayerFS
-from fsabs.disk.folders import Folder
+from fsabs.cache import CachedFS
+from fsabs.core import readahead
+from fsabs.core.blobs import Blob
+from fsabs.disk import folders
 from fsabs.testing.children import started
-from tests.cache.stores import BLOCK, cached, entry, noise
+from tests.cache.stores import BLOCK, CONTENTS, NAMES, Far, Ranges, Store, cached, noise
 from tests.counting import Counting
+
+# ---- one request
+
+
+@pytest.fixture
+def far(store: Store) -> Far:
+    return Far(store.inner)
+
+
+@pytest.mark.quick
+def test_a_file_that_was_never_kept_is_opened_without_a_question(far: Far, folder: str) -> None:
+    fs = cached(far, folder)
+    assert [fs.read_bytes(name) for name in NAMES] == CONTENTS
+    assert fs.open("large.bin", "rb").read(10) == noise(50_000)[:10]
+    assert fs.open("empty", "rb").read() == fs.read_bytes("empty") == b""
+    assert far.asked == 0
+    assert {name: far.opened[name] for name in [*NAMES, "large.bin"]} == dict.fromkeys([*NAMES, "large.bin"], 1)
+    again = cached(far, folder)
+    assert [again.open(name, "rb").read() for name in NAMES] == CONTENTS
+    assert sum(far.opened[name] for name in NAMES) == 21, "one is opened for its version, and was cached"
+    assert far.asked == 19, "the others are asked for it"
+    assert [again.open(name, "rb").read() for name in NAMES] == CONTENTS
+    assert far.asked == 39, "the version, and nothing else, of what this FS has found before"
+    assert sum(far.opened[name] for name in NAMES) == 21
+    with pytest.raises(FileNotFoundError):
+        fs.read_bytes("no such")
+    with pytest.raises(IsADirectoryError):
+        fs.read_bytes("dir")
+
+
+@pytest.mark.quick
+def test_bringing_files_in_asks_nothing_either(far: Far, folder: str) -> None:
+    fs = cached(far, folder)
+    assert fs.warm("", progress=lambda files, size: None).fetched == 69_007 + 1000
+    assert far.asked <= 1, "of the folder"
+    far.opened.clear()
+    assert list(fs.read_many(NAMES)) == CONTENTS
+    assert far.reads == 0
+
+
+# ---- batches
 
 MEMBERS = {f"{number // 100:02}/{number:04}.png": noise(300 + number % 300, number) for number in range(1000)}
 
@@ -38,8 +75,6 @@ def in_zip(folder: Path) -> str:
 
 
 def in_tar(folder: Path) -> str:
-    import io
-
     with tarfile.open(folder / "a.tar", "w") as archive:
         for name, data in MEMBERS.items():
             info = tarfile.TarInfo(name)
@@ -48,13 +83,11 @@ def in_tar(folder: Path) -> str:
     return "a.tar"
 
 
-@pytest.mark.parametrize("make", [in_zip, in_tar])
-@pytest.mark.parametrize("batch", [1, 32, 256])
+@pytest.mark.parametrize(("make", "batch"), [(in_zip, 1), (in_zip, 32), (in_tar, 256)])
 def test_a_cold_epoch_of_small_members_fetches_the_archive_once(
-    tmp_path: Path, folder: str, make: Any, batch: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, folder: str, make: Any, batch: int
 ) -> None:
     """In random order: whole members that lie in the gaps of a request are admitted, and not fetched again."""
-    monkeypatch.setattr(identity, "TICK", -1)
     name = make(tmp_path)
     store = Counting(Local(tmp_path))
     with store.open_container(name) as container:
@@ -66,19 +99,15 @@ def test_a_cold_epoch_of_small_members_fetches_the_archive_once(
             names = wanted[start : start + batch]
             found = list(fs.read_many(names)) if batch > 1 else [fs.read_bytes(names[0])]
             assert found == [MEMBERS[name] for name in names]
-        size = (tmp_path / name).stat().st_size
-        assert store.fetched <= 1.1 * size
+        assert store.fetched <= 1.1 * (tmp_path / name).stat().st_size
         asked = store.fetched
         again = cached(container, folder)
         assert dict(zip(wanted, again.read_many(wanted), strict=True)) == MEMBERS
         assert store.fetched == asked, "all of it is cached"
 
 
-def test_what_is_brought_along_is_of_its_own_version(
-    tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_brought_along_is_of_its_own_version(tmp_path: Path, folder: str) -> None:
     """An archive that is replaced: nothing of the old one is returned for the new one."""
-    monkeypatch.setattr(identity, "TICK", -1)
     in_zip(tmp_path)
     os.utime(tmp_path / "a.zip", (1e9, 1e9))
     names = list(MEMBERS)[:200:10]
@@ -109,158 +138,94 @@ def test_blocks_of_many_ranges_come_by_one_request_and_those_in_gaps_are_admitte
         assert blob.pread_many(many) == [data[offset : offset + size] for size, offset in many]
 
 
-def test_files_of_a_store_that_takes_requests_come_by_one_call(folder: str) -> None:
-    memory = Memory()
-    contents = {f"{number:03}": noise(500 + number, number) for number in range(100)}
-    for name, data in contents.items():
-        memory.write_bytes(name, data)
-    memory.write_bytes("large", noise(50_000))
-
-    class Many(LayerFS):
-        default_concurrency = 8
-        capabilities = Memory.capabilities._replace(stat_is_request=True)
-        calls: list[list[str]] = []  # noqa: RUF012
-
-        def _read_many_versioned(
-            self, wanted: Sequence[str], concurrency: int | None
-        ) -> Iterator[tuple[bytes, str | None]]:
-            self.calls.append(list(wanted))
-            return self.inner._read_many_versioned(wanted, concurrency)
-
-    store = Many(memory)
-    fs = cached(store, folder)
-    everything = [*contents, "large"]
-    assert list(fs.read_many(everything)) == [*contents.values(), noise(50_000)]
-    assert store.calls == [everything], "no file was asked for before"
+def test_files_of_a_store_that_takes_requests_come_by_one_call(far: Far, folder: str) -> None:
+    fs = cached(far, folder)
+    everything = [*NAMES, "large.bin"]
+    assert list(fs.read_many(everything)) == [*CONTENTS, noise(50_000)]
+    assert (far.many, far.asked) == ([everything], 0), "no file was asked for before"
     blocks = -(-50_000 // BLOCK)
-    assert fs.status()["disk"]["entries"] == 100 + blocks, "and nothing is written but the contents"
-    memory.write_bytes("007", b"new")
+    assert fs.status()["disk"]["entries"] == 20 + blocks, "and nothing is written but the contents"
+    far.inner.write_bytes("07.bin", b"new")
     assert list(fs.read_many(everything))[7] == b"new"
-    assert store.calls[1:] == [["007"]], "what is missing, and nothing else"
-    with cached(store, folder).open_blob("large") as blob:
+    assert far.many[1:] == [["07.bin"]], "what is missing, and nothing else"
+    with cached(far, folder).open_blob("large.bin") as blob:
         assert blob.pread(100, 30_000) == noise(50_000)[30_000:30_100]
-    assert len(store.calls) == 2
+    assert len(far.many) == 2
 
 
-# ---- one fetch for all
+def test_an_error_comes_after_what_was_before_it(far: Far, folder: str) -> None:
+    fs = cached(far, folder)
+    found = fs.read_many([*NAMES[:5], "no such", NAMES[6]])
+    assert [next(found) for _ in range(5)] == CONTENTS[:5]
+    with pytest.raises(FileNotFoundError, match="no%20such"):
+        next(found)
+    assert fs.status()["disk"]["entries"] == 5
 
 
-def test_threads_that_miss_overlapping_batches_fetch_each_value_once() -> None:
-    flights, fetched, stored = SingleFlight(no_claims), [], {}
-    lock = threading.Lock()
+# ---- streams
 
-    def fetch_all(keys: list[bytes], found: list[Any]) -> None:
-        def fetch(numbers: Sequence[int]) -> Iterable[str]:
-            for number in numbers:
-                with lock:
-                    fetched.append(keys[number])
-                time.sleep(0.001)
-                stored[keys[number]] = f"value of {keys[number]!r}"
-                yield stored[keys[number]]
-
-        found += flights.fetch(keys, lambda number: stored.get(keys[number], MISSING), fetch)
-
-    batches = [[b"%d" % (at % 30) for at in range(start, start + 20)] for start in range(0, 40, 5)]
-    results: list[list[Any]] = [[] for _ in batches]
-    threads = [threading.Thread(target=fetch_all, args=pair) for pair in zip(batches, results, strict=True)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
-    assert results == [[f"value of {key!r}" for key in keys] for keys in batches]
-    assert sorted(fetched) == sorted({key for keys in batches for key in keys})
+MIB = 1024 * 1024
 
 
-def test_a_fetch_that_fails_is_begun_anew_by_one_that_waited() -> None:
-    flights, calls, started = SingleFlight(no_claims), [], threading.Event()
+class Streaming(Far):
+    """Each blob is a stream, too, of pieces that fit no block."""
 
-    def fetch(numbers: Sequence[int]) -> Iterable[str]:
-        calls.append(list(numbers))
-        if len(calls) == 1:
-            started.set()
-            time.sleep(0.2)
-            raise ConnectionResetError
-        return ["value" for _ in numbers]
+    piece = 300_001
+    end = 1 << 40
+    """Where a stream ends, if that is before the file's end."""
 
-    found: list[Any] = []
+    def __init__(self, inner: FS) -> None:
+        super().__init__(inner)
+        self.streams: list[int] = []
 
-    def wait() -> None:
-        started.wait(10)
-        found.extend(flights.fetch([b"a"], lambda _: MISSING, fetch))
-
-    threads = [threading.Thread(target=wait) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    with pytest.raises(ConnectionResetError):
-        flights.fetch([b"a", b"a"], lambda _: MISSING, fetch)
-    for thread in threads:
-        thread.join(10)
-    assert found == ["value"] * 3
+    def _open_blob(self, key: str) -> Blob:
+        return Streamed(self, key, super(Store, self)._open_blob(key))
 
 
-def test_a_value_that_is_fetched_twice_in_one_batch_is_fetched_once() -> None:
-    assert SingleFlight(no_claims).fetch([b"a", b"b", b"a"], lambda _: MISSING, lambda numbers: list(numbers)) == [
-        0,
-        1,
-        0,
-    ]
+class Streamed(Ranges):
+    """Notes where a stream of it begins."""
+
+    def _stream(self, start: int) -> Iterator[memoryview]:
+        store = self._store
+        assert isinstance(store, Streaming)
+        store.streams.append(start)
+        end = min(self.size, store.end)
+        for at in range(start, end, store.piece):
+            yield memoryview(self._inner.pread(min(store.piece, end - at), at))
 
 
-def test_a_stopped_process_costs_a_batch_one_wait() -> None:
-    """And not one for each of its entries."""
-
-    class Taken:
-        """Claims of a process that is stopped."""
-
-        ignored = False
-
-        def claim(self, token: int) -> bool:
-            return self.ignored
-
-        def give_up(self, token: int) -> None:
-            self.ignored = True
-
-        def release(self, token: int) -> None:
-            pass
-
-    calls: list[list[int]] = []
-
-    def fetch(numbers: Sequence[int]) -> Iterable[int]:
-        calls.append(sorted(numbers))
-        return list(numbers)
-
-    began = time.monotonic()
-    keys = [b"%d" % number for number in range(30)]
-    taken = Taken()
-    flights = SingleFlight(lambda: taken, 0.3)  # type: ignore[arg-type,return-value]
-    assert flights.fetch(keys, lambda _: MISSING, fetch) == list(range(30))
-    assert time.monotonic() - began < 5
-    assert calls == [list(range(30))]
+@pytest.fixture
+def streaming() -> Streaming:
+    memory = Memory()
+    memory.write_bytes("large", noise(32 * MIB))
+    return Streaming(memory)
 
 
-# ---- a full cache
+def streamed(blob: Blob, start: int) -> bytes:
+    return b"".join(readahead.pieces(blob, start))
 
 
-def test_a_full_cache_refuses_without_looking_at_its_files(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    full = disk.open_disk(folder, DiskLimits(300 * 4096, 0))
-    for number in range(300):
-        assert full.put(entry(b"%d" % number, f"url {number}"), bytes(100), ReadOrder())
-    scanned, scan = [], eviction.members
+def test_a_large_file_is_kept_as_it_streams_by(streaming: Streaming, folder: str) -> None:
+    data = streaming.inner.read_bytes("large")
+    options = {"block_size": MIB // 4}
+    with cached(streaming, folder, **options).open_blob("large") as blob:
+        blob.pread(1, 14 * MIB)
+        blob.pread(9 * MIB, 17 * MIB)
+        assert streamed(blob, 100) == data[100:]
+    assert streaming.streams == [12 * MIB, 28 * MIB], "a block that is cached is passed over, and 9 MiB are not"
+    with cached(streaming, folder, **options).open_blob("large") as blob:
+        assert streamed(blob, 7) == data[7:]
+    assert len(streaming.streams) == 2, "all of it is cached"
 
-    def counting(root: Folder, number: int, *, hidden: bool = False) -> Iterator[Any]:
-        scanned.append(number)
-        time.sleep(0.0005)
-        return scan(root, number, hidden=hidden)
 
-    monkeypatch.setattr(eviction, "members", counting)
-    began, cpu = len(scanned), time.monotonic()
-    for number in range(300, 800):
-        assert not full.put(entry(b"%d" % number, f"url {number}"), bytes(100), ReadOrder())
-        if time.monotonic() - cpu > 5:
-            break
-    assert len(scanned) - began <= 2 * 256, "after one search in vain there is none for a while"
-    order = ReadOrder(f"url {number}" for number in range(800, 900))
-    assert all(full.put(entry(b"%d" % number, f"url {number}"), bytes(100), order) for number in range(800, 900))
+def test_a_stream_that_ends_early_is_an_error(streaming: Streaming, folder: str) -> None:
+    streaming.end = 17 * MIB
+    fs = cached(streaming, folder, block_size=MIB)
+    with fs.open_blob("large") as blob, pytest.raises(OSError, match=f"bytes early, at {17 * MIB}"):
+        streamed(blob, 0)
+
+
+# ---- what does not pay
 
 
 def warnings_of_caches(path: str, folder: str) -> list[list[str]]:
@@ -274,7 +239,7 @@ def warnings_of_caches(path: str, folder: str) -> list[list[str]]:
 
     found = [warned(Memory()), warned(Local(path).open_zip("a.zip"))]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fsabs.disk.folders.filesystem_of", lambda path, table=None: "nfs4" if path != folder else "ext4")
+        patch.setattr(folders, "filesystem_of", lambda place: "nfs4" if place != folder else "ext4")
         found.append(warned(Local(path)))
     return [*found, warned(Local(path)), warned(Local(path))]
 

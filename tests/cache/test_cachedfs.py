@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import io
 import os
 import threading
 import time
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
+import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
-from fsabs import lazify, trace
+from fsabs import from_url, lazify, manifest, trace
+from fsabs.backends import local
 from fsabs.backends.local import Local
 from fsabs.backends.memory import Memory
 from fsabs.cache import backoff
@@ -21,8 +27,9 @@ from fsabs.core.blobs import Blob
 from fsabs.core.errors import StaleFileError
 from fsabs.core.fs import FileStat
 from fsabs.core.layers import LayerFS
+from fsabs.manifest.layer import ManifestFS
 from fsabs.trace.results import CacheUse
-from tests.cache.stores import BLOCK, CONTENTS, NAMES, Asked, Store, cached, noise
+from tests.cache.stores import BLOCK, CONTENTS, NAMES, REQUESTS, Asked, Far, Store, Versionless, cached, noise
 
 pytestmark = pytest.mark.quick
 
@@ -61,10 +68,8 @@ def test_many_are_asked_of_the_store_together_and_only_those_that_are_missing(st
     assert caught.value.filename == store.url("no such")
 
 
-def test_many_of_a_store_that_takes_its_time(store: Store, folder: str) -> None:
-    class Far(Store):
-        default_concurrency = 4
-        capabilities = Memory.capabilities._replace(stat_is_request=True)
+def test_files_of_a_store_that_takes_its_time_are_fetched_at_the_same_time(store: Store, folder: str) -> None:
+    class Slow(Far):
         threads: ClassVar[set[int]] = set()
 
         def _open_blob(self, key: str) -> Blob:
@@ -72,14 +77,28 @@ def test_many_of_a_store_that_takes_its_time(store: Store, folder: str) -> None:
             time.sleep(0.001)
             return super()._open_blob(key)
 
-    far = Far(store.inner)
-    fs = cached(far, folder, check_interval=1e9)
-    for _ in range(3):
-        assert list(fs.read_many([*NAMES, "large.bin"])) == [*CONTENTS, noise(50_000)]
-    assert threading.get_ident() not in far.threads
-    assert len(far.threads) > 1
-    assert far.asked == 0, "opening a file tells its version, too"
-    assert set(far.opened.values()) == {1}
+    large = [f"large {number}" for number in range(12)]
+    for number, name in enumerate(large):
+        store.inner.write_bytes(name, noise(20_000, number))
+    for names, contents in ((NAMES, CONTENTS), (large, [noise(20_000, number) for number in range(12)])):
+        slow = Slow(store.inner)
+        slow.threads.clear()
+        fs = cached(slow, folder, check_interval=1e9)
+        for _ in range(3):
+            assert list(fs.read_many(names, concurrency=4)) == contents
+        assert threading.get_ident() not in slow.threads
+        assert len(slow.threads) > 1
+        assert slow.asked == 0, "opening a file tells its version, too"
+        assert set(slow.opened.values()) == {1}
+
+
+def test_an_empty_file_that_was_asked_for_takes_no_request(store: Store, folder: str) -> None:
+    asked = Asked(store.inner)
+    fs = cached(asked, folder, check_interval=1e9)
+    for _ in range(2):
+        assert fs.read_bytes("empty") == fs.open("empty", "rb").read() == b""
+        assert list(fs.read_many(["empty", "00.bin", "empty"])) == [b"", CONTENTS[0], b""]
+    assert asked.opened == {"00.bin": 1}
 
 
 def test_a_trace_tells_of_hits_and_misses(store: Store, folder: str, tmp_path: Path) -> None:
@@ -143,24 +162,19 @@ def test_large_files_are_kept_by_blocks(store: Store, folder: str) -> None:
 
 
 def test_members_of_a_container(tmp_path: Path, folder: str) -> None:
-    import zipfile
-
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in zip(NAMES, CONTENTS, strict=True):
             archive.writestr(name, data)
-    store = Store(Local(tmp_path).open_zip("a.zip"))
-    fs = cached(store, folder)
-    for _ in range(2):
-        assert list(fs.read_many(NAMES)) == CONTENTS
-    assert set(store.opened.values()) == {1}
 
-    class Far(Store):
+    class Concurrent(Store):
         default_concurrency = 4
 
-    far = Far(Local(tmp_path).open_zip("a.zip"))
-    assert list(cached(far, str(tmp_path / "far")).read_many(NAMES)) == CONTENTS
-    assert cached(far, str(tmp_path / "warm")).warm().files == len(NAMES)
-    assert far.many == [NAMES, NAMES], "members of one file, whose list tells their versions: by one question"
+    members = Concurrent(Local(tmp_path).open_zip("a.zip"))
+    fs = cached(members, f"{folder}/read")
+    for _ in range(2):
+        assert list(fs.read_many(NAMES)) == CONTENTS
+    assert cached(members, f"{folder}/warm").warm().files == len(NAMES)
+    assert members.many == [NAMES, NAMES], "of one file, whose list tells their versions: by one question"
     below = Store(Local(tmp_path))
     for _ in range(2):
         with cached(below, folder).open_zip("a.zip") as archive_fs:
@@ -171,15 +185,21 @@ def test_members_of_a_container(tmp_path: Path, folder: str) -> None:
 # ---- never stale, never another's
 
 
-def test_another_version_is_never_given(store: Store, folder: str) -> None:
-    fs, writer = cached(store, folder, memory_bytes=100_000), store.inner
-    for number in range(50):
+@pytest.mark.parametrize("kind", [Store, Far])
+def test_another_version_is_never_given(store: Store, folder: str, kind: type[Store]) -> None:
+    writer = store.inner
+    fs = cached(kind(writer), folder, memory_bytes=100_000)
+    for number in range(10):
         data = noise(1000, 100 + number)
         writer.write_bytes("00.bin", data)
         assert fs.read_bytes("00.bin") == fs.open("00.bin", "rb").read() == next(iter(fs.read_many(["00.bin"]))) == data
+        fs.write_bytes("01.bin", b"own %d" % number)
+        assert fs.open("01.bin", "rb").read() == b"own %d" % number
     writer.remove("00.bin")
-    with pytest.raises(FileNotFoundError):
-        fs.read_bytes("00.bin")
+    fs.remove("01.bin")
+    for name in ("00.bin", "01.bin"):
+        with pytest.raises(FileNotFoundError):
+            fs.read_bytes(name)
 
 
 def test_an_open_large_file_that_is_replaced_raises_and_never_mixes(store: Store, folder: str) -> None:
@@ -194,6 +214,18 @@ def test_an_open_large_file_that_is_replaced_raises_and_never_mixes(store: Store
         with pytest.raises(StaleFileError):
             file.read(10)
     assert fs.read_bytes("large.bin") == noise(50_000, 2)
+
+
+def test_a_large_file_that_another_program_has_replaced_is_found_by_the_next_open(store: Store, folder: str) -> None:
+    fs = cached(Asked(store.inner), folder, check_interval=1e9)
+    with fs.open("large.bin", "rb", 16) as file:
+        assert file.read(10) == noise(50_000)[:10]
+    store.inner.write_bytes("large.bin", noise(50_000, 1))
+    with fs.open("large.bin", "rb", 16) as file, pytest.raises(StaleFileError):
+        file.seek(30_000)
+        file.read(10)
+    with fs.open("large.bin", "rb", 16) as file:
+        assert file.read() == noise(50_000, 1)
 
 
 class Racing(Store):
@@ -247,10 +279,48 @@ def test_own_writes_show_at_once_even_where_nothing_is_asked_again(store: Store,
         fs.read_bytes("moved/deep/ünï code %1.txt")
 
 
+@pytest.mark.parametrize("change", ["rename", "copy", "remove"])
+def test_what_may_have_changed_is_asked_for_anew(store: Store, folder: str, change: str) -> None:
+    """The response was lost, and the change was made."""
+
+    class Lost(Asked):
+        def _rename(self, src: str, dst: str) -> None:
+            super()._rename(src, dst)
+            raise TimeoutError(errno.ETIMEDOUT, "no response")
+
+        def _copy(self, src: str, dst: str) -> None:
+            super()._copy(src, dst)
+            raise TimeoutError(errno.ETIMEDOUT, "no response")
+
+        def _remove(self, key: str) -> None:
+            super()._remove(key)
+            raise TimeoutError(errno.ETIMEDOUT, "no response")
+
+    fs = cached(Lost(store.inner), folder, check_interval=1e9)
+    assert list(fs.read_many(NAMES)) == CONTENTS
+    with pytest.raises(TimeoutError):
+        fs.remove("00.bin") if change == "remove" else getattr(fs, change)("00.bin", "01.bin")
+    if change != "remove":
+        assert fs.read_bytes("01.bin") == CONTENTS[0]
+    if change != "copy":
+        with pytest.raises(FileNotFoundError):
+            fs.read_bytes("00.bin")
+
+
+def test_what_costs_no_request_is_not_walked_to_be_forgotten(store: Store, folder: str) -> None:
+    class Closed(Store):
+        def _walk(self, key: str) -> Iterator[Any]:
+            raise PermissionError(errno.EACCES, "a directory that may not be listed")
+
+    fs = cached(Closed(store.inner), folder, check_interval=60.0)
+    fs.rename("dir", "moved")
+    assert fs.read_bytes("moved/deep/ünï code %1.txt") == "héllo\n".encode()
+
+
 class Conditional(Memory):
     """A store with a method of its own, as object stores have it."""
 
-    capabilities = Memory.capabilities._replace(stat_is_request=True)
+    capabilities = REQUESTS
 
     def write_if(self, path: str, data: bytes, version: str) -> None:
         if self.stat(path).version != version:
@@ -288,47 +358,6 @@ def test_a_file_that_is_written_on_condition_is_read_anew(folder: str) -> None:
     assert fs.read_bytes("state") == b"another's", "who is told of a change sees it"
 
 
-def test_how_often_a_version_is_asked_for(store: Store, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Asked(store.inner)
-    always, seldom = cached(store, folder), cached(store, folder, check_interval=60)
-    always.read_bytes("00.bin"), seldom.read_bytes("00.bin")
-    asked = store.asked
-    for _ in range(10):
-        always.read_bytes("00.bin")
-    assert store.asked == asked + 10
-    for _ in range(10):
-        seldom.read_bytes("00.bin")
-    assert store.asked == asked + 10
-    store.inner.write_bytes("00.bin", b"changed")
-    assert seldom.read_bytes("00.bin") == CONTENTS[0], "what was asked for"
-    later = time.time() + 61
-    monkeypatch.setattr("fsabs.cache.freshness.time.time", lambda: later)
-    assert seldom.read_bytes("00.bin") == b"changed"
-
-
-def test_what_was_seen_to_be_newer_is_not_given_as_it_was(store: Store, folder: str) -> None:
-    store = Asked(store.inner)
-    fs = cached(store, folder, check_interval=60)
-    for name in NAMES[:4]:
-        fs.read_bytes(name)
-    for name in NAMES[:3]:
-        store.inner.write_bytes(name, b"newer")
-    store.inner.remove(NAMES[3])
-    assert fs.stat(NAMES[0]).size == 5
-    assert fs.read_bytes(NAMES[0]) == b"newer"
-    assert fs.read_bytes(NAMES[2]) == CONTENTS[2], "it was not looked at"
-    [listed] = [stat for stat in fs.list(detail=True) if stat.filename == NAMES[1]]
-    with fs.open_blob(NAMES[1], listed) as blob:
-        assert blob.read_all() == b"newer"
-    assert fs.read_bytes(NAMES[2]) == b"newer", "it was listed"
-    assert not fs.exists(NAMES[3])
-    with pytest.raises(FileNotFoundError):
-        fs.read_bytes(NAMES[3])
-    asked = store.asked
-    assert [fs.read_bytes(name) for name in (*NAMES[:2], *NAMES[:2])] == [b"newer"] * 4
-    assert store.asked == asked
-
-
 def test_an_archive_that_another_has_added_to_is_added_to_through_a_cache(store: Store, folder: str) -> None:
     store = Asked(store.inner)
     fs = cached(store, folder, check_interval=60)
@@ -338,20 +367,6 @@ def test_an_archive_that_another_has_added_to_is_added_to_through_a_cache(store:
         with fs.open_container("a.zip") as read:
             assert read.exists("0")
     assert sorted(fs.open_container("a.zip").list()) == ["0", "1", "2"]
-
-
-class Versionless(Memory):
-    """A store that tells no version."""
-
-    capabilities = Memory.capabilities._replace(versions=False)
-
-    def _stat(self, key: str) -> FileStat:
-        return super()._stat(key)._replace(version=None)
-
-    def _open_blob(self, key: str) -> Blob:
-        blob = super()._open_blob(key)
-        blob.version = None
-        return blob
 
 
 def test_a_store_without_versions_is_cached_on_demand_only(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -369,29 +384,13 @@ def test_a_store_without_versions_is_cached_on_demand_only(folder: str, monkeypa
     assert aged.read_bytes("a") == b"123456", "another size tells, too"
     now = time.time()
     for later in (61, 122, 183):
-        monkeypatch.setattr("fsabs.cache.freshness.time.time", lambda later=later: now + later)
+        monkeypatch.setattr(time, "time", lambda later=later: now + later)
         reads = store.reads
         assert [aged.read_bytes("a") for _ in range(2)] == [b"123456"] * 2
         assert store.reads == reads + 1
 
 
-def test_what_was_written_just_now_is_given_and_not_kept(
-    tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A filesystem's clock ticks slowly: two contents of one tick, one size and one inode have one version."""
-    monkeypatch.setattr(identity, "TICK", 0.05)
-    store = Store(Local(tmp_path / "s", create=True))
-    fs = cached(store, folder)
-    for number in range(30):
-        store.inner.write_bytes("a", data := noise(1000, number))
-        assert fs.read_bytes("a") == data
-    time.sleep(0.1)
-    reads = store.reads
-    assert [fs.read_bytes("a") for _ in range(3)] == [data] * 3
-    assert store.reads == reads + 1
-
-
-class Ticking(Versionless):
+class Ticking(Memory):
     """A store whose clock has not ticked since a file was written: all contents of a size have one version."""
 
     ticked = False
@@ -409,16 +408,109 @@ class Ticking(Versionless):
 
 
 @pytest.mark.parametrize("size", [1000, 10_000])
-def test_what_was_written_just_now_is_not_pinned(folder: str, size: int) -> None:
-    """Else the content that is pinned would be given for what is written within the same tick, for good."""
-    store = Ticking()
+def test_what_was_written_just_now_is_given_and_neither_kept_nor_pinned(folder: str, size: int) -> None:
+    """Else that content would be given for what is written within the same tick, for good."""
+    ticking = Ticking()
+    store = Store(ticking)
     fs = cached(store, folder)
     for number in range(2):
-        store.write_bytes("a", data := noise(size, number))
+        ticking.write_bytes("a", data := noise(size, number))
         assert fs.pin(["a"]) == 0
         assert fs.read_bytes("a") == data
-    store.ticked = True
+        assert list(fs.read_many(["a"])) == [data]
+    ticking.ticked = True
     assert fs.pin(["a"]) == size
+    store.opened.clear()
+    assert [fs.read_bytes("a") for _ in range(3)] == [data] * 3
+    assert store.reads == 0
+
+
+def test_what_was_written_within_a_second_of_a_coarse_clock_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of ext4 with small inodes, vfat and sshfs: two contents may have one version."""
+    monkeypatch.setattr(identity, "TICK", 0.05)
+    now = 1_000_000_003.0
+    monkeypatch.setattr(time, "time", lambda: now)
+    assert not identity.is_older_than_a_tick(now - 2.0, now - 2.0)
+    assert identity.is_older_than_a_tick(now - 3.0, now - 3.0)
+    assert identity.is_older_than_a_tick(now - 2.0, now - 1.9), "a clock that has parts of a second"
+
+
+def test_the_version_of_a_local_file_has_no_device(tmp_path: Path) -> None:
+    """The same filesystem has another number when it is mounted again: all that was kept would be lost."""
+    status = tmp_path.stat()
+    fields: Any = status.__reduce__()[1]
+    other = os.stat_result((*tuple(status)[:2], status.st_dev + 1, *tuple(status)[3:]), fields[1])
+    assert other.st_dev != status.st_dev
+    assert local.version_of(other) == local.version_of(status)
+
+
+# ---- a digest that was only claimed names nothing
+
+
+def test_drifted_content_is_not_kept_under_the_digest_of_a_manifest(tmp_path: Path, folder: str) -> None:
+    """Neither what was read whole, nor what a read of a part has cached."""
+    store, right, drifted = Memory(), noise(50_000, 1), noise(50_000, 2)
+    store.write_bytes("large", right)
+    manifest.create(store, tmp_path / "m.jsonl", versions=False)
+    store.write_bytes("large", drifted)
+    fs = cached(ManifestFS(store, tmp_path / "m.jsonl"), folder)
+    with fs.open_blob("large") as blob:
+        assert blob.pread(100, 0) == drifted[:100]
+    for _ in range(2):
+        with pytest.raises(StaleFileError, match="sha256"):
+            fs.read_bytes("large")
+    with fs.open_blob("large") as blob:
+        blob.pread_many([(100, 0), (100, 30_000)])
+    store.write_bytes("large", right)
+    with fs.open("large", "rb") as file:
+        assert fs.read_bytes("large") == file.read() == right
+
+
+def test_a_manifest_of_digests_of_local_files_is_cached(tmp_path: Path, folder: str) -> None:
+    store = Local(tmp_path / "store", create=True)
+    store.write_bytes("a", b"content")
+    manifest.create(store, tmp_path / "m.jsonl", versions=False)
+    fs = cached(ManifestFS(store, tmp_path / "m.jsonl"), folder)
+    for _ in range(3):
+        assert fs.read_bytes("a") == b"content"
+        assert list(fs.read_many(["a"])) == [b"content"]
+    assert fs.status()["hits"] == 5
+
+
+def test_a_store_through_fsspec_is_cached_by_its_etags(folder: str) -> None:
+    class Tagged(MemoryFileSystem):  # type: ignore[misc]
+        protocol = "oss"
+        store: ClassVar[dict[str, Any]] = {}
+        pseudo_dirs: ClassVar[list[str]] = [""]
+
+        @classmethod
+        def _strip_protocol(cls, path: str) -> str:
+            return str(super()._strip_protocol(path.replace("oss://", "memory://")))
+
+        def info(self, path: str, **options: Any) -> dict[str, Any]:
+            return self.tagged(super().info(path, **options))
+
+        def ls(self, path: str, detail: bool = True, **options: Any) -> Any:
+            return [self.tagged(one) for one in super().ls(path, detail=True, **options)]
+
+        def tagged(self, info: dict[str, Any]) -> dict[str, Any]:
+            info = {name: info[name] for name in ("name", "size", "type")}
+            if info["type"] == "file":
+                info["ETag"] = hashlib.md5(self.store[info["name"]].getvalue()).hexdigest()
+            return info
+
+    fsspec.register_implementation("oss", Tagged, clobber=True)
+    inner = from_url("oss://bucket/data")
+    names = [f"{number}" for number in range(10)]
+    for name in names:
+        inner.write_bytes(name, name.encode())
+    fs = cached(inner, folder, check_interval=60.0)
+    for _ in range(3):
+        assert [fs.read_bytes(name) for name in names] == [*fs.read_many(names)] == [name.encode() for name in names]
+    assert fs.status()["misses"] == 10
+    assert cached(inner, folder, check_interval=60.0).warm("", progress=lambda files, size: None).fetched == 0
+    inner.write_bytes("3", b"another")
+    assert cached(inner, folder).read_bytes("3") == b"another"
 
 
 # ---- one fetch for all

@@ -51,24 +51,6 @@ def test_an_fs_in_a_cache(data: Path, tmp_path: Path) -> None:
         assert os.path.exists(tmp_path / "default/files")
 
 
-def test_a_cache_by_the_environment(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an unchanged script opens is cached, but for what is on a local disk; what it says itself counts."""
-    for name, value in {
-        "FSABS_CACHE": str(tmp_path / "kept"),
-        "AWS_ACCESS_KEY_ID": "a",
-        "AWS_SECRET_ACCESS_KEY": "b",
-    }.items():
-        monkeypatch.setenv(name, value)
-    far = "s3://bucket/x"
-    for found in (from_url(far, endpoint="http://127.0.0.1:1"), from_url(f"{far}", cache=True)):
-        assert isinstance(found, CachedFS)
-    assert isinstance(from_url(data), Local)
-    assert isinstance(from_url(data / "a.zip"), Zip)
-    assert not isinstance(from_url(far, cache=False), CachedFS)
-    monkeypatch.setenv("FSABS_CACHE", "0")
-    assert not isinstance(from_url(far), CachedFS)
-
-
 def test_a_container_in_a_cache(data: Path, tmp_path: Path) -> None:
     with from_url(data / "a.zip/dir", cache=True) as fs:
         assert repr(fs) == f"CachedFS(Zip({Local('/')!r}, '{str(data)[1:]}/a.zip', 'dir'))"
@@ -103,9 +85,11 @@ def test_the_order_of_layers(data: Path) -> None:
     assert isinstance(fs.inner.inner, Local)
 
 
-@pytest.mark.parametrize(
-    ("option", "expected"),
-    [
+def test_what_cache_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    text = "dir=/a, max-bytes=5 GB,check_interval=1.5, offline=on, max_age=none"
+    named = {"dir": "/a", "max_bytes": "5 GB", "check_interval": 1.5, "offline": True, "max_age": None}
+    given: list[tuple[Any, dict[str, Any]]] = [
         (True, {}),
         ("yes", {}),
         ("/a/b", {"dir": "/a/b"}),
@@ -113,26 +97,16 @@ def test_the_order_of_layers(data: Path) -> None:
         ("cache", {"dir": "cache"}),
         ({"max_bytes": "1TiB", "offline": True}, {"max_bytes": "1TiB", "offline": True}),
         ({"check_interval": "60"}, {"check_interval": 60.0}),
-        (
-            "dir=/a, max-bytes=5 GB,check_interval=1.5, offline=on, max_age=none",
-            {"dir": "/a", "max_bytes": "5 GB", "check_interval": 1.5, "offline": True, "max_age": None},
-        ),
-    ],
-)
-def test_what_cache_may_be(option: Any, expected: dict[str, Any]) -> None:
-    assert cache_options(option) == expected
-
-
-@pytest.mark.parametrize("option", ["~/kept", "dir=~/kept", {"dir": "~/kept"}, {"dir": Path("~/kept")}])
-def test_a_folder_in_the_home(option: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/me")
-    assert cache_options(option) == {"dir": "/home/me/kept"}
+        (text, named),
+        *[(home, {"dir": "/home/me/kept"}) for home in ("~/kept", "dir=~/kept", {"dir": Path("~/kept")})],
+    ]
+    for option, expected in given:
+        assert cache_options(option) == expected
 
 
 @pytest.mark.parametrize(
     ("option", "kind", "match"),
     [
-        ({"max_byte": 1}, TypeError, "did you mean 'max_bytes'"),
         ("max_bytes=1, off_line=1", TypeError, "did you mean 'offline'"),
         ("max_bytes=1, 7", ValueError, "name=value, ...; number 2 is not"),
         ({"check_interval": "soon"}, ConfigError, "check_interval must be float"),
@@ -149,16 +123,13 @@ def test_what_cache_cant_be(data: Path, option: Any, kind: type[Exception], matc
 
 
 def test_what_http_cache_cant_be(data: Path) -> None:
+    with pytest.raises(TypeError, match="did you mean 'cache'"):
+        from_url(data, cach=True)
     for option, kind in ((5, TypeError), ({}, TypeError), ({"url": "http://x", "size": 1}, TypeError)):
         with pytest.raises(kind):
             from_url(data, http_cache=option)
     with pytest.raises(ValueError):
         from_url(data, http_cache="ftp://x/")
-
-
-def test_a_misspelt_option_is_told_of(data: Path) -> None:
-    with pytest.raises(TypeError, match="did you mean 'cache'"):
-        from_url(data, cach=True)
 
 
 def test_a_custom_scheme_with_a_cache(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,18 +167,13 @@ def test_a_layer_that_cant_be_closes_what_it_was_to_go_around(data: Path, monkey
     assert len(closed) == 1
 
 
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [("0", 0), ("4096", 4096), ("1k", 1000), ("1KiB", 1024), ("1.5 GB", 15 * 10**8), ("2TiB", 2 << 40), (7, 7)],
-)
-def test_sizes(text: Any, size: int) -> None:
-    assert size_of(text, "x") == size
-
-
-@pytest.mark.parametrize("text", ["", "GB", "1i", "1 potato", "-1", -1, 1.0, True, None, "1e9"])
-def test_what_is_no_size(text: Any) -> None:
-    with pytest.raises(ValueError, match="max_bytes"):
-        size_of(text, "max_bytes")
+def test_sizes() -> None:
+    sizes = {"0": 0, "4096": 4096, "1k": 1000, "1KiB": 1024, "1.5 GB": 15 * 10**8, "2TiB": 2 << 40, 7: 7}
+    assert {text: size_of(text, "x") for text in sizes} == sizes
+    wrong: tuple[Any, ...] = ("", "GB", "1i", "1 potato", "-1", -1, 1.0, True, None, "1e9")
+    for text in wrong:
+        with pytest.raises(ValueError, match="max_bytes"):
+            size_of(text, "max_bytes")
 
 
 def options_of(server: Any) -> dict[str, Any]:

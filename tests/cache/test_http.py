@@ -17,7 +17,6 @@ from fsabs.cache import HTTPCache, HTTPConnector, backoff
 from fsabs.cache.http import TOKEN_PATH_VARIABLE
 from tests.cache.web import Reply, Request, serving
 from tests.servers.dav import DavServer
-from tests.servers.process import free_port
 from tests.servers.shared import unique
 
 KEYS = [
@@ -35,23 +34,22 @@ KEYS = [
 ]
 
 
-@pytest.mark.parametrize("key", KEYS)
-def test_what_is_put_comes_back(dav: DavServer, key: str) -> None:
+def test_what_is_put_comes_back(dav: DavServer) -> None:
     connector = HTTPConnector(dav.url + "/keys")
-    assert connector.get(key) is None
-    assert connector.put(key, key.encode())
-    assert connector.put(key, key.encode()), "nginx answers 204 to the second"
-    assert connector.get(key) == key.encode()
-    assert (dav.files / "cache/keys" / key).read_bytes() == key.encode()
+    for key in KEYS:
+        assert connector.get(key) is None
+        assert connector.put(key, key.encode())
+        assert connector.put(key, key.encode()), "nginx answers 204 to the second"
+        assert connector.get(key) == key.encode()
+        assert (dav.files / "cache/keys" / key).read_bytes() == key.encode()
 
 
-@pytest.mark.parametrize("key", ["", "/a", "a/", "a//b", "..", "a/../b", "./a"])
-def test_what_would_be_another_key_for_the_server_is_refused(key: str) -> None:
+def test_what_would_be_another_key_for_the_server_is_refused() -> None:
     connector = HTTPConnector("http://localhost:1/")
-    with pytest.raises(ValueError, match="segments"):
-        connector.get(key)
-    with pytest.raises(ValueError, match="segments"):
-        connector.put(key, b"")
+    for key in ("", "/a", "a/", "a//b", "..", "a/../b", "./a"):
+        for call in (connector.get, lambda key: connector.put(key, b"")):
+            with pytest.raises(ValueError, match="segments"):
+                call(key)
 
 
 def test_sizes_and_parts(dav: DavServer) -> None:
@@ -66,17 +64,15 @@ def test_sizes_and_parts(dav: DavServer) -> None:
     assert connector.get("empty") == b"", "the connection after an answer that was left"
 
 
-@pytest.mark.parametrize(
-    "url",
-    ["ftp://host/x", "http:///x", "http://host/?q", "http://host/#f", "http://me:secret@host/", "file:///tmp", ""],
-)
-def test_urls_that_are_no_cache(url: str) -> None:
-    with pytest.raises(ValueError) as caught:
-        HTTPConnector(url)
-    assert "secret" not in str(caught.value)
-
-
-def test_a_url_without_a_scheme_is_http() -> None:
+def test_urls_and_timeouts_that_are_none() -> None:
+    urls = ["ftp://host/x", "http:///x", "http://host/?q", "http://host/#f", "http://me:secret@host/", "file:///t", ""]
+    for url in urls:
+        with pytest.raises(ValueError) as caught:
+            HTTPConnector(url)
+        assert "secret" not in str(caught.value)
+    for timeout in (0, -1, math.inf, math.nan, 1e10):
+        with pytest.raises(ValueError, match="timeout above 0 and at most"):
+            HTTPConnector("http://localhost:1", timeout=timeout)
     assert HTTPConnector("host:80/x/").url == HTTPConnector("http://host:80/x").url == "http://host:80/x/"
 
 
@@ -99,14 +95,17 @@ def test_tokens(dav: DavServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         HTTPConnector(dav.token_url, tmp_path / "nonesuch")
 
 
-def test_a_token_that_was_renewed_is_read_again(dav: DavServer, tmp_path: Path) -> None:
+def test_a_token_that_was_renewed_is_read_again(
+    dav: DavServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "token"
     path.write_text("old")
     connector = HTTPConnector(dav.token_url, path)
     path.write_text(dav.token)
     assert connector.put("renewed", b"1"), "refused by 401, with the file not looked at for a second yet"
     path.unlink()
-    time.sleep(1.1)
+    monotonic = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: monotonic() + 1.1)
     assert connector.get("renewed") == b"1", "the last token that was seen"
 
 
@@ -120,7 +119,7 @@ def test_a_connector_is_pickled_with_its_token_and_shows_it_nowhere(dav: DavServ
 # ---- what servers do wrong
 
 
-@pytest.mark.parametrize("status", [302, 400, 403, 500, 503])
+@pytest.mark.parametrize("status", [302, 500])
 def test_other_answers_are_a_miss_and_one_warning(status: int) -> None:
     with serving(lambda request: Reply(status, b"sorry")) as web:
         connector = HTTPConnector(web.url)
@@ -135,19 +134,14 @@ def test_other_answers_are_a_miss_and_one_warning(status: int) -> None:
         assert len(web.requests) == 2, "it is left alone for a while"
 
 
-@pytest.mark.parametrize("status", [200, 201, 204])
-def test_what_counts_as_stored(status: int) -> None:
-    with serving(lambda request: Reply(status)) as web:
-        assert HTTPConnector(web.url).put("a", b"1")
-
-
-@pytest.mark.parametrize("status", [404, 410])
-def test_a_miss_is_no_failure(status: int) -> None:
-    with serving(lambda request: Reply(status)) as web, warnings.catch_warnings():
+def test_what_counts_as_stored_and_what_is_a_miss() -> None:
+    statuses = iter([200, 201, 204, 404, 410, 404])
+    with serving(lambda request: Reply(next(statuses))) as web, warnings.catch_warnings():
         warnings.simplefilter("error")
         connector = HTTPConnector(web.url)
+        assert [connector.put("a", b"1") for _ in range(3)] == [True] * 3
         assert [connector.get("a") for _ in range(3)] == [None] * 3
-        assert len(web.requests) == 3
+        assert len(web.requests) == 6, "a miss is no failure"
 
 
 def test_what_is_too_large_for_the_server_is_not_sent_again() -> None:
@@ -160,11 +154,7 @@ def test_what_is_too_large_for_the_server_is_not_sent_again() -> None:
         assert web.asked("PUT") == ["/a", "/c"]
 
 
-def test_a_body_that_breaks_off_is_asked_for_again_and_then_a_miss() -> None:
-    with serving(lambda request: Reply(200, b"half", announced=8)) as web:
-        with pytest.warns(RuntimeWarning, match="does not answer"):
-            assert HTTPConnector(web.url).get("a") is None
-        assert len(web.requests) == 2
+def test_a_body_that_breaks_off_is_asked_for_again() -> None:
     answers = iter([Reply(200, b"half", announced=8), Reply(200, b"complete")])
     with serving(lambda request: next(answers)) as web:
         assert HTTPConnector(web.url).get("a") == b"complete"
@@ -185,7 +175,7 @@ def test_a_connection_that_the_server_closed_meanwhile(own_dav: DavServer) -> No
 
 def test_a_dead_server_is_asked_once_and_then_left_alone(own_dav: DavServer, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr("fsabs.cache.http.time.monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     connector = HTTPConnector(own_dav.url)
     assert connector.put("x", b"1")
     own_dav.pause()
@@ -206,33 +196,9 @@ def test_a_dead_server_is_asked_once_and_then_left_alone(own_dav: DavServer, mon
     assert connector.put("y", b"1")
 
 
-@pytest.mark.parametrize("timeout", [0, -1, math.inf, math.nan, 1e10])
-def test_a_timeout_that_a_socket_does_not_take_is_refused(timeout: float) -> None:
-    with pytest.raises(ValueError, match="timeout above 0 and at most"):
-        HTTPConnector("http://localhost:1", timeout=timeout)
-
-
-def test_a_server_that_says_nothing_costs_one_timeout() -> None:
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0), backlog=1) as silent:
-        connector = HTTPConnector(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout=0.2)
-        with pytest.warns(RuntimeWarning, match="does not answer"):
-            assert connector.get("a") is None
-        begin = time.monotonic()
-        assert [connector.get("a") for _ in range(1000)] == [None] * 1000
-        assert time.monotonic() - begin < 50, "200 s, if each waited for its timeout"
-
-
-def test_nobody_listens() -> None:
-    connector = HTTPConnector(f"http://127.0.0.1:{free_port()}")
-    with pytest.warns(RuntimeWarning, match="does not answer"):
-        assert connector.put("a", b"1") is False
-
-
 def test_the_pause_grows_to_a_minute_and_ends_with_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("fsabs.cache.http.time.monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     pause = backoff.Backoff()
     lengths = []
     for _ in range(9):
@@ -297,14 +263,12 @@ def test_another_machine_gets_the_items(dav: DavServer) -> None:
         assert other.get(2, "missing") == "missing"
 
 
-@pytest.mark.parametrize("value", [None, b"", b"fsabsHC1", b"fsabsHC1N", b"fsabsHC1Bx", b"fsabsHC2"])
-def test_values_that_are_like_nothing(dav: DavServer, value: bytes | None) -> None:
+def test_values_that_are_like_nothing(dav: DavServer) -> None:
     cache = HTTPCache(5, f"{dav.url}/{unique('like-nothing')}")
-    assert cache.put(1, value)
-    assert cache.get(1, "missing") == value
-    calls = []
-    assert cache.get_and_cache(1, lambda i: calls.append(i)) == value
-    assert calls == []
+    for number, value in enumerate((None, b"", b"fsabsHC1", b"fsabsHC1N")):
+        assert cache.put(number, value)
+        assert cache.get(number, "missing") == value
+        assert cache.get_and_cache(number, lambda i: b"made again") == value
 
 
 def test_what_another_codec_wrote_is_a_miss(dav: DavServer) -> None:
@@ -330,21 +294,8 @@ def test_items_of_another_number_path_or_source_are_a_miss(dav: DavServer) -> No
     assert HTTPCache(5, url, fingerprint="v1").get(1) == b"one"
 
 
-def test_a_dead_cache_is_a_miss_and_one_warning() -> None:
-    cache = HTTPCache(5, f"http://127.0.0.1:{free_port()}")
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        assert [cache.get_and_cache(i % 5, lambda i: bytes([i])) for i in range(20)] == [
-            bytes([i % 5]) for i in range(20)
-        ]
-        assert not cache.put(1, b"x")
-    assert len(caught) == 1
-    assert cache.stats()["puts"] == 0
-
-
-@pytest.mark.parametrize("variable", ["AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"])
 def test_the_certificates_that_are_trusted_are_those_of_the_s3_client(
-    variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"):
         monkeypatch.delenv(name, raising=False)
@@ -359,5 +310,7 @@ def test_the_certificates_that_are_trusted_are_those_of_the_s3_client(
         url = web.url.replace("http://", "https://")
         with pytest.warns(RuntimeWarning, match="CERTIFICATE_VERIFY_FAILED|certificate verify failed"):
             assert HTTPConnector(url).get("a") is None
-        monkeypatch.setenv(variable, str(certificate))
-        assert HTTPConnector(url).get("a") == b"content"
+        for variable in ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"):
+            with monkeypatch.context() as patch:
+                patch.setenv(variable, str(certificate))
+                assert HTTPConnector(url).get("a") == b"content"

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import os
-import pickle
-import threading
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -16,14 +12,11 @@ import pytest
 from fsabs import from_url
 from fsabs.backends.local import Local
 from fsabs.backends.memory import Memory
-from fsabs.cache import backoff
 from fsabs.cache.frames import MAGIC
 from fsabs.cache.httpfs import HTTPCachedFS, SharedBlob
 from fsabs.core import identity
-from fsabs.core.blobs import Blob
-from fsabs.core.fs import FileStat
-from fsabs.core.layers import LayerFS
 from fsabs.testing import children
+from tests.cache.stores import Store, Versionless, noise
 from tests.cache.web import Reply, Request, serving
 from tests.servers.dav import DavServer
 from tests.servers.process import free_port
@@ -35,95 +28,36 @@ FILES = {
 }
 
 
-class Counting(LayerFS):
-    """Counts how often a content was read."""
-
-    def __init__(self, inner: Local) -> None:
-        super().__init__(inner)
-        self.reads = 0
-
-    def _open_blob(self, key: str) -> Blob:
-        blob = self.inner._open_blob(key)
-        read_all = blob._pread
-
-        def counted(size: int, offset: int) -> bytes:
-            self.reads += 1
-            return read_all(size, offset)
-
-        return _Spy(self, key, blob, counted)
-
-    def _open_from_start(self, key: str) -> Blob:
-        return self._open_blob(key)
-
-    def _read_bytes(self, key: str) -> bytes:
-        self.reads += 1
-        return self.inner._read_bytes(key)
-
-    def _read_many(self, wanted, concurrency):  # type: ignore[no-untyped-def]
-        return map(self._read_bytes, wanted)
-
-
-class _Spy(Blob):
-    def __init__(self, origin: Counting, key: str, inner: Blob, read: Callable[[int, int], bytes]) -> None:
-        super().__init__(origin, key, inner.size, inner.version)
-        self._inner, self._read = inner, read
-
-    def _pread(self, size: int, offset: int) -> bytes:
-        return self._read(size, offset)
-
-    def _close(self) -> None:
-        self._inner.close()
-
-
 @pytest.fixture
-def store(tmp_path: Path) -> Counting:
+def store(tmp_path: Path) -> Store:
     local = Local(tmp_path / "store", create=True)
     for name, data in FILES.items():
         local.makedirs(os.path.dirname(name), exist_ok=True)
         local.write_bytes(name, data)
         os.utime(tmp_path / "store" / name, (1e9, 1e9))
-    return Counting(local)
+    return Store(local)
 
 
-def test_what_one_machine_read_another_gets_from_the_cache(dav: DavServer, store: Counting) -> None:
+def test_what_one_machine_read_another_gets_from_the_cache(dav: DavServer, store: Store) -> None:
     for _ in range(3):
         for name, data in FILES.items():
-            with HTTPCachedFS(dav.url, Counting(store.inner)) as fs:  # type: ignore[arg-type]
+            with HTTPCachedFS(dav.url, Store(store.inner)) as fs:
                 assert fs.read_bytes(name) == data
     fs = HTTPCachedFS(dav.url, store)
     assert {name: fs.read_bytes(name) for name in FILES} == FILES
     assert list(fs.read_many(FILES)) == list(FILES.values())
-    assert store.reads == 0
+    assert store.ranges == []
+    assert repr(fs) == f"HTTPCachedFS('{dav.url}/', {store!r})"
 
 
-def test_ranges_text_and_the_end(dav: DavServer, store: Counting) -> None:
-    name = "with space & ünïcödé/100% #1?.bin"
-    for _ in ("miss", "hit"):
-        fs = HTTPCachedFS(dav.url, store)
-        with fs.open(name, "rb") as file:
-            assert file.read(0) == b""
-            assert file.read(10) == FILES[name][:10]
-            assert file.seek(-5, io.SEEK_END) == 99_995
-            assert file.read() == FILES[name][-5:]
-            assert file.read(0) == file.read(1) == file.read() == b""
-            blob = file.raw.blob
-            pieces = [FILES[name][50_000:50_007], b"", FILES[name][-1:]]
-            assert blob.pread_many([(7, 50_000), (0, 3), (9, 99_999)]) == pieces
-        with fs.open("a.txt", encoding="utf-8") as text:
-            assert text.readlines() == ["first line\n", "second ünïcödé line\n"]
-        with fs.open("empty", "rb") as file:
-            assert file.read(0) == file.read() == b""
-    assert store.reads == 2
-
-
-def test_a_file_that_is_not_read_is_not_fetched(store: Counting) -> None:
+def test_a_file_that_is_not_read_is_not_fetched(store: Store) -> None:
     with serving(lambda request: Reply(404)) as web:
         HTTPCachedFS(web.url, store).open("a.txt").close()
         assert web.requests == []
-        assert store.reads == 0
+        assert store.ranges == []
 
 
-def test_a_new_version_is_never_answered_with_the_old_one(dav: DavServer, store: Counting) -> None:
+def test_a_new_version_is_never_answered_with_the_old_one(dav: DavServer, store: Store) -> None:
     fs = HTTPCachedFS(dav.url, store)
     for number in range(20):
         data = f"content {number:02}".encode()
@@ -136,7 +70,7 @@ def test_a_new_version_is_never_answered_with_the_old_one(dav: DavServer, store:
     assert fs.read_bytes("a.txt") == b""
 
 
-def test_what_was_written_just_now_is_not_kept(store: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_written_just_now_is_not_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two contents written within a tick of the clock may have one version."""
     monkeypatch.setattr(identity, "TICK", 60)
     with serving(lambda request: Reply(404 if request.method == "GET" else 201)) as web:
@@ -146,7 +80,7 @@ def test_what_was_written_just_now_is_not_kept(store: Counting, monkeypatch: pyt
         assert web.asked("PUT") == []
 
 
-def test_the_limit_is_that_of_whole_files(store: Counting) -> None:
+def test_the_limit_is_that_of_whole_files(store: Store) -> None:
     with serving(lambda request: Reply(404 if request.method == "GET" else 201)) as web:
         size = len(FILES["a.txt"])
         HTTPCachedFS(web.url, store, size - 1).read_bytes("a.txt")
@@ -158,15 +92,6 @@ def test_the_limit_is_that_of_whole_files(store: Counting) -> None:
 
 
 def test_a_store_that_tells_no_version_is_not_cached() -> None:
-    class Versionless(Memory):
-        def _stat(self, key: str) -> FileStat:
-            return super()._stat(key)._replace(version=None)
-
-        def _open_blob(self, key: str) -> Blob:
-            blob = super()._open_blob(key)
-            blob.version = None
-            return blob
-
     memory = Versionless()
     memory.write_bytes("a", b"1")
     with serving(lambda request: Reply(404)) as web:
@@ -192,7 +117,7 @@ def test_memories_of_different_processes_are_different_stores(dav: DavServer) ->
 # ---- what the server does wrong
 
 
-def _stored(store: Counting) -> tuple[str, bytes]:
+def _stored(store: Store) -> tuple[str, bytes]:
     """The name and the item that are put for `a.txt`."""
     with serving(lambda request: Reply(404 if request.method == "GET" else 201)) as web:
         HTTPCachedFS(web.url, store).read_bytes("a.txt")
@@ -200,25 +125,21 @@ def _stored(store: Counting) -> tuple[str, bytes]:
     return put.path, put.body
 
 
-def _damages() -> dict[str, Callable[[bytes], bytes]]:
-    return {
-        "nothing": lambda item: b"",
-        "a page of its own": lambda item: b"<html>Not here</html>",
-        "cut short": lambda item: item[:-1],
-        "half": lambda item: item[: len(item) // 2],
-        "longer": lambda item: item + b"\0",
-        "the magic": lambda item: b"FSABSCE1" + item[len(MAGIC) :],
-        "a bit of the content": lambda item: item[:-1] + bytes([item[-1] ^ 1]),
-        "a bit of the key": lambda item: item.replace(b"a.txt", b"b.txt"),
-        "a bit of the lengths": lambda item: item[:9] + bytes([item[9] ^ 1]) + item[10:],
-        "zeros": lambda item: bytes(len(item)),
-    }
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "cut short": lambda item: item[:-1],
+    "longer": lambda item: item + b"\0",
+    "the magic": lambda item: b"FSABSCE1" + item[len(MAGIC) :],
+    "a bit of the content": lambda item: item[:-1] + bytes([item[-1] ^ 1]),
+    "a bit of the key": lambda item: item.replace(b"a.txt", b"b.txt"),
+    "a bit of the lengths": lambda item: item[:9] + bytes([item[9] ^ 1]) + item[10:],
+    "zeros": lambda item: bytes(len(item)),
+}
 
 
-@pytest.mark.parametrize("damage", _damages())
-def test_a_wrong_answer_is_a_miss(store: Counting, damage: str) -> None:
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_wrong_answer_is_a_miss(store: Store, damage: str) -> None:
     path, item = _stored(store)
-    wrong = _damages()[damage](item)
+    wrong = DAMAGES[damage](item)
     assert wrong != item
 
     def answer(request: Request) -> Reply:
@@ -229,17 +150,17 @@ def test_a_wrong_answer_is_a_miss(store: Counting, damage: str) -> None:
         assert web.asked("GET") == web.asked("PUT") == [path], "it is put again, right"
 
 
-def test_a_whole_answer_is_a_hit(store: Counting) -> None:
+def test_a_whole_answer_is_a_hit(store: Store) -> None:
     """The counterpart of the test above: it is the damage that made a miss."""
     path, item = _stored(store)
-    assert store.reads == 1
+    assert len(store.ranges) == 1
     with serving(lambda request: Reply(200, item)) as web:
         assert HTTPCachedFS(web.url, store).read_bytes("a.txt") == FILES["a.txt"]
         assert [request.path for request in web.requests] == [path]
-    assert store.reads == 1
+    assert len(store.ranges) == 1
 
 
-def test_another_file_in_its_place_is_a_miss(dav: DavServer, store: Counting, tmp_path: Path) -> None:
+def test_another_file_in_its_place_is_a_miss(dav: DavServer, store: Store, tmp_path: Path) -> None:
     fs = HTTPCachedFS(dav.url + "/swapped", store)
     store.inner.write_bytes("b.txt", FILES["a.txt"][::-1])
     os.utime(tmp_path / "store/b.txt", (1e9, 1e9))
@@ -251,7 +172,7 @@ def test_another_file_in_its_place_is_a_miss(dav: DavServer, store: Counting, tm
     assert fs.read_bytes("b.txt") == FILES["a.txt"][::-1]
 
 
-def test_a_dead_server_is_the_inner_fs_and_one_warning(store: Counting) -> None:
+def test_a_dead_server_is_the_inner_fs_and_one_warning(store: Store) -> None:
     fs = HTTPCachedFS(f"http://127.0.0.1:{free_port()}", store)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -265,53 +186,18 @@ def test_a_dead_server_is_the_inner_fs_and_one_warning(store: Counting) -> None:
         assert blob.pread(5, 6) == FILES["a.txt"][6:11]
 
 
-def test_a_server_that_dies_and_comes_back(
-    own_dav: DavServer, store: Counting, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fs = HTTPCachedFS(own_dav.url, store)
-    assert fs.read_bytes("a.txt") == FILES["a.txt"]
-    own_dav.pause()
-    with pytest.warns(RuntimeWarning, match="does not answer"):
-        assert fs.read_bytes("a.txt") == FILES["a.txt"]
-    own_dav.start()
-    monotonic = time.monotonic
-    monkeypatch.setattr(time, "monotonic", lambda: monotonic() + backoff.LONGEST_PAUSE)
-    reads = store.reads
-    assert fs.read_bytes("a.txt") == FILES["a.txt"]
-    assert store.reads == reads
-
-
-# ---- processes and threads
-
-
-def test_forks_threads_and_pickles(dav: DavServer, store: Counting) -> None:
-    fs = HTTPCachedFS(dav.url, store.inner)
-    name = "with space & ünïcödé/100% #1?.bin"
-    file = fs.open(name, "rb")
-    file.read(10)
-    child = children.Child("a child", lambda: (file.read(), fs.read_bytes("a.txt")), 20)
-    assert file.read() == FILES[name][10:]
-    assert child.result() == (FILES[name][10:], FILES["a.txt"])
-    assert pickle.loads(pickle.dumps(fs)).read_bytes(name) == FILES[name]
-    again = pickle.loads(pickle.dumps(file))
-    assert again.seek(5) == 5
-    assert again.read() == FILES[name][5:]
-    found: list[bytes] = []
-    threads = [threading.Thread(target=lambda: found.append(fs.read_bytes(name))) for _ in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [FILES[name]] * 16
-
-
-def test_repr_nests(store: Counting) -> None:
-    text = repr(HTTPCachedFS("http://cache/x", store))
-    assert text == f"HTTPCachedFS('http://cache/x/', {store!r})"
-
-
-def test_from_url_with_a_shared_cache(dav: DavServer, store: Counting, tmp_path: Path) -> None:
+def test_from_url_with_a_shared_cache(dav: DavServer, store: Store, tmp_path: Path) -> None:
     for _ in range(2):
         with from_url(tmp_path / "store", http_cache={"url": dav.url + "/from-url", "max_cache_size": "1000"}) as fs:
             assert fs.read_bytes("a.txt") == FILES["a.txt"]
     assert len(list((dav.files / "cache/from-url").iterdir())) == 1
+
+
+def test_an_upload_may_take_as_long_as_its_bytes_do() -> None:
+    memory = Memory()
+    memory.write_bytes("large", noise(3_000_000))
+    with serving(lambda request: Reply(404 if request.method == "GET" else 201)) as web, warnings.catch_warnings():
+        web.pause = 1 / 64
+        warnings.simplefilter("error")
+        assert HTTPCachedFS(web.url, memory, timeout=0.5).read_bytes("large") == noise(3_000_000)
+        assert len(web.asked("PUT")) == 1

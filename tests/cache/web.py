@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
@@ -32,6 +33,8 @@ class Web:
     def __init__(self, answer: Callable[[Request], Reply]) -> None:
         self.requests: list[Request] = []
         self.connections = 0
+        self.pause = 0.0
+        """Seconds between two pieces, of 64 KiB, of a body that is taken."""
         self.answer = answer
         web = self
 
@@ -44,7 +47,11 @@ class Web:
 
             def do_GET(self) -> None:
                 size = int(self.headers.get("Content-Length", 0))
-                request = Request(self.command, self.path, self.headers.get("Authorization"), self.rfile.read(size))
+                body = bytearray()
+                while piece := self.rfile.read(min(1 << 16, size - len(body))):
+                    body += piece
+                    time.sleep(web.pause)
+                request = Request(self.command, self.path, self.headers.get("Authorization"), bytes(body))
                 web.requests.append(request)
                 reply = web.answer(request)
                 self.send_response(reply.status)

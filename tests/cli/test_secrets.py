@@ -10,8 +10,8 @@ import pytest
 from fsabs.backends.objects import failures
 from fsabs.cli.program import COMMANDS
 from tests.cli.commands import fsabs
-from tests.test_redaction import OPTIONS, SECRET
-from tests.test_redaction import URLS as SPELLED
+from tests.spellings import OPTIONS, SECRET
+from tests.spellings import URLS as SPELLED
 
 pytestmark = pytest.mark.quick
 

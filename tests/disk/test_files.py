@@ -6,12 +6,9 @@ import errno
 import os
 import signal
 import stat
-import struct
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +23,7 @@ from fsabs.disk.descriptors import open_ours
 from fsabs.disk.files import Replacement
 from fsabs.disk.folders import Folder
 from fsabs.testing.children import forked
-from tests import namespaces
-from tests.users import ALICE, BOB, as_user, needs_root, shared_folder
+from tests.users import ALICE, BOB, access_list, as_user, needs_root, shared_folder
 
 pytestmark = pytest.mark.quick
 WAYS = ("write_bytes", "open", "copy", "write_many", "container")
@@ -64,23 +60,14 @@ def hidden(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("mode", [0o600, 0o640, 0o755, 0o4755, 0o2755, 0o6777, 0o1666])
-def test_permissions_stay_and_setuid_goes(tmp_path: Path, way: str, mode: int) -> None:
+def test_permissions_stay_and_setuid_goes(tmp_path: Path, way: str) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"old")
-    path.chmod(mode)
-    write(tmp_path, "x", b"new", way)
-    assert mode_of(path) == mode & 0o777
-    assert os.listdir(tmp_path) == ["x"]
-
-
-@pytest.mark.parametrize("mode", ["ab", "a", "r+b", "r+"])
-def test_a_file_that_is_added_to_is_no_longer_setuid(tmp_path: Path, mode: str) -> None:
-    (tmp_path / "x").write_bytes(b"old")
-    (tmp_path / "x").chmod(0o6755)
-    with fsabs.Local(tmp_path).open("x", mode) as file:
-        file.write(b"new" if mode.endswith("b") else "new")
-    assert mode_of(tmp_path / "x") == 0o755
+    for mode in (0o600, 0o640, 0o755, 0o4755, 0o2755, 0o1666):
+        path.chmod(mode)
+        write(tmp_path, "x", b"new", way)
+        assert mode_of(path) == mode & 0o777
+        assert os.listdir(tmp_path) == ["x"]
 
 
 def test_a_new_file_has_what_the_umask_leaves(tmp_path: Path) -> None:
@@ -91,42 +78,6 @@ def test_a_new_file_has_what_the_umask_leaves(tmp_path: Path) -> None:
             assert mode_of(tmp_path / way) == 0o640
     finally:
         os.umask(before)
-
-
-@needs_root
-@pytest.mark.parametrize("way", WAYS)
-def test_root_leaves_a_users_file_to_its_user(tmp_path: Path, way: str) -> None:
-    path = shared_folder() / "x"
-    path.write_bytes(b"old")
-    os.chown(path, ALICE, BOB)
-    path.chmod(0o6777)
-    write(path.parent, "x", b"new", way)
-    status = path.stat()
-    assert (status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)) == (ALICE, BOB, 0o777)
-
-
-@needs_root
-def test_another_users_file_is_written_in_place(tmp_path: Path) -> None:
-    """In a sticky directory no name can be moved over it, and a new file would belong to the writer."""
-    if Path("/proc/sys/fs/protected_regular").read_text() != "0\n":
-        pytest.skip("this system refuses it, to builtin `open`, too")
-    folder = shared_folder()
-    path = folder / "x"
-    path.write_bytes(b"old and long")
-    os.chown(path, ALICE, ALICE)
-    path.chmod(0o666)
-    inode = path.stat().st_ino
-    for way in WAYS[:-1]:
-        as_user(BOB, lambda way=way: write(folder, "x", way.encode(), way))  # type: ignore[misc]
-        assert path.read_bytes() == way.encode()
-        status = path.stat()
-        assert (status.st_ino, status.st_uid, stat.S_IMODE(status.st_mode)) == (inode, ALICE, 0o666)
-    with pytest.raises(FileExistsError):
-        as_user(BOB, lambda: fsabs.Local(folder).open("x", "xb"))
-    path.chmod(0o644)
-    with pytest.raises(PermissionError):
-        as_user(BOB, lambda: write(folder, "x", b"no", "write_bytes"))
-    assert os.listdir(folder) == ["x"]
 
 
 def protect(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,10 +131,7 @@ def test_a_strangers_link_in_a_directory_like_tmp_is_not_followed(
 
 
 @needs_root
-@pytest.mark.parametrize("writer", [0, ALICE])
-def test_a_strangers_file_in_a_directory_like_tmp_gets_no_content(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writer: int
-) -> None:
+def test_a_strangers_file_in_a_directory_like_tmp_gets_no_content(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where builtin `open` is refused: whoever put it there, writable for all, would read what is written."""
     folder = shared_folder()
     (folder / "x").write_bytes(b"")
@@ -191,15 +139,16 @@ def test_a_strangers_file_in_a_directory_like_tmp_gets_no_content(
     os.chown(folder / "x", BOB, BOB)
     protect(monkeypatch)
     for way in WAYS:
-        with pytest.raises(PermissionError):
-            as_user(writer, lambda way=way: write(folder, "x", b"secret", way))  # type: ignore[misc]
+        for writer in (0, ALICE):
+            with pytest.raises(PermissionError):
+                as_user(writer, lambda way=way: write(folder, "x", b"secret", way))  # type: ignore[misc]
     monkeypatch.undo()
     assert (folder / "x").read_bytes() == b""
     assert os.listdir(folder) == ["x"]
 
 
 @needs_root
-def test_a_group_that_the_writer_is_in_stays(tmp_path: Path) -> None:
+def test_a_group_that_the_writer_is_in_stays() -> None:
     folder = shared_folder(0o777)
     path = folder / "x"
     path.write_bytes(b"old")
@@ -214,28 +163,31 @@ def test_a_group_that_the_writer_is_in_stays(tmp_path: Path) -> None:
     assert (path.stat().st_ino, path.stat().st_gid, path.read_bytes()) == (inode, BOB, b"again")
 
 
-@needs_root
-@pytest.mark.parametrize("way", WAYS[:-1])
-def test_a_file_in_a_directory_that_takes_no_names(tmp_path: Path, way: str) -> None:
-    folder = shared_folder(0o755)
-    path = folder / "x"
-    path.write_bytes(b"old and long")
-    os.chown(path, ALICE, ALICE)
-    as_user(ALICE, lambda: write(folder, "x", b"new", way))
-    assert path.read_bytes() == b"new"
-    with pytest.raises(PermissionError):
-        as_user(ALICE, lambda: write(folder, "y", b"new", way))
-    assert os.listdir(folder) == ["x"]
+def attributed(path: Path) -> None:
+    """Give a file an extended attribute."""
+    if not hasattr(os, "setxattr"):
+        pytest.skip("a system without extended attributes")
+    os.setxattr(path, "user.origin", b"camera 7")
+
+
+def test_extended_attributes_stay(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"old")
+    attributed(path)
+    for way in WAYS:
+        write(tmp_path, "x", b"new", way)
+        assert os.getxattr(path, "user.origin") == b"camera 7"
 
 
 def test_a_failed_block_leaves_a_file_that_is_written_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"old")
+    attributed(path)
 
     def refuse(*args: object, **named: object) -> None:
-        raise PermissionError(errno.EPERM, "no other owner")
+        raise PermissionError(errno.EPERM, "no attributes")
 
-    monkeypatch.setattr(files, "_copy_extended", refuse)
+    monkeypatch.setattr(os, "setxattr", refuse)
     fs = fsabs.Local(tmp_path)
     with pytest.raises(ZeroDivisionError), fs.open("x", "wb") as file:
         file.write(b"new")
@@ -245,44 +197,6 @@ def test_a_failed_block_leaves_a_file_that_is_written_in_place(tmp_path: Path, m
     inode = path.stat().st_ino
     fs.write_bytes("x", b"new")
     assert (path.read_bytes(), path.stat().st_ino, hidden(tmp_path)) == (b"new", inode, [])
-
-
-BOUND = """
-import fsabs, os
-folder = {folder!r}
-fs = fsabs.Local(folder)
-for data in (b"one", b"longer than that", b""):
-    fs.write_bytes("bound", data)
-    assert fs.read_bytes("bound") == data == open({source!r}, "rb").read()
-    with fs.open("bound", "wb") as file:
-        file.write(data * 2)
-    assert open({source!r}, "rb").read() == data * 2
-assert sorted(os.listdir(folder)) == ["bound"], os.listdir(folder)
-"""
-
-
-@needs_root
-def test_a_file_that_is_mounted_is_written_in_place(tmp_path: Path) -> None:
-    """As a configuration file or a secret in a container is."""
-    (tmp_path / "folder").mkdir()
-    source, bound = tmp_path / "source", tmp_path / "folder" / "bound"
-    source.write_bytes(b"old")
-    bound.write_bytes(b"")
-    script = BOUND.format(folder=str(bound.parent), source=str(source))
-    command = [*namespaces.IN_ONE, "sh", "-c", f"mount --bind {source} {bound} && exec {sys.executable} -"]
-    done = subprocess.run(command, input=script, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-
-
-def test_extended_attributes_stay(tmp_path: Path) -> None:
-    path = tmp_path / "x"
-    path.write_bytes(b"old")
-    if not hasattr(os, "setxattr"):
-        pytest.skip("a system without extended attributes")
-    os.setxattr(path, "user.origin", b"camera 7")
-    for way in WAYS:
-        write(tmp_path, "x", b"new", way)
-        assert os.getxattr(path, "user.origin") == b"camera 7"
 
 
 def test_a_hard_link_is_broken_and_a_symbolic_one_is_followed(tmp_path: Path) -> None:
@@ -313,25 +227,17 @@ def test_a_copied_files_mode_and_time(tmp_path: Path) -> None:
     assert mode_of(tmp_path / "old") == 0o711
 
 
-def without_unnamed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(os, "O_TMPFILE", raising=False)
-
-
-def without_links(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("lacks", ["nothing", "unnamed files", "links"])
+def test_a_small_new_file_is_written_at_once(tmp_path: Path, lacks: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def link(*_: object, **__: object) -> None:
         raise FileNotFoundError(errno.ENOENT, "no /proc")
 
-    monkeypatch.setattr(os, "link", link)
-
-
-@pytest.mark.parametrize("lacks", [None, without_unnamed, without_links])
-def test_a_small_new_file_is_written_at_once(
-    tmp_path: Path, lacks: Callable[[pytest.MonkeyPatch], None] | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if lacks is not None:
-        lacks(monkeypatch)
+    if lacks == "unnamed files":
+        monkeypatch.delattr(os, "O_TMPFILE", raising=False)
+    elif lacks == "links":
+        monkeypatch.setattr(os, "link", link)
     path = tmp_path / "x"
-    unnamed = lacks is None and hasattr(os, "O_TMPFILE")
+    unnamed = lacks == "nothing" and hasattr(os, "O_TMPFILE")
     for mode, expected in ((0o640, 0o640), (0o777, 0o777), (0, 0), (None, 0o666 & ~process.umask())):
         written = files.write_new(str(path), b"new", mode, 1_234_567_890_500_000_000, durable=True)
         assert written == unnamed
@@ -352,18 +258,11 @@ def test_a_small_new_file_is_written_at_once(
 # ---- nobody else sees it before
 
 
-def access_list(user: int, rights: int) -> bytes:
-    """Return a POSIX access control list: owner and group may do all, `user` has the rights, others none."""
-    none = 0xFFFFFFFF
-    entries = ((0x01, 7, none), (0x02, rights, user), (0x04, 7, none), (0x10, 7, none), (0x20, 0, none))
-    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
-
-
 @pytest.mark.skipif(not hasattr(os, "setxattr"), reason="this system has no such lists")
 def test_a_directorys_access_list_lets_nobody_read_a_private_file(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
-        os.setxattr(tmp_path, "system.posix_acl_default", access_list(BOB, 4))
+        os.setxattr(tmp_path, "system.posix_acl_default", access_list(BOB))
     except OSError:
         pytest.skip("this file system has no such lists")
     try:
@@ -387,38 +286,6 @@ def test_a_directorys_access_list_lets_nobody_read_a_private_file(tmp_path: Path
                 assert (mode_of(path), os.listxattr(path)) == (mode, [])
     finally:
         os.umask(before)
-
-
-@needs_root
-def test_another_user_sees_no_byte_of_a_private_file(tmp_path: Path) -> None:
-    folder = shared_folder()
-    (folder / "x").write_bytes(b"old")
-    (folder / "x").chmod(0o600)
-    stop = folder / "stop"
-
-    def spy() -> int:
-        seen = 0
-        while not stop.exists():
-            for name in os.listdir(folder):
-                try:
-                    seen += b"secret" in (folder / name).read_bytes()
-                except OSError:
-                    pass
-        return seen
-
-    def rewrite() -> None:
-        time.sleep(0.2)
-        for number in range(200):
-            write(folder, "x", b"secret" * 10_000, WAYS[number % 4])
-        with Replacement(str(folder / "y")) as out:
-            out.keep(FileStat("", 6, mode=stat.S_IFREG | 0o600))
-            out.write(b"secret")
-        stop.touch()
-
-    thread = threading.Thread(target=rewrite)
-    thread.start()
-    assert as_user(BOB, spy) == 0
-    thread.join()
 
 
 def test_names_of_partial_files_can_not_be_foreseen(tmp_path: Path) -> None:
@@ -503,7 +370,7 @@ def killed(folder: Path) -> str:
 
 def a_day_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.time
-    monkeypatch.setattr("fsabs.disk.files.time.time", lambda: now() + 25 * 3600)
+    monkeypatch.setattr(time, "time", lambda: now() + 25 * 3600)
 
 
 def test_what_a_killed_writer_has_left_goes_after_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -547,7 +414,7 @@ def test_a_directory_with_leftovers_alone_is_empty(tmp_path: Path, monkeypatch: 
 
 
 @needs_root
-def test_nothing_is_swept_that_is_another_users_or_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_swept_that_is_another_users_or_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
     folder = shared_folder()
     (folder / f".theirs.01{PARTIAL_SUFFIX}").touch()
     os.chown(folder / f".theirs.01{PARTIAL_SUFFIX}", BOB, BOB)
@@ -607,13 +474,12 @@ def test_an_exclusive_file_where_there_are_no_hard_links(tmp_path: Path, monkeyp
 def test_a_forked_child_neither_publishes_nor_removes(tmp_path: Path) -> None:
     out = Replacement(str(tmp_path / "x"))
     out.write(b"parent")
-    child = os.fork()
-    if not child:
+
+    def leave() -> None:
         with out:
             pass
-        del out
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    assert forked("a child", [leave], 20) == [None]
     assert len(hidden(tmp_path)) == 1
     assert not (tmp_path / "x").exists()
     out.commit()

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fsabs.core import errors
 from fsabs.core.identity import Identity
 from fsabs.disk import folders, indexes
+from fsabs.testing.children import forked, threaded
 
 pytestmark = pytest.mark.quick
 
@@ -44,22 +46,21 @@ def kept_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
 
 
-@pytest.mark.parametrize(
-    "parts", [[], [b""], [b"abc", bytearray(b"def")], [LARGE[:70_000], memoryview(LARGE)[70_000:]]]
-)
-def test_what_is_saved_is_loaded(parts: list[bytes], folder: Path) -> None:
+def test_what_is_saved_is_loaded(folder: Path) -> None:
     assert loaded() is None
-    assert indexes.save("kind-1", of(), iter(parts))
-    found = indexes.load("kind-1", of())
-    assert found is not None
-    assert found.readonly
-    assert bytes(found) == b"".join(parts)
-    kept = indexes.lookup("kind-1", of())
-    assert kept is not None
-    assert kept.raw[kept.start : kept.start + 3] == b"".join(parts)[:3]
-    (file,) = kept_files(folder)
-    assert file.stat().st_mode & 0o777 == 0o600
-    assert folder.stat().st_mode & 0o777 == 0o700
+    several: list[list[Any]] = [[], [b""], [b"abc", bytearray(b"def")], [LARGE[:70_000], memoryview(LARGE)[70_000:]]]
+    for parts in several:
+        assert indexes.save("kind-1", of(), iter(parts))
+        found = indexes.load("kind-1", of())
+        assert found is not None
+        assert found.readonly
+        assert bytes(found) == b"".join(parts)
+        kept = indexes.lookup("kind-1", of())
+        assert kept is not None
+        assert kept.raw[kept.start : kept.start + 3] == b"".join(parts)[:3]
+        (file,) = kept_files(folder)
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert folder.stat().st_mode & 0o777 == 0o700
 
 
 def test_an_index_is_of_one_kind_and_identity() -> None:
@@ -187,8 +188,9 @@ def test_an_error_of_the_parts_is_raised(folder: Path) -> None:
 
 
 def test_the_least_recently_used_go_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexes, "SWEEP_EVERY", 0)
     now = time.time()
+    clock = itertools.count(now + 1000, 1000)  # so late that each save looks for what has to go
+    monkeypatch.setattr(time, "time", clock.__next__)
     for n in range(5):
         indexes.save("kind-1", of(f"{URL}{n}"), [LARGE])
         indexes.lookup("kind-1", of(f"{URL}{n}"))
@@ -199,7 +201,8 @@ def test_the_least_recently_used_go_first(folder: Path, monkeypatch: pytest.Monk
     for path in (debris, under_way):
         path.write_bytes(b"half")
     os.utime(under_way, (now + 100_000, now + 100_000))
-    monkeypatch.setattr("fsabs.disk.files.time.time", lambda: now + 100_000)  # more than a day later
+    clock = itertools.count(now + 90_000, 1000)  # more than a day later
+    monkeypatch.setattr(time, "time", clock.__next__)
     monkeypatch.setenv("FSABS_CACHE_MAX_BYTES", str(3_500_000))
     indexes.save("kind-1", of(f"{URL}5"), [LARGE])
     assert [loaded(f"{URL}{n}") is not None for n in range(6)] == [
@@ -225,21 +228,18 @@ def test_a_read_only_disk_gives_what_it_has(folder: Path, monkeypatch: pytest.Mo
     assert loaded() == b"payload"
 
 
-def test_a_mapping_goes_on_in_a_forked_child(folder: Path) -> None:
+def test_a_mapping_goes_on_in_a_forked_child() -> None:
     indexes.save("kind-1", of(), [LARGE])
     kept = indexes.lookup("kind-1", of())
     assert kept is not None
     indexes.save("kind-1", of(URL, "w"), [b"abc"])
-    child = os.fork()
-    if not child:
-        os._exit(0 if kept.check() and kept.view == LARGE else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert forked("a child", [lambda: kept.check() and kept.view == LARGE], 20) == [True]
     assert kept.view == LARGE
 
 
 def test_on_a_network_filesystem_nothing_is_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
     indexes.save("kind-1", of(), [LARGE])
-    monkeypatch.setattr(indexes, "_may_vanish", lambda device, folder: True)
+    monkeypatch.setattr(folders, "filesystem_of", lambda path: "nfs4")
     kept = indexes.lookup("kind-1", of())
     assert kept is not None
     assert type(kept.raw) is bytes
@@ -247,17 +247,7 @@ def test_on_a_network_filesystem_nothing_is_mapped(monkeypatch: pytest.MonkeyPat
 
 
 def test_many_save_the_same_at_once() -> None:
-    wrong: list[object] = []
+    def save_and_load() -> list[bool]:
+        return [indexes.save("kind-1", of(), [LARGE]) and loaded() == LARGE for _ in range(10)]
 
-    def save_and_load() -> None:
-        for _ in range(10):
-            indexes.save("kind-1", of(), [LARGE])
-            if loaded() != LARGE:
-                wrong.append("not what was saved")
-
-    threads = [threading.Thread(target=save_and_load) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    assert threaded("saving", [save_and_load] * 4, 30) == [[True] * 10] * 4

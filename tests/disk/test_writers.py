@@ -13,7 +13,6 @@ import os
 import random
 import shutil
 import stat
-import struct
 import subprocess
 import sys
 import tempfile
@@ -27,7 +26,7 @@ import fsabs
 from fsabs.testing.children import started
 from fsabs.transfer.unpack import unpack
 from tests import soak
-from tests.users import ALICE, BOB, as_user, needs_root, shared_folder
+from tests.users import ALICE, BOB, access_list, as_user, needs_root, shared_folder
 
 pytestmark = pytest.mark.soak
 CAROL = 54323
@@ -82,13 +81,6 @@ def drawn(rng: random.Random) -> Case:
         linked=rng.random() < 0.2,
         mounted=rng.random() < 0.15,
     )
-
-
-def access_list(user: int) -> bytes:
-    """Return a POSIX access control list: owner and group may do all, `user` may read, others nothing."""
-    none = 0xFFFFFFFF
-    entries = ((0x01, 7, none), (0x02, 4, user), (0x04, 7, none), (0x10, 7, none), (0x20, 0, none))
-    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
 
 
 def made(folder: Path, case: Case) -> Path:
@@ -312,10 +304,11 @@ def looking_on() -> Iterator[Onlooker]:
 
 
 @needs_root
-@pytest.mark.timeout(60 + soak.rounds(60))
-def test_writers_leave_what_builtin_open_leaves() -> None:
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("rounds", [80, pytest.param(600, marks=pytest.mark.nightly)])
+def test_writers_leave_what_builtin_open_leaves(rounds: int) -> None:
     """In a process that is small, since it forks for each write."""
-    started("spawn", "writers", _write_and_compare, (soak.seed(27), soak.rounds(150)), 50.0 + soak.rounds(60))
+    started("spawn", "writers", _write_and_compare, (soak.seed(27), soak.rounds(rounds)), 590.0)
 
 
 def _write_and_compare(seed: int, rounds: int) -> None:

@@ -14,6 +14,18 @@ class S3Server(HTTPServer):
     secret_key = "fsabssecret"
     region = "us-east-1"
 
+    @property
+    def options(self) -> dict[str, str]:
+        """The options of `from_url` that lead to this server."""
+        keys = {"aws_access_key_id": self.access_key, "aws_secret_access_key": self.secret_key}
+        return {"endpoint": self.endpoint, "region": self.region, **keys}
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables with which `s3://` is this server."""
+        keys = {"AWS_ACCESS_KEY_ID": self.access_key, "AWS_SECRET_ACCESS_KEY": self.secret_key}
+        return {"S3_ENDPOINT": self.endpoint, "AWS_DEFAULT_REGION": self.region, **keys}
+
     @abc.abstractmethod
     def request(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
         """Send one request and return its status and body.

@@ -35,14 +35,11 @@ class TreeMaker:
     Names tell what they are: directories end in `.d`, files in `.f`, links in `.l`, so that two trees are compatible.
     """
 
-    def __init__(
-        self, chance: random.Random, *, loops: bool = True, hard_links: bool = True, locked: bool = False
-    ) -> None:
+    def __init__(self, chance: random.Random, *, loops: bool = True, hard_links: bool = True) -> None:
         self._chance = chance
         self._loops = loops
         self._hard_links = hard_links
         self._owners = os.geteuid() == 0
-        self._locked = locked
         self._number = 0
 
     def make(self, top: Path, outside: Path, depth: int = 3) -> None:
@@ -65,16 +62,11 @@ class TreeMaker:
             if self._owners and self._chance.random() < 0.1:
                 os.chown(path, 54321, 54321, follow_symlinks=False)
             if not path.is_symlink():
-                path.chmod(self._mode(0o200 if self._locked else 0))
+                path.chmod(self._chance.choice(MODES))
             self._number += 1
             os.utime(path, (START + self._number * 60, START + self._number * 60), follow_symlinks=False)
         for folder in reversed(folders[1:]):
             folder.chmod(self._chance.choice([0o755, 0o700, 0o750, 0o711]))
-            if self._locked and self._chance.random() < 0.15:
-                folder.chmod(0)
-
-    def _mode(self, rare: int) -> int:
-        return rare if rare and self._chance.random() < 0.15 else self._chance.choice(MODES)
 
     def _fill(self, files: list[Path]) -> None:
         if self._hard_links and len(files) > 1 and self._chance.random() < 0.1:
@@ -91,7 +83,7 @@ class TreeMaker:
         return self._chance.choice(choices)
 
 
-def snapshot(top: Path, *, modes: bool = True, owners: bool = True, times: bool = True) -> dict[str, object]:
+def snapshot(top: Path, *, owners: bool = True, times: bool = True) -> dict[str, object]:
     """Return all that is below a directory: kind, permissions without setuid and setgid, content or link, owner, time.
 
     A directory has no time, and a link no permissions.
@@ -107,7 +99,7 @@ def snapshot(top: Path, *, modes: bool = True, owners: bool = True, times: bool 
             elif kind == stat.S_IFREG:
                 with open(path, "rb") as file:
                     content = file.read()
-            mode = stat.S_IMODE(status.st_mode) & 0o777 if modes and kind != stat.S_IFLNK else 0
+            mode = stat.S_IMODE(status.st_mode) & 0o777 if kind != stat.S_IFLNK else 0
             owner = (status.st_uid, status.st_gid) if owners else None
             time = int(status.st_mtime) if times and kind == stat.S_IFREG else 0
             found[os.path.relpath(path, top)] = kind, mode, content, owner, time

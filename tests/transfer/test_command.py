@@ -14,17 +14,19 @@ import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 import fsabs
 from fsabs import FileStat, Local, Memory
+from fsabs.backends import memory
 from fsabs.cli import program
-from fsabs.containers.base import Container
 from fsabs.core import identity
-from fsabs.transfer.copier import Copier, FileCopy
+from fsabs.core.fs import keys_of
 from fsabs.transfer.trees import TransferTotals, TreePlan, TreeTransfer
 from fsabs.transfer.unpack import unpack
+from tests import scarce
 from tests.cli.commands import make_tree, read_tree
 from tests.users import ALICE, as_user, needs_root, shared_folder
 
@@ -132,61 +134,75 @@ def test_a_link_takes_no_place_of_what_it_leads_to(run: Run, tmp_path: Path) -> 
     assert everything(tmp_path / "s") == {"x": "-> ../t/x"}
 
 
-def test_what_is_copied_into_an_archive_counts_once_that_is_there(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make_tree(tmp_path, {"s/a": b"a", "s/b": b"b"})
+@pytest.mark.parametrize("archive", ["t.zip", "t.tar", "t.h5"])
+def test_what_goes_into_an_archive_counts_and_stays_until_that_is_there(run: Run, tmp_path: Path, archive: str) -> None:
+    tree = {"s/a": b"a", "s/sub/b": b"b"}
+    make_tree(tmp_path, tree)
+    assert run("cp", "-r", "s/", f"whole.{archive}/")[2] == "copied 2 (2 B), skipped 0, failed 0, retried 0\n"
+    size = (tmp_path / f"whole.{archive}").stat().st_size
+    (tmp_path / f"whole.{archive}").unlink()
+    for command in (("cp", "-r", "s/"), ("sync", "s"), ("mv", "s/")):
+        with scarce.file_size(size - 1):  # its last byte finds no room
+            code, _, err = run(*command, f"{archive}/")
+        assert (code, os.strerror(errno.EFBIG) in err) == (1, True), err
+        done = "moved" if command[0] == "mv" else "copied"
+        assert err.endswith(f"{done} 0, skipped 0, failed 1, retried 0\n"), err
+        assert read_tree(tmp_path) == tree
+    assert run("mv", "s/", f"{archive}/")[0] == 0
+    with Local(tmp_path) as fs, fs.open_container(archive) as container:
+        assert list(container.list(recursive=True)) == ["a", "sub/", "sub/b"]
+    assert list(everything(tmp_path)) == [archive]
 
-    def full(container: Container, out: object) -> None:
-        container._abort()
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    for command in (("cp", "-r", "s/", "t.zip/"), ("sync", "s", "t.zip/")):
-        with monkeypatch.context() as patched:
-            patched.setattr(Container, "_commit", full)
-            code, _, err = run(*command)
-        assert (code, "No space left" in err) == (1, True)
-        assert err.endswith("copied 0, skipped 0, failed 1, retried 0\n"), err
-    assert run("cp", "-r", "s/", "t.zip/")[2] == "copied 2 (2 B), skipped 0, failed 0, retried 0\n"
+class Noting(Memory):
+    """The scheme `noting://`: a store of commits, which notes how many files are written at once."""
 
+    capabilities = Memory.capabilities._replace(commits=True)
+    refuses = False
+    written: ClassVar[list[int]] = []
 
-def test_what_a_store_did_not_commit_does_not_count(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_tree(tmp_path, {"s/a": b"a", "s/b": b"b"})
+    def __init__(self, name: str = "", path: str = "") -> None:
+        super().__init__(f"noting {name}", path)
 
     @contextlib.contextmanager
-    def refused(fs: fsabs.FS, message: str) -> Iterator[None]:
+    def _together(self, message: str) -> Iterator[None]:
         yield
-        raise PermissionError(errno.EACCES, "a read-only token")
+        if self.refuses:
+            raise PermissionError(errno.EACCES, "a read-only token")
 
-    monkeypatch.setattr(fsabs.Memory, "_together", refused)
-    monkeypatch.setattr(fsabs.Memory, "capabilities", fsabs.Memory.capabilities._replace(commits=True))
-    for command in (("cp", "-r", "s/", "memory://cp/"), ("sync", "s", "memory://sync")):
+    def _write_many(self, pairs: Iterator[tuple[str, bytes]], concurrency: int | None) -> int:
+        count = super()._write_many(pairs, concurrency)
+        self.written.append(count)
+        return count
+
+
+@pytest.fixture
+def noting(tmp_path: Path) -> Iterator[type[Noting]]:
+    fsabs.register_backend("noting", Noting)
+    Noting.written.clear()
+    yield Noting
+    Noting.refuses = False
+    memory.forget("noting x")
+
+
+def test_what_a_store_did_not_commit_does_not_count(run: Run, tmp_path: Path, noting: type[Noting]) -> None:
+    make_tree(tmp_path, {"s/a": b"a", "s/b": b"b"})
+    noting.refuses = True
+    for command in (("cp", "-r", "s/", "noting://x/cp/"), ("sync", "s", "noting://x/sync")):
         code, _, err = run(*command)
         assert (code, "a read-only token" in err) == (1, True)
         assert "copied 0, skipped 0" in err, err
 
 
-@pytest.mark.parametrize("archive", ["t.zip", "t.tar", "t.h5"])
-def test_what_is_moved_into_an_archive_stays_until_that_is_there(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, archive: str
-) -> None:
-    tree = {"s/a": b"a", "s/sub/b": b"b", "one": b"1"}
-    make_tree(tmp_path, tree)
-
-    def full(container: Container, out: object) -> None:
-        container._abort()
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Container, "_commit", full)
-        code, _, err = run("mv", "s/", "one", f"{archive}/")
-        assert (code, "No space left" in err) == (1, True)
-        assert err.endswith("moved 0, skipped 0, failed 1, retried 0\n")
-    assert read_tree(tmp_path) == tree
-    assert run("mv", "s/", "one", f"{archive}/")[0] == 0
-    with Local(tmp_path) as fs, fs.open_container(archive) as container:
-        assert list(container.list(recursive=True)) == ["a", "one", "sub/", "sub/b"]
-    assert list(everything(tmp_path)) == [archive]
+def test_files_of_a_pattern_are_copied_together(run: Run, tmp_path: Path, noting: type[Noting]) -> None:
+    files = {f"s/{number:02}": b"%d" % number for number in range(50)}
+    make_tree(tmp_path, files | {"s/d/x": b"x", "o/51": b"51"})
+    code, out, err = run("cp", "-r", "-v", "s/*", "missing", "o/51", "noting://x/t/")
+    assert (code, err.splitlines()[1:]) == (1, ["copied 52 (93 B), skipped 0, failed 1, retried 0"])
+    assert noting.written == [50, 1, 1]
+    with fsabs.from_url("noting://x/t") as fs:
+        names = [name for name in fs.list(recursive=True) if not name.endswith("/")]
+    assert sorted(out.splitlines()) == sorted(f"copied noting://x/t/{name}" for name in names)
 
 
 def test_a_hard_link_is_the_same_file(run: Run, tmp_path: Path) -> None:
@@ -365,19 +381,6 @@ def test_modes_are_kept(run: Run, tmp_path: Path) -> None:
     assert os.access(tmp_path / "f/run", os.X_OK)
 
 
-@pytest.mark.parametrize("size", [3, 2_000_000])
-def test_a_private_file_that_is_moved_stays_private(tmp_path: Path, size: int) -> None:
-    make_tree(tmp_path, {"s/x": bytes(size), "t/x": b"old"})
-    (tmp_path / "s/x").chmod(0o600)
-    (tmp_path / "t/x").chmod(0o644)
-    source, target = Local(tmp_path / "s"), Local(tmp_path / "t")  # as on two disks: files are not renamed
-    totals = TransferTotals(None)
-    run = TreeTransfer(source, source._root, target, target._root, TreePlan(move=True), totals.report, totals.count)
-    run.run()
-    assert not (tmp_path / "s").exists() or not list((tmp_path / "s").iterdir())
-    assert stat.S_IMODE((tmp_path / "t/x").stat().st_mode) == 0o600
-
-
 def test_a_directory_that_hands_its_group_on_keeps_that(run: Run, tmp_path: Path) -> None:
     make_tree(tmp_path, {"s/sub/x": b"x"})
     (tmp_path / "t").mkdir()
@@ -492,17 +495,6 @@ def test_sync_replaces_what_its_owner_may_only_read() -> None:
         return code, (top / "t/x").read_bytes(), stat.S_IMODE((top / "t/x").stat().st_mode)
 
     assert as_user(ALICE, sync) == (0, b"newer", 0o444)
-
-
-@pytest.mark.skipif(not hasattr(os, "O_PATH"), reason="a system on which links have permissions")
-def test_no_permissions_are_given_through_a_link(tmp_path: Path) -> None:
-    (tmp_path / "x").touch(0o600)
-    (tmp_path / "l").symlink_to("x")
-    fs = Local(tmp_path)
-    with pytest.raises(OSError, match="not supported"):
-        fs._set_mode(fs._key("l", "chmod"), 0o777)
-    fs._set_mode(fs._key("x", "chmod"), 0o640)
-    assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o640
 
 
 def test_pipes_are_not_copied(run: Run, tmp_path: Path) -> None:
@@ -632,10 +624,10 @@ def test_pipes_at_the_target_are_neither_written_to_nor_waited_for(run: Run, tmp
     ):
         code, _, err = run(*command)
         assert (code, "a pipe, a socket or a device is not replaced" in err) == (1, True), (command, err)
-    memory = fsabs.Memory()
-    memory.write_bytes("x", b"x")
+    source = Memory()
+    source.write_bytes("x", b"x")
     with pytest.raises(OSError, match="a pipe, a socket or a device is not replaced") as caught:
-        memory.copy_tree("", "t", Local(tmp_path))
+        source.copy_tree("", "t", Local(tmp_path))
     assert (caught.value.errno, caught.value.filename) == (errno.EINVAL, (tmp_path / "t/x").as_uri())
     assert run("cp", "-r", "-n", "s/", "t")[0] == 0
     assert stat.S_ISFIFO((tmp_path / "t/x").stat().st_mode)
@@ -701,43 +693,35 @@ def test_a_dry_run_says_what_can_not_be_done(run: Run, tmp_path: Path, command: 
     assert foreseen[0] == 1
 
 
-def test_a_count_that_outlasts_its_copy_says_nothing(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_tree(tmp_path, {"s/a": b"a"})
-    assert run("pack", "s", "s.zip")[0] == 0
+class Late(Memory):
+    """The scheme `late://`: a store that lists, for whoever counts its files, when all of them are copied."""
+
     counting, over = threading.Event(), threading.Event()
+
+    def __init__(self, name: str = "", path: str = "") -> None:
+        super().__init__(f"late {name}", path)
+
+    def _walk(self, key: str) -> Iterator[FileStat]:
+        if threading.current_thread().name == "fsabs-count":
+            self.counting.set()
+            self.over.wait(30)
+            raise ConnectionResetError("it is closed by now")
+        return super()._walk(key)
+
+
+def test_a_count_that_outlasts_its_copy_says_nothing(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fsabs.register_backend("late", Late)
+    Late("x").write_bytes("a", b"a")
     faults: list[object] = []
-    list_of: Callable[..., object] = fsabs.FS.list
-
-    def late(fs: fsabs.FS, *arguments: object, **options: object) -> object:
-        counting.set()
-        over.wait(30)
-        return list_of(fs, *arguments, **options)
-
-    monkeypatch.setattr(fsabs.FS, "list", late)
     monkeypatch.setattr(threading, "excepthook", faults.append)
-    assert run("cp", "-r", "--progress", "plain", "s.zip/", "t")[0] == 0
-    assert counting.wait(30)
-    over.set()
+    assert run("cp", "-r", "--progress", "plain", "late://x/", "t")[0] == 0
+    assert Late.counting.wait(30)
+    Late.over.set()
     for thread in threading.enumerate():
         if thread.name == "fsabs-count":
             thread.join(30)
     assert faults == []
-
-
-def test_files_of_a_pattern_are_copied_together(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_tree(tmp_path, {f"s/{number:02}": b"%d" % number for number in range(50)} | {"s/d/x": b"x", "o/51": b"51"})
-    batches: list[int] = []
-    copy_batch = Copier._copy_batch
-
-    def counted(copier: Copier, batch: list[FileCopy]) -> None:
-        batches.append(len(batch))
-        copy_batch(copier, batch)
-
-    monkeypatch.setattr(Copier, "_copy_batch", counted)
-    code, out, err = run("cp", "-r", "-v", "s/*", "missing", "o/51", "t/")
-    assert (code, err.splitlines()[1:]) == (1, ["copied 52 (93 B), skipped 0, failed 1, retried 0"])
-    assert batches == [50, 1, 1]
-    assert sorted(out.splitlines()) == sorted(f"copied t/{name}" for name in (*read_tree(tmp_path / "t"),))
+    memory.forget("late x")
 
 
 class Asked(Memory):
@@ -757,7 +741,9 @@ def test_many_files_are_listed_at_their_target_and_not_asked_for_one_by_one(tmp_
     for _ in range(2):
         totals = TransferTotals(None)
         transfer = TreeTransfer(source, "", target, "t", TreePlan(), totals.report, totals.count)
-        transfer.run_files([(source._key(f"s/{number:03}", ""), f"t/{number:03}") for number in reversed(range(150))])
+        names = [f"{number:03}" for number in reversed(range(150))]
+        sources = keys_of(source, [f"s/{name}" for name in names], "copy")
+        transfer.run_files([(key, f"t/{name}") for key, name in zip(sources, names, strict=True)])
         assert target.asked <= 3
     assert (totals.skipped, totals.files) == (150, 0)
     assert len(list(target.list("t"))) == 150
@@ -782,9 +768,9 @@ def test_a_sync_removes_nothing_that_the_target_lists_by_another_name(tmp_path: 
     make_tree(tmp_path, {"s/A": b"new", "s/Dir/B": b"B", "t/a": b"old!", "t/dir/b": b"b", "t/dir/c": b"", "t/d": b""})
     totals = TransferTotals(None)
     plan = TreePlan(replace_links=True, dry_run=dry_run)
-    fs = Folding(tmp_path / "t")
-    transfer = TreeTransfer(Local(tmp_path), str(tmp_path / "s")[1:], fs, fs._root, plan, totals.report, totals.count)
-    transfer.run(delete=True)
+    source, fs = Local(tmp_path / "s"), Folding(tmp_path / "t")
+    keys = (keys_of(one, [""], "sync")[0] for one in (source, fs))
+    TreeTransfer(source, next(keys), fs, next(keys), plan, totals.report, totals.count).run(delete=True)
     assert totals.removed == 2
     expected = {"a": "new", "dir": "d", "dir/b": "B"}
     assert everything(tmp_path / "t") == (

@@ -13,10 +13,10 @@ import fsabs
 from fsabs import FS, CorruptFileError, FileStat, Local, Memory, StaleFileError
 from fsabs.backends.s3 import S3
 from fsabs.cli import program
+from fsabs.core import hooks
 from fsabs.core.fs import keys_of
 from fsabs.disk import folders
 from fsabs.spi import Blob
-from fsabs.transfer import files
 from fsabs.transfer.copier import Copier, CopyResult, FileCopy, batches
 from fsabs.transfer.trees import TreeEvent, TreePlan, TreeTransfer
 from tests.servers.moto import MotoServer
@@ -34,40 +34,46 @@ class Cut(Memory):
         return (stat if stat.directory else stat._replace(size=stat.size + 5) for stat in super()._list(key))
 
 
-def moved(source: FS, target: FS) -> list[BaseException]:
-    """Move the directory `s` to `t`; return the errors."""
+def moved(source: FS, target: FS, src: str = "s", dst: str = "t") -> list[BaseException]:
+    """Move a directory as to another disk, where files are copied and not renamed; return the errors."""
     found: list[BaseException] = []
-    (src,), (dst,) = keys_of(source, ["s"], "move"), keys_of(target, ["t"], "move")
-    run = TreeTransfer(
-        source,
-        src,
-        target,
-        dst,
-        TreePlan(move=True),
-        lambda event: found.append(event.error) if event.error is not None else None,
-        lambda size: None,
-    )
-    run.run()
+
+    def report(event: TreeEvent) -> None:
+        if event.error is not None:
+            found.append(event.error)
+
+    keys = keys_of(source, [src], "move") + keys_of(target, [dst], "move")
+    TreeTransfer(source, keys[0], target, keys[1], TreePlan(move=True), report, lambda size: None).run()
     return found
 
 
 @pytest.mark.quick
 def test_a_source_that_was_written_again_within_a_second_stays() -> None:
     source, target = Memory(), Memory()
-    src, dst = source._key("x", "move"), target._key("y", "move")
     source.write_bytes("x", b"old")
     before = source.stat("x")
     source.write_bytes("x", b"new")
     listed = before._replace(last_modified=source.stat("x").last_modified)  # a store keeps whole seconds
     with Copier(source, target, lambda result: None, lambda size: None, move=True) as copier:
-        error = copier.remove_source(FileCopy(src, dst, listed))
+        error = copier.remove_source(FileCopy("x", "y", listed))
     assert isinstance(error, StaleFileError)
     assert source.read_bytes("x") == b"new"
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("alone", [False, True])
-@pytest.mark.parametrize("size", [10, 3_000_000])
+@pytest.mark.parametrize("size", [3, 2_000_000])
+def test_a_private_file_that_is_moved_stays_private(tmp_path: Path, size: int) -> None:
+    source, target = Local(tmp_path / "s", create=True), Local(tmp_path / "t", create=True)
+    for fs, content, mode in ((source, bytes(size), 0o600), (target, b"old", 0o644)):
+        fs.write_bytes("x", content)
+        Path(fs.url("x").removeprefix("file://")).chmod(mode)
+    assert moved(source, target, "", "") == []
+    assert not source.exists("x")
+    assert (tmp_path / "t/x").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(("size", "alone"), [(10, True), (3_000_000, False)])
 def test_what_a_cache_has_of_an_earlier_version_is_not_moved_in_place_of_the_file(
     size: int, alone: bool, tmp_path: Path
 ) -> None:
@@ -92,7 +98,7 @@ def test_what_a_cache_has_of_an_earlier_version_is_not_moved_in_place_of_the_fil
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("size", [0, 10, 3_000_000])
+@pytest.mark.parametrize("size", [10, 3_000_000])
 def test_fewer_bytes_than_the_store_says_are_an_error_and_a_move_keeps_the_source(size: int, tmp_path: Path) -> None:
     source, target = Cut(), Local(tmp_path)
     source.makedirs("s")
@@ -172,26 +178,13 @@ class Full(Local):
 @pytest.mark.quick
 def test_a_full_disk_is_left_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "s").mkdir()
-    (tmp_path / "s/x").write_bytes(os.urandom(20 << 20))
+    (tmp_path / "s/x").write_bytes(os.urandom(12 << 20))
     for path in (tmp_path / "s", tmp_path / "s/x"):
         os.utime(path, (1e9, 1e9))
     target = Full(tmp_path / "t", create=True)
     with pytest.raises(OSError, match="No space left"):
         Local(tmp_path).copy_tree("s", "", target)
     assert os.listdir(tmp_path / "t") == []
-
-
-def test_nothing_is_written_after_a_write_that_failed() -> None:
-    written: list[bytes] = []
-
-    def write(piece: bytes) -> None:
-        written.append(piece)
-        if len(written) == 2:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with pytest.raises(OSError, match="space"):
-        list(files.write_behind(iter([b"1", b"2", b"3", b"4"]), write))
-    assert written == [b"1", b"2"]
 
 
 def test_what_a_network_filesystem_reports_at_close_comes_before_the_copy_is_visible(
@@ -231,8 +224,7 @@ def writing_wrong(monkeypatch: pytest.MonkeyPatch, at: int = 0) -> None:
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("kind", ["nfs4", "fuse.sshfs", "unheard-of", ""], indirect=True)
-@pytest.mark.parametrize("size", [10, 2 << 20, 20 << 20])
+@pytest.mark.parametrize(("kind", "size"), [("nfs4", 10), ("nfs4", 20 << 20), ("", 2 << 20)], indirect=["kind"])
 def test_wrong_bytes_on_a_network_filesystem_are_an_error(
     kind: str, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,7 +261,7 @@ def test_wrong_bytes_are_an_error_where_a_file_is_written_in_place(
 
 @pytest.mark.quick
 @pytest.mark.skipif(not os.path.exists("/proc/self/io"), reason="the system doesn't count what is read")
-@pytest.mark.parametrize("kind", ["ext4", "xfs", "overlay", "tmpfs", "nfs4"], indirect=True)
+@pytest.mark.parametrize("kind", ["ext4", "nfs4"], indirect=True)
 def test_only_what_is_written_to_another_machine_is_read_again(kind: str, tmp_path: Path) -> None:
     def bytes_read() -> int:
         return int(Path("/proc/self/io").read_text().split()[1])
@@ -309,20 +301,6 @@ def test_a_tree_is_copied_over_links_as_its_fs_follows_them(tmp_path: Path, link
 
 
 @pytest.mark.quick
-def test_a_copy_has_the_permissions_of_its_source(tmp_path: Path) -> None:
-    fs, other = Local(tmp_path), Local(tmp_path / "other", create=True)
-    for name, mode, size in (("secret", 0o600, 10), ("run", 0o755, 3_000_000)):
-        (tmp_path / name).write_bytes(bytes(size))
-        (tmp_path / name).chmod(mode)
-        fs.copy(name, "copied")
-        fs.copy(name, name, other)
-        for path in (tmp_path / "copied", tmp_path / "other" / name):
-            assert path.stat().st_mode & 0o777 == mode
-            assert abs(path.stat().st_mtime - (tmp_path / name).stat().st_mtime) < 1e-6
-        (tmp_path / "copied").unlink()
-
-
-@pytest.mark.quick
 def test_a_file_is_not_copied_onto_itself(tmp_path: Path) -> None:
     fs = Local(tmp_path)
     fs.write_bytes("a", b"a")
@@ -333,30 +311,6 @@ def test_a_file_is_not_copied_onto_itself(tmp_path: Path) -> None:
             fs.copy(source, target, Local(tmp_path) if target == "hard" else None)
         assert caught.value.errno == errno.EINVAL
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a": b"a", "l": b"a", "hard": b"a"}
-
-
-@pytest.mark.quick
-@pytest.mark.parametrize(
-    "plan", [TreePlan(dry_run=True), TreePlan(move=True), TreePlan("skip"), TreePlan(keep_links=True)]
-)
-def test_an_error_of_who_is_told_is_none_of_the_file(tmp_path: Path, plan: TreePlan) -> None:
-    fs = Local(tmp_path)
-    for name in "abc":
-        fs.write_bytes(f"{name}", b"")
-        (tmp_path / "s").mkdir(exist_ok=True)
-        (tmp_path / "s" / name).symlink_to(f"../{name}")
-    if plan.existing == "skip":
-        fs.copy_tree("s", "t")
-
-    def report(event: TreeEvent) -> None:
-        told.append(event.key)
-        raise BrokenPipeError(errno.EPIPE, "nobody reads this")
-
-    told: list[str] = []
-    transfer = TreeTransfer(fs, fs._key("s", ""), fs, fs._key("t", ""), plan, report, lambda size: None)
-    with pytest.raises(BrokenPipeError) as caught:
-        transfer.run()
-    assert (caught.value.filename, len(told), transfer.failed) == (None, 1, 0)
 
 
 def test_batches() -> None:
@@ -418,28 +372,36 @@ def buckets(moto: MotoServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple
     other.close()
 
 
-def test_a_copy_within_one_store_passes_no_bytes(
-    buckets: tuple[S3, S3], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+class Received(hooks.Instrument):
+    """Counts the bytes that requests have sent or received."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    def record_span(
+        self, kind: str, name: str, begin: int, size: int = 0, where: str = "", error: str = "", offset: int = -1
+    ) -> None:
+        self.bytes += size if kind == "request" else 0
+
+
+def test_a_copy_within_one_store_passes_no_bytes(buckets: tuple[S3, S3]) -> None:
     one, other = buckets
-    one.write_bytes("d/a", b"content")
-
-    def refused(*arguments: object, **named: object) -> None:
-        raise AssertionError("bytes pass this process")
-
-    with monkeypatch.context() as patch:
-        for name in ("_open_blob", "_open_from_start", "_read_bytes", "_read_many", "_create", "_write_many"):
-            patch.setattr(S3, name, refused)
+    content = os.urandom(1_000_000)
+    one.write_bytes("d/a", content)
+    received = Received()
+    before = hooks.install(received)
+    try:
         one.copy("d/a", "b")
         one.copy("d/a", "b", other)
         one.copy("d/a", "c", one.subfs("sub"))
         one.subfs("d").copy("a", "d", other)
         fsabs.lazify(lambda: one.subfs("d")).copy("a", "e", other)
         one.copy_tree("d", "tree", other)
-    assert {
-        name: other.read_bytes(name) for name in other.list(recursive=True) if not name.endswith("/")
-    } == dict.fromkeys(("b", "d", "e", "tree/a"), b"content")
-    assert (one.read_bytes("b"), one.read_bytes("sub/c")) == (b"content", b"content")
+    finally:
+        hooks.install(before)
+    assert received.bytes < len(content)
+    for fs, names in ((other, ("b", "d", "e", "tree/a")), (one, ("b", "sub/c"))):
+        assert [*fs.read_many(names)] == [content] * len(names)
 
 
 def test_a_move_to_another_scheme_of_the_same_bucket_keeps_the_data(

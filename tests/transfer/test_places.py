@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,41 +37,35 @@ def test_local_names_of_one_file(tmp_path: Path) -> None:
     assert identity.inside(fs, f"{key}/d", fs, f"{key}/l/sub") is False
 
 
-@needs_root
-def test_a_bind_mount_is_the_directory_that_is_mounted(tmp_path: Path) -> None:
-    (tmp_path / "d/sub").mkdir(parents=True)
-    (tmp_path / "d/a").write_bytes(b"a")
-    (tmp_path / "there").mkdir()
-    done = subprocess.run(["mount", "--bind", str(tmp_path / "d"), str(tmp_path / "there")], capture_output=True)
-    if done.returncode:
+@contextlib.contextmanager
+def bound(source: Path, target: Path) -> Iterator[None]:
+    """Have a directory be mounted at another one, too."""
+    if subprocess.run(["mount", "--bind", str(source), str(target)], capture_output=True, check=False).returncode:
         pytest.skip("this machine lets nobody mount")
     try:
-        fs, key = Local(), str(tmp_path).lstrip("/")
-        assert identity.same(fs, f"{key}/there/a", fs, f"{key}/d/a") is True
-        assert identity.inside(fs, f"{key}/there/sub/new", fs, f"{key}/d") is True
-        with pytest.raises(OSError, match="itself"):
-            fs.copy_tree(f"/{key}/d", f"/{key}/there/sub/new")
+        yield
     finally:
-        subprocess.run(["umount", str(tmp_path / "there")], check=True)
+        subprocess.run(["umount", str(target)], check=True)
 
 
 @needs_root
-def test_a_sync_removes_no_directory_of_its_source_that_is_mounted_in_the_target(tmp_path: Path) -> None:
+def test_a_bind_mount_is_the_directory_that_is_mounted(tmp_path: Path) -> None:
     (tmp_path / "d/sub").mkdir(parents=True)
     (tmp_path / "d/sub/a").write_bytes(b"a")
     (tmp_path / "t/there").mkdir(parents=True)
     (tmp_path / "t/other").touch()
+    fs, key = Local(tmp_path), str(tmp_path).lstrip("/")
+    with bound(tmp_path / "d", tmp_path / "t/there"):
+        assert identity.same(fs, f"{key}/t/there/sub/a", fs, f"{key}/d/sub/a") is True
+        assert identity.inside(fs, f"{key}/t/there/sub/new", fs, f"{key}/d") is True
+        with pytest.raises(OSError, match="itself"):
+            fs.copy_tree("d", "t/there/sub/new")
     for mounted in ("d", "d/sub"):
-        command = ["mount", "--bind", str(tmp_path / mounted), str(tmp_path / "t/there")]
-        if subprocess.run(command, capture_output=True).returncode:
-            pytest.skip("this machine lets nobody mount")
-        try:
-            with pytest.raises(OSError, match="a directory of the source, by a link or a mount"):
-                Local(tmp_path).sync_tree("d", "t", delete=True)
-        finally:
-            subprocess.run(["umount", str(tmp_path / "t/there")], check=True)
-        assert (tmp_path / "d/sub/a").read_bytes() == b"a"
-        assert (tmp_path / "t/other").exists()
+        refused = pytest.raises(OSError, match="a directory of the source, by a link or a mount")
+        with bound(tmp_path / mounted, tmp_path / "t/there"), refused:
+            fs.sync_tree("d", "t", delete=True)
+    assert (tmp_path / "d/sub/a").read_bytes() == b"a"
+    assert (tmp_path / "t/other").exists()
 
 
 def test_members_of_containers(tmp_path: Path) -> None:

@@ -24,7 +24,6 @@ from tests.servers.hdfs import HdfsCluster
 from tests.servers.moto import MotoServer
 from tests.servers.shared import unique
 from tests.transfer.random_trees import START, TreeMaker, snapshot
-from tests.users import ALICE, as_user
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -49,10 +48,9 @@ def reference(arguments: list[str], folder: Path) -> tuple[bool, str]:
 class Round:
     """One tree, one command, and the same command of the system's tools on a copy."""
 
-    def __init__(self, number: int, top: Path, user: bool = False) -> None:
+    def __init__(self, number: int, top: Path) -> None:
         self._chance = random.Random(number)
         self._number = number
-        self._user = user
         self.loops = self._chance.random() < 0.5
         self.one, self.other = top / "one", top / "other"
 
@@ -66,7 +64,7 @@ class Round:
             for name in ("file", "dir/keep", "dir/sub/keep"):
                 (outside / name).write_bytes(name.encode())
                 os.utime(outside / name, (START, START))
-            TreeMaker(chance, loops=self.loops, locked=self._user).make(top / "s", outside)
+            TreeMaker(chance, loops=self.loops).make(top / "s", outside)
             TreeMaker(chance, loops=False, hard_links=False).make(top / "t", outside, depth=2)
             for name in ("empty", "new"):
                 (top / name).mkdir()
@@ -120,14 +118,12 @@ class Round:
         good, said = run(ours, self.one)
         expected, told = reference(theirs, self.other)
         what = f"{ours} | {theirs}\nours: {said}\ntheirs: {told}"
-        if self._user:  # as root, who can read what is there
-            raise Outcome(good == expected, what, ours)
-        self.check(good == expected, what, ours)
+        self._check(good == expected, what, ours)
 
-    def check(self, agree: bool, what: str, arguments: list[str]) -> None:
+    def _check(self, agree: bool, what: str, arguments: list[str]) -> None:
         """Compare the trees."""
         replaced = "t" in arguments  # what is there keeps its owner here, but not the file that rsync replaces
-        how = {"modes": not self._user, "owners": not replaced, "times": "-f" not in arguments}
+        how = {"owners": not replaced, "times": "-f" not in arguments}
         one, other = (snapshot(folder, **how) for folder in (self.one, self.other))
         if "into itself" in what and agree:  # refused here before anything is copied, and there when it comes to that
             one, other = ({name: one[name] for name in one if not name.startswith("new/")} for one in (one, other))
@@ -146,54 +142,20 @@ class Round:
             assert not [path for path in made if path.lstat().st_mode & 0o6000], what
 
 
-class Outcome(Exception):
-    """What a run of another user has found."""
-
-
 @pytest.mark.soak
-def test_as_the_tools_of_the_system_do() -> None:
-    soaked("trees that commands change as GNU's tools and rsync do", soak.rounds(75), user=False)
-
-
-@pytest.mark.soak
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as two users")
-def test_as_a_user_who_cannot_read_everything(tmp_path: Path) -> None:
-    (tmp_path / "s").mkdir()
-    (tmp_path / "s/x").write_bytes(bytes(3_000_000))
-    for command in ("cp -r s t", "sync --delete --exclude y s t", "mv t u", "rm -r u", "rm none"):
-        run(command.split(), tmp_path)  # which imports what the user may not be able to read
-    soaked("trees with unreadable directories and files, as another user", soak.rounds(20), user=True)
-
-
-def soaked(what: str, rounds: int, user: bool) -> None:
-    """Run rounds, each in a folder of its own."""
+@pytest.mark.parametrize("rounds", [60, pytest.param(400, marks=pytest.mark.nightly)])
+def test_as_the_tools_of_the_system_do(rounds: int) -> None:
     require(rsync.missing)
-    first = soak.seed(1) * 1_000_000
+    rounds, first = soak.rounds(rounds), soak.seed(1) * 1_000_000
     for number in range(first, first + rounds):
         with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as folder:
-            top = Path(folder)
-            top.chmod(0o777)
-            one = Round(number, top, user)
+            one = Round(number, Path(folder))
+            one.prepare()
             try:
-                if user:
-                    one.check(*as_user(ALICE, lambda one=one: found(one)))  # type: ignore[misc]
-                else:
-                    one.prepare()
-                    one.compare()
+                one.compare()
             except AssertionError as exc:
                 raise AssertionError(f"round {number}: {exc}") from None
-    soak.count(what, rounds)
-
-
-def found(one: Round) -> tuple[bool, str, list[str]]:
-    """Run a round as another user; return whether the exit codes agree, what was said, and the command."""
-    one.prepare()
-    try:
-        one.compare()
-    except Outcome as outcome:
-        agree, what, arguments = outcome.args
-        return agree, what, arguments
-    raise AssertionError
+    soak.count("trees that commands change as GNU's tools and rsync do", rounds)
 
 
 # ---- between stores
@@ -350,17 +312,15 @@ def test_a_mark_of_a_directory_that_has_content_stays(s3: str, tmp_path: Path) -
     assert (tmp_path / "m/d/f").read_bytes() == b"f"
 
 
-@pytest.mark.soak
-def test_between_stores_nothing_is_lost(s3: str, hdfs: HdfsCluster, tmp_path: Path) -> None:
-    rounds, first = soak.rounds(3), soak.seed(1) * 1_000_000
-    steps = 0
+def between_stores(stores: dict[str, str], rounds: int, folder: Path) -> None:
+    """Run rounds of commands between stores, and compare with the model after each."""
+    first, steps = soak.seed(1) * 1_000_000, 0
     for number in range(first, first + rounds):
-        chance = random.Random(number)
-        places = Places(chance, tmp_path / str(number), {"s3": s3, "hdfs": f"{hdfs.url}/"})
+        places = Places(random.Random(number), folder / str(number), stores)
         try:
             for _ in range(15):
                 command = places.step()
-                good, said = run(command, tmp_path)
+                good, said = run(command, folder)
                 assert good or command[0] == "ls", (number, command, said)
                 try:
                     places.check()
@@ -369,5 +329,15 @@ def test_between_stores_nothing_is_lost(s3: str, hdfs: HdfsCluster, tmp_path: Pa
                 steps += 1
         finally:
             places.close()
-            shutil.rmtree(tmp_path / str(number))
+            shutil.rmtree(folder / str(number))
     soak.count("commands between local, memory, S3, HDFS and zip against a model", steps)
+
+
+def test_between_stores_nothing_is_lost(s3: str, tmp_path: Path) -> None:
+    between_stores({"s3": s3}, 2, tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.nightly
+def test_between_stores_and_hdfs_nothing_is_lost(s3: str, hdfs: HdfsCluster, tmp_path: Path) -> None:
+    between_stores({"s3": s3, "hdfs": f"{hdfs.url}/"}, soak.rounds(8), tmp_path)

@@ -19,13 +19,14 @@ import pytest
 import fsabs
 from fsabs import FS
 from fsabs.containers.zip import Zip
+from fsabs.testing.children import Child
 from fsabs.testing.faulty import Fault, FaultyFS, Raise
 from tests import soak
 from tests.servers.hdfs import HdfsCluster
 from tests.servers.moto import MotoServer
-from tests.test_process import in_child
+from tests.servers.shared import unique
 
-ROUNDS = 60
+ROUNDS = 30
 MODES = ("wb", "xb", "w", "x")
 BIG = 1 << 20
 
@@ -106,15 +107,14 @@ def is_inherited(fs: FS, name: str, mode: str, chance: random.Random) -> None:
     file: Any = fs.open(name, mode)
     _write(file, chance, mode)
 
-    def ends_it() -> bool:
+    def ends_it() -> None:
         nonlocal file
         with contextlib.suppress(OSError):
             file.close()
         file = None
         gc.collect()
-        return True
 
-    assert in_child(ends_it)
+    Child("a child", ends_it, 20).result()
     file.abort()
 
 
@@ -146,14 +146,14 @@ def test_on_local_files(tmp_path: Path) -> None:
 
 
 def test_on_s3(moto: MotoServer) -> None:
-    moto.create_bucket("publishing")
-    options: dict[str, Any] = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region": "us-east-1"}
-    _rounds(fsabs.from_url("s3://publishing/", endpoint=moto.endpoint, **options))
+    bucket = unique("publishing")
+    moto.create_bucket(bucket)
+    _rounds(fsabs.from_url(f"s3://{bucket}/", **moto.options))
 
 
 @pytest.mark.timeout(180)
 def test_on_hdfs(hdfs: HdfsCluster) -> None:
-    _rounds(fsabs.from_url(f"{hdfs.url}/publishing", create=True))
+    _rounds(fsabs.from_url(f"{hdfs.url}/{unique('publishing')}", create=True))
 
 
 @pytest.mark.quick

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.quick
+
 SCRIPT = """
 import sys
 import warnings
@@ -42,24 +44,6 @@ open_things[-1].read(10)
 # The names of `sys` that begin with one underscore go after those of all other modules, and before stderr.
 sys._open_things = open_things
 """
-
-
-@pytest.mark.quick
-def test_what_is_open_at_the_end_is_freed_silently(tmp_path: Path) -> None:
-    folder = tmp_path / "tree"
-    folder.mkdir()
-    ended = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(folder)], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert ended.returncode == 0
-    said = ended.stderr.splitlines()
-    assert [line for line in said if not line.startswith("fsabs: never closed, so not written: ")] == []
-    assert len(said) == len(set(said)) + 1, "each file once; one was opened twice"
-    names = {path.name for path in folder.iterdir()}
-    assert (folder / "b").read_bytes()[:5] == b"Bine\n"  # what was written in place is there
-    assert names == {"a", "b", "c.zip", "c.tar", "c.tar.gz", "c.h5", "log"}
-
-
 JOB = """
 import sys
 
@@ -72,21 +56,7 @@ csv.job = TaskDispatcher.create(sys.argv[1], training={"a": (0, 10)}, records_pe
 csv.job.get("worker")
 sys._modules = list(sys.modules.values())  # they lose their names one by one
 """
-
-
-@pytest.mark.quick
-def test_a_job_that_is_open_at_the_end_is_freed_silently(tmp_path: Path) -> None:
-    pytest.importorskip("sqlalchemy")
-    ended = subprocess.run(
-        [sys.executable, "-c", JOB, f"sqlite:///{tmp_path}/job.db"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (ended.returncode, ended.stderr) == (0, "")
-
-
+# Threads that read ahead don't run any more when what is half read is freed.
 READER = """
 import functools
 
@@ -99,8 +69,22 @@ for reader in half_read:
 """
 
 
-@pytest.mark.quick
-def test_threads_that_read_ahead_are_not_waited_for_at_the_end() -> None:
-    """They don't run any more when what is half read is freed."""
-    ended = subprocess.run([sys.executable, "-c", READER], capture_output=True, text=True, timeout=60, check=False)
-    assert (ended.returncode, ended.stderr) == (0, "")
+def said(script: str, *arguments: str) -> list[str]:
+    """Run a program; return the lines that it wrote to standard error."""
+    command = [sys.executable, "-c", script, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stderr.splitlines()
+
+
+def test_what_is_open_at_the_end_is_freed_silently(tmp_path: Path) -> None:
+    folder = tmp_path / "tree"
+    folder.mkdir()
+    lines = said(SCRIPT, str(folder))
+    assert [line for line in lines if not line.startswith("fsabs: never closed, so not written: ")] == []
+    assert len(lines) == len(set(lines)) + 1, "each file once; one was opened twice"
+    assert (folder / "b").read_bytes()[:5] == b"Bine\n"  # what was written in place is there
+    assert {path.name for path in folder.iterdir()} == {"a", "b", "c.zip", "c.tar", "c.tar.gz", "c.h5", "log"}
+
+
+def test_jobs_and_threads_that_read_ahead_are_freed_silently(tmp_path: Path) -> None:
+    assert said(JOB, f"sqlite:///{tmp_path}/job.db") == []
+    assert said(READER) == []

@@ -11,39 +11,22 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+import weakref
+from collections.abc import Iterator
 
 import pytest
 
 from fsabs.core import process
+from fsabs.testing.children import Child, threaded
 
 pytestmark = pytest.mark.quick
 
 
-def in_child(check: Callable[[], bool], seconds: float = 20) -> bool:
-    """Whether `check` is true in a forked child, which is killed if it hangs."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os._exit(0 if check() else 1)
-        except BaseException:  # a child must never return into the test runner
-            os._exit(2)
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            return status == 0
-        time.sleep(0.005)
-    os.kill(pid, 9)
-    os.waitpid(pid, 0)
-    return False
-
-
 class Client:
-    """Remembers which process it was made in, and who closed or freed it."""
+    """Remembers which process it was made in, and counts those that were closed, and freed in another process."""
 
     closed = 0
+    freed_elsewhere = 0
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -52,7 +35,7 @@ class Client:
         type(self).closed += 1
 
     def __del__(self) -> None:
-        assert self.pid == os.getpid(), "freed in another process"
+        type(self).freed_elsewhere += self.pid != os.getpid()
 
 
 def test_each_process_makes_its_own_and_leaves_the_inherited_one_alone() -> None:
@@ -60,18 +43,33 @@ def test_each_process_makes_its_own_and_leaves_the_inherited_one_alone() -> None
     mine = holder.get()
     assert holder.get() is mine
 
-    def child() -> bool:
+    def child() -> None:
+        nonlocal mine
         own = holder.get()
+        assert (own.pid, own is mine) == (os.getpid(), False)
+        del mine
         gc.collect()
         before = Client.closed
         holder.close()
-        return own.pid == os.getpid() and own is not mine and Client.closed == before + 1 and holder.peek() is None
+        assert (Client.closed, Client.freed_elsewhere, holder.peek()) == (before + 1, 0, None)
 
-    assert in_child(child)
+    Child("a child", child, 20).result()
     assert holder.get() is mine
     holder.close()
     assert holder.peek() is None
     assert holder.get() is not mine
+
+
+def test_an_abandoned_thing_is_never_freed() -> None:
+    def child() -> bool:
+        thing = Client()
+        there = weakref.ref(thing)
+        process.abandon(thing)
+        del thing
+        gc.collect()
+        return there() is not None
+
+    assert Child("a child", child, 20).result()
 
 
 def test_it_is_made_once_by_many_threads() -> None:
@@ -83,11 +81,7 @@ def test_it_is_made_once_by_many_threads() -> None:
         return len(made)
 
     holder = process.PerProcess(make)
-    threads = [threading.Thread(target=holder.get) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    assert threaded("making one", [holder.get] * 8, 20) == [1] * 8
     assert made == [1]
 
 
@@ -95,6 +89,9 @@ def test_a_holder_pickles_as_its_recipe() -> None:
     holder: process.PerProcess[list[str]] = process.PerProcess(functools.partial(list, "ab"))
     holder.get().append("c")
     assert pickle.loads(pickle.dumps(holder)).get() == ["a", "b"]
+
+
+# ---- locks, and calls that a fork waits for
 
 
 def test_a_lock_held_at_the_fork_is_open_in_the_child() -> None:
@@ -106,48 +103,70 @@ def test_a_lock_held_at_the_fork_is_open_in_the_child() -> None:
             held.set()
             release.wait()
 
-    thread = threading.Thread(target=hold)
-    thread.start()
-    held.wait()
-
     def child() -> bool:
         with lock:
             return True
 
-    assert in_child(child, 5)
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    assert Child("a child", child, 20).result()
     release.set()
     thread.join()
 
 
-def test_a_fork_waits_for_the_calls_that_defer_it() -> None:
+class Clock:
+    """The time of a process, which passes while a thread sleeps and at no other moment."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        self.slept = threading.Event()
+        self.stopped = False
+        self._sleep = time.sleep
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(time, "sleep", self.sleep)
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass, unless it is stopped."""
+        self.slept.set()
+        self.now += 0 if self.stopped else seconds
+        self._sleep(0)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def test_a_fork_waits_for_the_calls_that_defer_it(clock: Clock) -> None:
     """And those that would begin wait for the fork."""
+    clock.stopped = True
     held, ended = threading.Event(), threading.Event()
     begun: list[int] = []
 
     def call() -> None:
         with process.forks_deferred:
             held.set()
-            time.sleep(0.1)
-            threading.Thread(target=begin).start()
-            time.sleep(0.1)
+            clock.slept.wait(20)  # the fork waits
+            later.start()
+            later.join(0.05)
             ended.set()
 
     def begin() -> None:
         with process.forks_deferred:
             begun.append(os.getpid())
 
-    threading.Thread(target=call).start()
+    first, later = threading.Thread(target=call), threading.Thread(target=begin)
+    first.start()
     held.wait()
-    assert in_child(lambda: ended.is_set() and not begun, 5)
-    end = time.monotonic() + 5
-    while not begun and time.monotonic() < end:
-        time.sleep(0.001)
+    assert Child("a child", lambda: ended.is_set() and not begun, 20).result()
+    first.join()
+    later.join()
     assert begun == [os.getpid()]
 
 
-def test_a_fork_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_does_not_wait_for_ever(clock: Clock) -> None:
     """Neither for a call that does not end, nor for one of the thread that forks (in a signal handler)."""
-    monkeypatch.setattr(process, "MAX_WAIT", 0.2)
     held, release = threading.Event(), threading.Event()
 
     def call() -> None:
@@ -155,17 +174,19 @@ def test_a_fork_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
             held.set()
             release.wait()
 
+    with process.forks_deferred:
+        assert Child("a child", lambda: True, 20).result()
+    assert not clock.slept.is_set()
     thread = threading.Thread(target=call)
     thread.start()
     held.wait()
-    begin = time.monotonic()
-    assert in_child(lambda: True, 5)
-    assert time.monotonic() - begin >= 0.2
+    assert Child("a child", lambda: True, 20).result()
+    assert clock.now >= process.MAX_WAIT
     release.set()
     thread.join()
-    monkeypatch.setattr(process, "MAX_WAIT", 60)
-    with process.forks_deferred:
-        assert in_child(lambda: True, 5)
+
+
+# ---- iterators
 
 
 def count_from(start: int) -> Iterator[int]:
@@ -176,7 +197,7 @@ def test_a_half_used_iterator_goes_on_everywhere() -> None:
     numbers = process.Resumable(count_from)
     assert list(itertools.islice(numbers, 4)) == [0, 1, 2, 3]
     copied = pickle.loads(pickle.dumps(numbers))
-    assert in_child(lambda: list(numbers) == [4, 5, 6, 7, 8, 9])
+    assert Child("a child", lambda: list(numbers), 20).result() == [4, 5, 6, 7, 8, 9]
     assert list(copied) == list(numbers) == [4, 5, 6, 7, 8, 9]
     assert list(numbers) == []
 
@@ -190,23 +211,18 @@ def test_many_items_are_taken_at_once() -> None:
     numbers = process.Resumable(count_from)
     assert numbers.take(3) == [0, 1, 2]
     copied = pickle.loads(pickle.dumps(numbers))
-    assert in_child(lambda: numbers.take(2) == [3, 4])
+    assert Child("a child", lambda: numbers.take(2), 20).result() == [3, 4]
     assert numbers.take(20) == copied.take(20) == [3, 4, 5, 6, 7, 8, 9]
     assert numbers.take(1) == []
     failing = process.Resumable(until_five)
     with pytest.raises(KeyError):
         failing.take(7)
-    assert in_child(lambda: failing.take(1) == [])  # it goes on behind what was taken
+    assert Child("a child", lambda: failing.take(1), 20).result() == []  # it goes on behind what was taken
 
 
 def test_threads_share_an_iterator_and_each_item_comes_once() -> None:
-    numbers = process.Resumable(functools.partial(lambda start: iter(range(start, 20_000))))
-    seen: list[list[int]] = [[] for _ in range(4)]
-    threads = [threading.Thread(target=lambda mine=mine: mine.extend(numbers)) for mine in seen]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    numbers = process.Resumable(lambda start: iter(range(start, 20_000)))
+    seen = threaded("sharing an iterator", [lambda: list(numbers)] * 4, 20)
     assert sorted(itertools.chain(*seen)) == list(range(20_000))
 
 
@@ -226,36 +242,35 @@ def test_closing_an_iterator_frees_what_it_holds() -> None:
     assert list(numbers) == []
 
 
+# ---- programs that end, and children in their first moments
+
+
+def run(program: str) -> tuple[str, str]:
+    """Run a program; return what it prints, and its errors."""
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout, done.stderr
+
+
+UNFINISHED = """
+from fsabs.core import process
+
 class Half:
-    """Something half-made."""
+    def __init__(self, name): self.name = name
+    def abort(self):
+        print("aborted", self.name)
+        if self.name == "failing": raise OSError("the first")
 
-    def __init__(self) -> None:
-        self.aborted = 0
-
-    def abort(self) -> None:
-        self.aborted += 1
-
-
-def test_what_is_unfinished_is_aborted_at_exit() -> None:
-    left, done = Half(), Half()
-    process.abort_at_exit(left)
-    process.abort_at_exit(done)
-    process.finished(done)
-    process._abort_unfinished()
-    process.finished(left)
-    assert (left.aborted, done.aborted) == (1, 0)
+things = [Half(name) for name in ("failing", "left", "done")]
+for thing in things: process.abort_at_exit(thing)
+process.finished(things[2])
+"""
 
 
-def test_an_abandoned_thing_is_never_freed() -> None:
-    def child() -> bool:
-        thing = Client()
-        process.abandon(thing)
-        thing.pid = -1  # freeing it would fail
-        del thing
-        gc.collect()
-        return True
-
-    assert in_child(child)
+def test_what_is_unfinished_is_aborted_at_exit_though_one_fails() -> None:
+    out, err = run(UNFINISHED)
+    assert sorted(out.splitlines()) == ["aborted failing", "aborted left"]
+    assert "OSError: the first" in err
 
 
 # Modules register what happens at a fork when they are imported, and are called in that order.
@@ -304,55 +319,11 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 def test_nothing_is_freed_in_the_first_moments_of_a_child() -> None:
     """The garbage of the parent, collected in a child before its generation counts (in `threading`'s own hook, say)."""
-    subprocess.run([sys.executable, "-W", "ignore", "-c", FREED_AT_FORK], check=True, timeout=60)
+    run(FREED_AT_FORK)
 
 
-IMPORTED_AT_FORK = """
-import os, sys, threading, time
-sys.path.insert(0, sys.argv[1])
-import fsabs, first, time
-begun = time.monotonic()
-importing = threading.Thread(target=__import__, args=("slow",))
-importing.start()
-while "slow" not in sys.modules:
-    time.sleep(0.001)
-child = os.fork()
-if child == 0:
-    import slow
-    os._exit(0 if slow.ready else 1)
-importing.join()
-deadline = time.monotonic() + 20
-while not (ended := os.waitpid(child, os.WNOHANG))[0]:
-    if time.monotonic() > deadline:
-        os.kill(child, 9)
-    time.sleep(0.01)
-sys.exit(ended[1] or first.took > 2)
-"""
-FORKS_ITSELF = """
-import os, threading, time
-def wait():
-    import first
-waiting = threading.Thread(target=wait, daemon=True)
-waiting.start()
-time.sleep(0.1)
-begun = time.monotonic()
-child = os.fork()
-if child == 0:
-    os._exit(0)
-os.waitpid(child, 0)
-took = time.monotonic() - begun
-"""
-
-
-def test_a_fork_waits_for_what_other_threads_import(tmp_path: Path) -> None:
-    """A child can't finish what they began; but a module that forks while it is imported has nobody to wait for."""
-    (tmp_path / "slow.py").write_text("import time\nready = False\ntime.sleep(0.3)\nready = True\n")
-    (tmp_path / "first.py").write_text(FORKS_ITSELF)
-    subprocess.run([sys.executable, "-c", IMPORTED_AT_FORK, str(tmp_path)], check=True, timeout=60)
-
-
-ENDS_WITH_A_GENERATOR = """
-import builtins, os, sys
+GENERATOR = """
+import builtins, gc, os, sys
 from fsabs.spi import process
 
 owner = os.getpid()
@@ -361,28 +332,21 @@ def items(start):
     try: yield from range(start, 9)
     finally: os.getpid() == owner or os.write(1, b"closed in a child")
 
-builtins.kept = process.Resumable(items)  # outlives all modules
-next(builtins.kept)
+resumed = process.Resumable(items)
+next(resumed)
+"""
+AT_ITS_END = """
+builtins.kept = resumed  # outlives all modules
 child = os.fork()
 if child == 0:
     sys.exit()
 os.waitpid(child, 0)
 """
-COLLECTED_IN_AN_IMPORT = """
-import builtins, gc, os
-from fsabs.spi import process
-
-owner = os.getpid()
-
-def items(start):
-    try: yield from range(start, 9)
-    finally: os.getpid() == owner or os.write(1, b"closed in a child")
-
+IN_AN_IMPORT = """
 gc.disable()
-cycle = [process.Resumable(items)]
-next(cycle[0])
+cycle = [resumed]
 cycle.append(cycle)
-del cycle
+del resumed, cycle
 child = os.fork()
 if child == 0:
     builtins.__import__ = None  # in the middle of an import, another may fail
@@ -392,7 +356,6 @@ os.waitpid(child, 0)
 """
 
 
-@pytest.mark.parametrize("code", [ENDS_WITH_A_GENERATOR, COLLECTED_IN_AN_IMPORT])
-def test_a_generator_of_the_parent_is_never_closed_in_a_child(code: str) -> None:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
-    assert (done.stdout, done.stderr) == (b"", b"")
+@pytest.mark.parametrize("moment", [AT_ITS_END, IN_AN_IMPORT], ids=["at its end", "in an import"])
+def test_a_generator_of_the_parent_is_never_closed_in_a_child(moment: str) -> None:
+    assert run(GENERATOR + moment) == ("", "")

@@ -1,4 +1,4 @@
-"""Servers of a test run: one of each kind for all of its processes, whichever of them starts it or is killed."""
+"""What a test run starts ends with it, and all of its processes share one server of each kind, whichever starts it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,25 +15,49 @@ import pytest
 from tests.servers import guard
 from tests.servers.process import Server
 from tests.servers.shared import unique
-from tests.test_guard import assert_removed, left_by
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
+SECONDS = 40
+"""For processes to start and to end."""
 RUN = """
-import os, subprocess, sys
+import os, signal, subprocess, sys
 from tests.servers import guard
 guard.start()
+if not os.fork():
+    os.setsid()
+    signal.pause()
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+subprocess.Popen([sys.executable, "-c", "import os, time; os.fork(); time.sleep(600)"])
 print(os.environ[guard.VARIABLE], os.environ[guard.FOLDER], flush=True)
 sys.stdin.read()
 """
 ASK = """
 import signal, sys
-from tests import test_shared
+from tests.servers import test_guard
 from tests.servers.shared import shared
 try:
-    print(shared(getattr(test_shared, sys.argv[1])).address()["port"], flush=True)
+    print(shared(getattr(test_guard, sys.argv[1])).address()["port"], flush=True)
 except RuntimeError as error:
     print(error, flush=True)
 signal.pause()
+"""
+CHILDREN = """
+import os
+
+def test_whose_child_raises():
+    child = os.fork()
+    if not child:
+        raise OSError("in the child")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 70
+
+def test_whose_child_returns():
+    child = os.fork()
+    if child:
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 70
+
+def test_that_comes_later():
+    with open(os.environ["NOTES"], "a") as file:
+        file.write("once\\n")
 """
 
 
@@ -84,14 +109,13 @@ def listens(port: int) -> bool:
 
 
 class Run:
-    """A run of its own, with processes that ask for a server."""
+    """A run of its own, with processes that ask for a server; it is killed at the end of the block."""
 
     def __init__(self) -> None:
         settings = {name: value for name, value in os.environ.items() if name not in (guard.VARIABLE, guard.FOLDER)}
         self._process = self._start(RUN, settings)
-        self.mark, self.folder = self.said(self._process).split()
-        self._settings = {**settings, guard.VARIABLE: self.mark, guard.FOLDER: self.folder}
-        self._asking: list[subprocess.Popen[str]] = []
+        self._mark, self._folder = self._said(self._process).split()
+        self._settings = {**settings, guard.VARIABLE: self._mark, guard.FOLDER: self._folder}
 
     @staticmethod
     def _start(code: str, settings: dict[str, str], *arguments: str) -> subprocess.Popen[str]:
@@ -100,44 +124,54 @@ class Run:
         return subprocess.Popen(command, env=settings, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
     @staticmethod
-    def said(process: subprocess.Popen[str]) -> str:
-        """Return the next line of a process."""
+    def _said(process: subprocess.Popen[str]) -> str:
         assert process.stdout is not None
         return process.stdout.readline().strip()
 
     def ask(self, kind: str, processes: int) -> list[str]:
-        """Have so many processes ask for a server at once; return the answers."""
+        """Have so many processes ask for a server at once, and kill them; return the answers."""
         asking = [self._start(ASK, self._settings, kind) for _ in range(processes)]
-        self._asking += asking
-        return [self.said(process) for process in asking]
-
-    def kill_asking(self) -> None:
-        """Kill the processes that have asked."""
-        while self._asking:
-            with self._asking.pop() as process:
+        answers = [self._said(process) for process in asking]
+        for process in asking:
+            with process:
                 process.kill()
+        return answers
 
     @property
     def starts(self) -> int:
-        """How often the server was started."""
-        return len(Path(self.folder, "starts").read_text())
+        """How often a server was started."""
+        return len(Path(self._folder, "starts").read_text())
+
+    def processes(self) -> list[int]:
+        """Return the processes that carry the mark of the run."""
+        return [int(entry.name) for entry in Path("/proc").iterdir() if guard.is_marked(entry, self._mark)]
 
     def __enter__(self) -> Run:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.kill_asking()
         with self._process as process:
             process.kill()
-        assert not left_by(self.mark)
-        assert_removed(self.folder)
+        deadline = time.monotonic() + SECONDS
+        while (self.processes() or os.path.exists(self._folder)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        left = [pid for pid in self.processes() if guard.kill(pid)]
+        assert not left
+        assert not os.path.exists(self._folder)
+
+
+def test_nothing_outlives_a_run_that_is_killed() -> None:
+    with Run() as run:
+        deadline = time.monotonic() + SECONDS
+        while len(run.processes()) < 5 and time.monotonic() < deadline:  # the run and its four: they are still starting
+            time.sleep(0.05)
+        assert len(run.processes()) == 5
 
 
 def test_one_server_serves_all_processes_of_a_run_and_ends_with_it() -> None:
     with Run() as run:
         first, *others = run.ask("Listening", 3)
         assert others == [first] * 2
-        run.kill_asking()
         assert run.ask("Listening", 1) == [first]  # as a worker that takes the place of another one
         assert run.starts == 1
         assert listens(int(first))
@@ -150,10 +184,6 @@ def test_all_are_told_that_a_server_did_not_start_and_it_is_tried_once() -> None
         assert len(set(said)) == 1, said
         assert "broken did not start: RuntimeError" in said[0]
         assert run.starts == 1
-
-
-def test_a_server_that_is_killed_while_it_starts_is_an_error() -> None:
-    with Run() as run:
         assert run.ask("Killed", 2) == ["what starts killed was killed:"] * 2
 
 
@@ -173,3 +203,15 @@ def test_names_are_not_those_of_other_processes() -> None:
     command = [sys.executable, "-c", "from tests.servers.shared import unique; print(unique('x'))"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True, cwd=ROOT)
     assert len({done.stdout.strip(), unique("x"), unique("x")}) == 3
+
+
+def test_a_child_never_runs_other_tests(tmp_path: Path) -> None:
+    (tmp_path / "test_children.py").write_text(CHILDREN)
+    options = ["-q", "-p", "tests.escaped", "-p", "xdist", "-p", "no:cacheprovider", "-n", "1"]
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # other plugins take seconds to import
+    environment = {**os.environ, **alone, "NOTES": str(tmp_path / "notes"), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "pytest", *options, str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=50)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 passed" in done.stdout
+    assert (tmp_path / "notes").read_text() == "once\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import threading
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +15,7 @@ from fsabs.backends.memory import Memory
 from fsabs.core.blobs import Blob, BlobSlice
 from fsabs.core.files import buffered
 from fsabs.core.readahead import STREAM_AFTER, ReadAhead
+from fsabs.testing.children import Child, threaded
 
 pytestmark = pytest.mark.quick
 
@@ -118,24 +118,15 @@ def test_parent_and_child_go_on_with_streams_of_their_own() -> None:
     file = buffered(blob)
     start = b"".join(file.read(MIB) for _ in range(4))
     assert blob.begun == 1
-    child = os.fork()
-    if not child:
-        right = file.read() == DATA[4 * MIB :]
-        os._exit(0 if right else 1)
-    assert os.waitpid(child, 0)[1] == 0
+    assert Child("a child", lambda: file.read() == DATA[4 * MIB :], 20).result()
     assert start + file.read() == DATA
     file.close()
 
 
 def test_threads_share_a_reader() -> None:
     file = buffered(Streaming())
-    found: list[bytes] = []
-    threads = [threading.Thread(target=lambda: found.extend(iter(lambda: file.read(50_000), b""))) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert sum(map(len, found)) == len(DATA)
+    found = threaded("reading one file in turn", [lambda: list(iter(lambda: file.read(50_000), b""))] * 4, 30)
+    assert sum(len(piece) for pieces in found for piece in pieces) == len(DATA)
 
 
 @given(st.lists(st.tuples(st.integers(0, len(DATA)), st.integers(1, 3 * MIB)), max_size=12))
@@ -153,18 +144,15 @@ def test_a_child_that_collects_a_reader_leaves_its_parents_stream_open() -> None
     """One in a reference cycle: the garbage collector finalizes the stream as well as the reader."""
     blob = Streaming()
     reader = ReadAhead(blob)
-    while not reader.streaming:
-        reader.pread(MIB, reader._next)
+    for offset in range(0, STREAM_AFTER + MIB, MIB):
+        reader.pread(MIB, offset)
+    assert reader.streaming
     cycle: list[object] = [reader]
     cycle.append(cycle)
     gc.disable()
     try:
         del reader, cycle
-        pid = os.fork()
-        if pid == 0:
-            gc.collect()
-            os._exit(blob.closed_streams)
-        assert os.waitpid(pid, 0)[1] == 0
+        assert Child("a child", lambda: (gc.collect(), blob.closed_streams), 20).result()[1] == 0
     finally:
         gc.enable()
     gc.collect()

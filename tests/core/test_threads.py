@@ -5,7 +5,6 @@ from __future__ import annotations
 import _thread
 import gc
 import itertools
-import os
 import threading
 import time
 from functools import partial
@@ -13,32 +12,28 @@ from typing import Any
 
 import pytest
 
-from fsabs.core.threads import (
-    Flag,
-    TaskOutcome,
-    Threads,
-    in_threads,
-)
+from fsabs.core.threads import Flag, TaskOutcome, Threads, in_threads
+from fsabs.testing.children import Child
 
 pytestmark = pytest.mark.quick
 
 
-def test_what_is_waiting_is_done_by_finish_and_not_by_the_end() -> None:
-    for ends, most in ((False, 20), (True, 1)):
-        done: list[int] = []
+@pytest.mark.parametrize("finishes", [True, False])
+def test_what_is_waiting_is_done_by_finish_and_not_by_the_end(finishes: bool) -> None:
+    done: list[int] = []
+    threads = Threads[None](1, wait=True)
 
-        def slow(number: int, done: list[int] = done) -> None:
-            time.sleep(0.01)
-            done.append(number)
+    def task(number: int) -> None:
+        while not (finishes or threads.stopping):
+            time.sleep(0.001)
+        done.append(number)
 
-        with Threads[None](1, wait=True) as threads:
-            for number in range(20):
-                threads.start(partial(slow, number))
-            if not ends:
-                threads.finish()
-        assert done == list(range(len(done)))
-        assert len(done) <= most
-        assert ends or len(done) == most
+    with threads:
+        for number in range(20):
+            threads.start(partial(task, number))
+        if finishes:
+            threads.finish()
+    assert done == list(range(20)) if finishes else done in ([], [0])
 
 
 def test_outcomes_are_returned_or_raised() -> None:
@@ -87,13 +82,14 @@ def test_a_thread_that_ends_the_threads_does_not_wait_for_itself() -> None:
 def test_a_forked_child_does_not_wait_for_threads_that_it_has_not() -> None:
     hold = threading.Event()
     with Threads[bool](1, wait=True) as threads:
-        threads.start(partial(hold.wait, 20))
-        pid = os.fork()
-        if pid == 0:
+        threads.start(partial(hold.wait, 60))
+
+        def child() -> bool:
             threads.end()
             gc.collect()
-            os._exit(0)
-        assert os.waitpid(pid, 0)[1] == 0
+            return True
+
+        assert Child("a child", child, 20).result()
         hold.set()
 
 
