@@ -66,24 +66,6 @@ def _matrix(seed: int, cases: int, datasets: tuple[str, ...]) -> dict[str, int]:
     return found
 
 
-def test_the_kill_matrix_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ran: list[resuming.Case] = []
-
-    def run_case(case: resuming.Case, folder: str, total: int) -> dict[str, int]:
-        ran.append(case)
-        return {**dict.fromkeys(resuming.FAULTS, 0), "epochs": 5}
-
-    monkeypatch.setattr(resuming, "run_case", run_case)
-    log = tmp_path / "log"
-    faults = dict.fromkeys(resuming.FAULTS, 0)
-    assert resuming.run(3, 4, TOTAL, log=log) == {**faults, "epochs": 20, "cases": 4}
-    assert resuming.run(3, 6, TOTAL, log=log, seconds=0)["cases"] == 4
-    assert resuming.run(3, 6, TOTAL, log=log)["cases"] == 6
-    first, ran = ran, []
-    resuming.run(3, 6, TOTAL)
-    assert ran == first  # a case is the same in every run
-
-
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.filterwarnings("ignore:epoch .* is read once more")
 def test_epochs_after_a_resume_by_torchdata_are_whole(persistent: bool, folder: Path) -> None:
