@@ -19,7 +19,7 @@ if os.environ.get("FSABS_TESTS_HIDE"):
 
 from fsabs.urls import config
 
-pytest_plugins = ["tests.escaped", "tests.servers.fixtures"]
+pytest_plugins = ["tests.escaped", "tests.failures", "tests.servers.fixtures"]
 
 # A machine under load makes any input slowly.
 settings.register_profile("loaded", deadline=None, suppress_health_check=[HealthCheck.too_slow])

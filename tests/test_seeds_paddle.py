@@ -28,7 +28,7 @@ from fsabs.readers.recordio import Index
 from fsabs.readers.sharded import convert
 from fsabs.urls import config, opening, roots
 from fsabs.urls.locations import parse
-from tests.test_pfs import certificate
+from tests.urls.test_pfs import certificate
 
 pytestmark = [pytest.mark.quick, pytest.mark.timeout(120)]
 
@@ -284,7 +284,7 @@ def test_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         for number in (1, 2)
     )
     (tmp_path / "pfio.ini").write_text(f"# config file\n{sections}")
-    certificate(tmp_path / "wuyi.pem", tmp_path / "wuyi-key.pem")
+    certificate(*(tmp_path / name for name in ("wuyi.pem", "wuyi-key.pem", "wuyi.der", "locked.pem")))
     monkeypatch.setenv("PFIO_CONFIG_PATH", str(tmp_path / "pfio.ini"))
     for number in (1, 2):
         path = f"/pfs/datacenter_{number}/home/wuyi/folder/x"

@@ -169,9 +169,9 @@ def s3(moto: Any) -> FS:
     """A bucket with a hundred files, and two others."""
     bucket = unique("epoch")
     moto.create_bucket(bucket)
-    options = {"endpoint": moto.endpoint, "region": moto.region}
+    options: dict[str, Any] = {"endpoint": moto.endpoint, "region": moto.region}
     options |= {"aws_access_key_id": moto.access_key, "aws_secret_access_key": moto.secret_key}
-    fs = from_url(f"s3://{bucket}/", **options)
+    fs: FS = from_url(f"s3://{bucket}/", **options)
     fs.write_many({**HUNDRED, "train/sub/below/deeper": b"x", "train/sub0": b"y"})
     return fs
 

@@ -168,7 +168,15 @@ def test_a_layer_that_cant_be_closes_what_it_was_to_go_around(data: Path, monkey
 
 
 def test_sizes() -> None:
-    sizes = {"0": 0, "4096": 4096, "1k": 1000, "1KiB": 1024, "1.5 GB": 15 * 10**8, "2TiB": 2 << 40, 7: 7}
+    sizes: dict[Any, int] = {
+        "0": 0,
+        "4096": 4096,
+        "1k": 1000,
+        "1KiB": 1024,
+        "1.5 GB": 15 * 10**8,
+        "2TiB": 2 << 40,
+        7: 7,
+    }
     assert {text: size_of(text, "x") for text in sizes} == sizes
     wrong: tuple[Any, ...] = ("", "GB", "1i", "1 potato", "-1", -1, 1.0, True, None, "1e9")
     for text in wrong:

@@ -16,7 +16,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pytest
@@ -180,7 +180,7 @@ def test_a_constructor_that_fails_closes_its_descriptor_once(tmp_path: Path, mon
 
 
 def test_an_item_that_is_made_while_its_cache_is_closed_writes_into_no_other_file(tmp_path: Path) -> None:
-    cache, files = FileCache(10, dir=tmp_path / "items"), []
+    cache, files = FileCache(10, dir=tmp_path / "items"), list[BinaryIO]()
     with contextlib.ExitStack() as stack:
 
         def make(number: int) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -163,7 +163,7 @@ def test_a_file_that_is_read_from_front_to_back_is_compared(data: Local, tmp_pat
         with fs.as_local("large") as path:
             return Path(path).read_bytes()
 
-    ways = [functools.partial(read_in_parts, size) for size in (1000, 2**20)]
+    ways: list[Callable[[], bytes]] = [functools.partial(read_in_parts, size) for size in (1000, 2**20)]
     ways += [read_after_the_header, pread_in_parts, pread_many, copied, local]
     for read in ways:
         assert read() == content

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from typing import Any
 
 from tests.servers.process import HTTPServer
 
@@ -15,7 +16,7 @@ class S3Server(HTTPServer):
     region = "us-east-1"
 
     @property
-    def options(self) -> dict[str, str]:
+    def options(self) -> dict[str, Any]:
         """The options of `from_url` that lead to this server."""
         keys = {"aws_access_key_id": self.access_key, "aws_secret_access_key": self.secret_key}
         return {"endpoint": self.endpoint, "region": self.region, **keys}

@@ -59,6 +59,13 @@ def test_that_comes_later():
     with open(os.environ["NOTES"], "a") as file:
         file.write("once\\n")
 """
+FAILING = """
+import threading
+
+def test_it():
+    threading.Thread(target=threading.Event().wait, name="waiting", daemon=True).start()
+    raise OSError
+"""
 
 
 class Listening(Server):
@@ -205,13 +212,27 @@ def test_names_are_not_those_of_other_processes() -> None:
     assert len({done.stdout.strip(), unique("x"), unique("x")}) == 3
 
 
+def run_pytest(folder: Path, *options: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Run the tests of a folder with no plugins but those named: others take seconds to import."""
+    environment = {**os.environ, **settings, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "xdist", "-p", "no:cacheprovider", "-n", "1", *options]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=50)
+
+
 def test_a_child_never_runs_other_tests(tmp_path: Path) -> None:
     (tmp_path / "test_children.py").write_text(CHILDREN)
-    options = ["-q", "-p", "tests.escaped", "-p", "xdist", "-p", "no:cacheprovider", "-n", "1"]
-    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # other plugins take seconds to import
-    environment = {**os.environ, **alone, "NOTES": str(tmp_path / "notes"), "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "pytest", *options, str(tmp_path)]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=50)
+    done = run_pytest(tmp_path, "-p", "tests.escaped", NOTES=str(tmp_path / "notes"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 passed" in done.stdout
     assert (tmp_path / "notes").read_text() == "once\n"
+
+
+def test_a_failed_run_ends_with_room_seed_and_stacks(tmp_path: Path) -> None:
+    (tmp_path / "room").mkdir()
+    (tmp_path / "room" / "test_failing.py").write_text(FAILING)
+    plugins = ("-p", "_hypothesis_pytestplugin", "-p", "tests.failures")
+    done = run_pytest(tmp_path, *plugins, "--hypothesis-seed=17")
+    last = done.stdout.partition("1 failed")[2]
+    assert "room room, seed 17" in last
+    assert "pytest 'room/test_failing.py::test_it' --hypothesis-seed=17" in last
+    assert "waiting:" in last, "the stack of a thread by its name"

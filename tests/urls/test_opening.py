@@ -293,7 +293,7 @@ WRONG: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {  # t
         "content of 'a.txt'",
     ),
     "a number for bytes": (
-        lambda at: fsabs.from_url(at).write_many({"a.txt": 3}),  # type: ignore[dict-item]
+        lambda at: fsabs.from_url(at).write_many({"a.txt": 3}),  # type: ignore[arg-type]
         TypeError,
         "content of 'a.txt'",
     ),

@@ -454,9 +454,10 @@ def test_the_operating_system_gets_local_paths_only(tmp_path: pathlib.Path) -> N
 def test_a_host_in_a_file_url_is_refused() -> None:
     assert fsabs.Path("file://localhost/tmp/x") == fsabs.Path("/tmp/x")
     path = fsabs.Path("file://tmp/no such file")  # not /no such file
-    for use in (path.exists, lambda: path.write_bytes(b"")):
-        with pytest.raises(ValueError, match="names no host"):
-            use()
+    with pytest.raises(ValueError, match="names no host"):
+        path.exists()
+    with pytest.raises(ValueError, match="names no host"):
+        path.write_bytes(b"")
     with pytest.raises(TypeError):
         os.fspath(path)
 
