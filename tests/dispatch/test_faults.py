@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import signal
 import socket
 import threading
 import time
@@ -196,7 +195,7 @@ def test_the_creator_may_die(url: str) -> None:
         with contextlib.suppress(OSError):
             dispatcher = TaskDispatcher(url)
     assert dispatcher is not None
-    os.kill(creator.pid, signal.SIGKILL)
+    creator.kill()
     creator.join()
     starts = []
     while (dispatch := dispatcher.get("w")).task.type == TaskType.TRAINING:
