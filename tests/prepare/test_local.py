@@ -411,6 +411,7 @@ def test_progress_reaches_the_end(folder: Path) -> None:
         folder / "model.py", folder / "raw", folder / "out", num_workers=2, records_per_file=6, progress=seen.append
     )
     assert (seen[0].files, seen[0].seconds_left) == (0, None)
+    assert "unknown" in str(seen[0])
     assert [state.files for state in seen] == sorted(state.files for state in seen)
     last = seen[-1]
     assert (last.files, last.records, last.bytes) == (60, 60, last.total_bytes)
