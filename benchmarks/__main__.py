@@ -14,13 +14,13 @@ import signal
 import sys
 import time
 
-from .frame import against, document, one, servers
+from .frame import against, one
 from .frame.workers import in_a_process
 
 
 def listed() -> str:
     """Each name with the first line of its module."""
-    return "".join(f"{name:<14} {one.title(name)}\n" for name in one.names())
+    return "".join(f"{name:<17}{one.title(name)}\n" for name in one.names())
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -28,9 +28,7 @@ def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Ours against the peers, in turns.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="which; all without one")
     parser.add_argument("--list", action="store_true", help="say which there are")
-    parser.add_argument("--install", action="store_true", help="install nginx and wrk, or say how")
     parser.add_argument("--document", action="store_true", help="write benchmarks/results/tables.md anew")
-    parser.add_argument("--full", action="store_true", help="the full sizes, which take longer")
     parser.add_argument("--rounds", type=int, help="in place of each benchmark's own number of rounds (at least 1)")
     parser.add_argument("--against", metavar="REF", help="compare the working tree with a commit, without the peers")
     parser.add_argument("--turns", type=int, default=9, help="how often --against runs each side (9; at least 1)")
@@ -71,20 +69,17 @@ def main() -> int:
     if chosen.list:
         sys.stdout.write(listed())
         return 0
-    if chosen.install:
-        return min(servers.install(), 1)
     if chosen.document:
-        document.write()
+        one.document()
         return 0
     if chosen.here:
         for name in chosen.names:
-            one.run(name, full=chosen.full, rounds=chosen.rounds)
+            one.run(name, chosen.rounds)
         return 0
-    options = ["--full"] if chosen.full else []
     if chosen.against:
-        options += ["--rounds", str(chosen.rounds or 1)]
+        options = ["--rounds", str(chosen.rounds or 1)]
         return min(against.run(chosen.against, chosen.names, chosen.turns, options), 1)
-    options += ["--rounds", str(chosen.rounds)] if chosen.rounds else []
+    options = ["--rounds", str(chosen.rounds)] if chosen.rounds else []
     return min(run(chosen.names or one.names(), options), 1)
 
 

@@ -1,4 +1,4 @@
-"""Other libraries on this one: pictures by `cv2.imread`, tables, arrays and checkpoints, against their usual stores."""
+"""Other libraries on this one: tables, arrays and checkpoints, against their usual stores; what a patch costs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from .contestants.library_patches import IMAGES
 from .frame import data, servers
 from .frame.measure import at_least, at_most
 from .frame.race import Bench
@@ -24,28 +23,11 @@ def run(bench: Bench) -> None:
     bucket = bench.folder / "bucket"
     bucket.mkdir()
     with servers.store(bench.folder, logged=True) as store:
-        pictures(bench, bucket, store.endpoint)
         tables(bench, bucket, store.endpoint)
         arrays(bench, bucket, store.endpoint)
         columns(bench, bucket, store)
     checkpoints(bench)
     untouched(bench)
-
-
-def pictures(bench: Bench, bucket: Path, endpoint: str) -> None:
-    """JPEG files of some 35 KB, decoded."""
-    import cv2
-
-    noise = np.random.default_rng(1).integers(0, 255, (160, 160, 3), dtype=np.uint8)
-    for number in range(IMAGES):
-        (bucket / f"{number:04}.jpg").write_bytes(cv2.imencode(".jpg", np.roll(noise, number, 0))[1].tobytes())
-    with bench.race("JPEG files from S3", "picture", rounds=7) as race:
-        options: dict[str, Any] = {"endpoint": endpoint}
-        patched = race.ours("cv2.imread of URLs, patched", "library_patches.imread", IMAGES, **options)
-        direct = race.ours("cv2.imdecode(fs.read_bytes())", "library_patches.imdecode", IMAGES, **options)
-        race.run()
-        race.table("seconds", "us/picture", 1e6)
-        race.faster(patched, direct, at_least(0.9))
 
 
 def _table() -> Any:
@@ -62,8 +44,7 @@ def tables(bench: Bench, bucket: Path, endpoint: str) -> None:
         options: dict[str, Any] = {"endpoint": endpoint, "rows": ROWS}
         ours = race.ours("fsabs+s3://", "libraries.fsabs_table", 1, **options)
         s3fs = race.peer("s3fs", "s3fs", "libraries.s3fs_table", 1, of="adapters", **options)
-        race.run()
-        race.table("seconds", "ms", 1e3)
+        race.run("ms")
         race.faster(ours, s3fs, at_least(1.0))
 
 
@@ -79,8 +60,7 @@ def arrays(bench: Bench, bucket: Path, endpoint: str) -> None:
         ours = race.ours("fsabs+s3://", "libraries.fsabs_array", 1, **options)
         s3fs = race.peer("s3fs", "s3fs", "libraries.s3fs_array", 1, of="adapters", **options)
         obstore = race.peer("obstore", "obstore", "libraries.obstore_array", 1, of="adapters", **options)
-        race.run()
-        race.table("seconds", "ms", 1e3)
+        race.run("ms")
         race.faster(ours, s3fs, at_least(1.0))
         race.faster(ours, obstore, at_least(0.8))
 
@@ -94,8 +74,8 @@ def columns(bench: Bench, bucket: Path, store: servers.Store) -> None:
         ours = race.ours("fs.arrow(), inside a zip", "libraries.fsabs_columns", 1, **options)
         bare = race.peer("pyarrow, the bare file", "pyarrow", "libraries.pyarrow_columns", 1, of="adapters", **options)
         race.run()
-        race.table("bytes", "KB", 1e-3, f"{race.title}: bytes fetched", whole_round=True)
-        race.table("seconds", "ms", 1e3)
+        race.table("bytes", "KB", f"{race.title}: bytes fetched", whole_round=True)
+        race.table("seconds", "ms")
         race.cheaper(ours, bare, at_most(1.1), "bytes", "bytes fetched")
 
 
@@ -108,17 +88,15 @@ def checkpoints(bench: Bench) -> None:
         ours = race.ours("DCP, DistributedWriter", "libraries.fsabs_checkpoint", 1, **options)
         saved = race.beside("torch.save", "libraries.torch_save", 1, **options)
         race.beside("DCP, its own FileSystemWriter", "libraries.torch_checkpoint", 1, **options)
-        race.run()
-        race.table("seconds", "s", 1)
+        race.run("s")
         race.faster(ours, saved, at_least(0.8))
 
 
 def untouched(bench: Bench) -> None:
     """Calls with a local path: what a patch adds to them."""
     with bench.race("os.path.exists of a local path", "call", rounds=7) as race:
-        patched = race.ours("patched", "library_patches.exists", CALLS, calls=CALLS, patched=True)
-        plain = race.beside("as Python has it", "library_patches.exists", CALLS, calls=CALLS, patched=False)
-        race.run()
-        race.table("seconds", "us/call", 1e6)
+        patched = race.ours("patched", "libraries.exists", CALLS, calls=CALLS, patched=True)
+        plain = race.beside("as Python has it", "libraries.exists", CALLS, calls=CALLS, patched=False)
+        race.run("us/call")
         pairs = zip(race.values(patched, "seconds"), race.values(plain, "seconds"), strict=True)
         bench.claim("a patch adds to a call", [(ours - theirs) * 1e6 for ours, theirs in pairs], "us", at_most(2, "us"))

@@ -26,10 +26,8 @@ def run(bench: Bench) -> None:
 def hits(bench: Bench) -> None:
     """Files of 100 KB, in a random order."""
     folder = bench.folder / "files"
-    folder.mkdir()
-    names = [f"{number:04}.bin" for number in range(FILES)]
+    names = data.objects(folder, FILES, SIZE)
     for name in names:
-        (folder / name).write_bytes(os.urandom(SIZE))
         os.utime(folder / name, (1e9, 1e9))
     random.Random(4).shuffle(names)
     options: dict[str, Any] = {"path": str(folder), "names": names, "size": SIZE}
@@ -41,8 +39,7 @@ def hits(bench: Bench) -> None:
         race.ours("no cache: local, open, read", "files.fsabs_open", FILES, **options)
         simple = race.peer("fsspec simplecache", "fsspec", "cached.fsspec", FILES, protocol="simplecache", **options)
         blocks = race.peer("fsspec blockcache", "fsspec", "cached.fsspec", 50, protocol="blockcache", **few)
-        race.run()
-        race.table("seconds", "us/file", 1e6)
+        race.run("us/file")
         race.faster(ours, simple, at_least(2))
         race.faster(disk, simple, at_least(1.3))
         race.faster(ours, blocks, at_least(10))
@@ -53,7 +50,7 @@ def epochs(bench: Bench) -> None:
     bucket = bench.folder / "bucket"
     bucket.mkdir(exist_ok=True)
     names = make_images(bucket / "images")[:IMAGES]
-    bucket.with_suffix(servers.LISTING).write_text(data.listing(bucket, [f"images/{name}" for name in names]))
+    data.write_listing(bucket)
     shared: dict[str, Any] = {"names": names, "batch": BATCH}
     with servers.store(bench.folder) as store, bench.race("a second epoch", "image", rounds=6) as race:
         local = race.ours("local files", "cached.epoch_local", IMAGES, path=str(bucket / "images"), **shared)
@@ -62,9 +59,7 @@ def epochs(bench: Bench) -> None:
             "cached.epoch_cached",
             IMAGES,
             endpoint=store.endpoint,
-            bucket="bucket",
             **{**shared, "names": [f"images/{name}" for name in names]},
         )
-        race.run()
-        race.table("seconds", "us/image", 1e6)
+        race.run("us/image")
         race.cheaper(cached, local, at_most(1.25), "seconds", "time")

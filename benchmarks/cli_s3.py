@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import random
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import fsabs
 from tests.servers.ceph import CephGateway
 
+from .cli_large import commands
+from .cli_large import environment as of_store
+from .frame import data
 from .frame.measure import at_least
 from .frame.race import Bench
 
@@ -18,76 +19,55 @@ FILES = 10_000
 FEW = 500
 """For `aws s3 cp`, which would take minutes for all."""
 SIZE = 20_000  # bytes
-ROUNDS = 3
-
-
-def run(bench: Bench) -> None:
-    """From the store, then to it."""
-    many, few = bench.folder / "many", bench.folder / "few"
-    for folder, count in ((many, FILES), (few, FEW)):
-        _write(folder, count)
-    with gateway() as (ceph, environment):
-        ceph.create_bucket("bench")
-        for folder in (many, few):
-            _upload(ceph, folder)
-        _from_store(bench, ceph, environment)
-        _to_store(bench, ceph, environment)
-    bench.note("The store is Ceph's gateway on the same CPUs. Each round is a process of its own, its start included.")
 
 
 @contextlib.contextmanager
 def gateway() -> Iterator[tuple[CephGateway, dict[str, str]]]:
-    """Yield Ceph's gateway, and the variables by which commands reach it."""
+    """Yield Ceph's gateway with the bucket `bucket`, and the variables by which commands reach it."""
     ceph = CephGateway()
     ceph.start()
     try:
+        ceph.create_bucket("bucket")
         keys = {"AWS_ACCESS_KEY_ID": ceph.access_key, "AWS_SECRET_ACCESS_KEY": ceph.secret_key}
-        yield ceph, {**keys, "S3_ENDPOINT": ceph.endpoint, "S3_ENDPOINT_URL": ceph.endpoint}
+        yield ceph, {**keys, **of_store(ceph.endpoint)}
     finally:
         ceph.stop()
 
 
-def _write(folder: Path, count: int) -> None:
-    content = random.Random(1)
-    for number in range(count):
-        path = folder / f"{number // 100:03}" / f"{number:05}.bin"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content.randbytes(SIZE))
-
-
-def _upload(ceph: CephGateway, folder: Path) -> None:
-    options: dict[str, Any] = {"aws_access_key_id": ceph.access_key, "aws_secret_access_key": ceph.secret_key}
-    with fsabs.from_url(f"s3://bench/{folder.name}", endpoint=ceph.endpoint, **options) as target:
-        fsabs.Local(folder).copy_tree("", "", target)
-
-
-def _from_store(bench: Bench, ceph: CephGateway, environment: dict[str, str]) -> None:
-    out = str(bench.folder / "out")
-    with bench.race("cp -r from S3", "file", rounds=ROUNDS, environment=environment) as race:
-        command = ["fsabs", "cp", "-r", "s3://bench/many/", out]
-        ours = race.ours("fsabs", "commands.running", FILES, command=command, removed=[out])
-        command = ["s5cmd", "cp", "s3://bench/many/*", f"{out}/"]
-        s5cmd = race.peer("s5cmd", "s5cmd", "commands.running", FILES, of="shell", command=command, removed=[out])
-        command = ["aws", "--endpoint-url", ceph.endpoint, "s3", "cp", "--quiet", "--recursive", "s3://bench/few", out]
-        aws = race.peer("aws s3 cp", "awscli", "commands.running", FEW, of="shell", command=command, removed=[out])
-        race.run(warming=0)
-        race.table("seconds", "us/file", 1e6)
-        race.table("cpu", "us/file", 1e6, f"{race.title}: CPU time of the client")
-        race.faster(ours, s5cmd, at_least(1.0))
-        race.faster(ours, aws, at_least(5))
-
-
-def _to_store(bench: Bench, ceph: CephGateway, environment: dict[str, str]) -> None:
-    many, few = str(bench.folder / "many"), str(bench.folder / "few")
-    with bench.race("cp -r to S3", "file", rounds=ROUNDS, environment=environment) as race:
-        command = ["fsabs", "cp", "-r", "-f", f"{many}/", "s3://bench/ours/"]
-        ours = race.ours("fsabs", "commands.running", FILES, command=command)
-        command = ["s5cmd", "cp", f"{many}/", "s3://bench/theirs/"]
-        s5cmd = race.peer("s5cmd", "s5cmd", "commands.running", FILES, of="shell", command=command)
-        command = ["aws", "--endpoint-url", ceph.endpoint, "s3", "cp", "--quiet", "--recursive", few, "s3://bench/aws"]
-        aws = race.peer("aws s3 cp", "awscli", "commands.running", FEW, of="shell", command=command)
-        race.run(warming=0)
-        race.table("seconds", "us/file", 1e6)
-        race.table("cpu", "us/file", 1e6, f"{race.title}: CPU time of the client")
-        race.faster(ours, s5cmd, at_least(0.8))
-        race.faster(ours, aws)
+def run(bench: Bench) -> None:
+    """From the store, then to it."""
+    out, many, few = (str(bench.folder / name) for name in ("out", "many", "few"))
+    with gateway() as (ceph, environment):
+        options: dict[str, Any] = {"aws_access_key_id": ceph.access_key, "aws_secret_access_key": ceph.secret_key}
+        for name, count in (("many", FILES), ("few", FEW)):
+            for number in range(count // 100):
+                data.objects(bench.folder / name / f"{number:03}", 100, SIZE)
+            with fsabs.from_url(f"s3://bucket/{name}", endpoint=ceph.endpoint, **options) as target:
+                fsabs.Local(bench.folder / name).copy_tree("", "", target)
+        for title, ours, theirs, awss, removed, targets in (
+            (
+                "cp -r from S3",
+                ["s3://bucket/many/", out],
+                ["s3://bucket/many/*", f"{out}/"],
+                ["s3://bucket/few", out],
+                out,
+                (at_least(1.0), at_least(5)),
+            ),
+            (
+                "cp -r to S3",
+                ["-f", f"{many}/", "s3://bucket/ours/"],
+                [f"{many}/", "s3://bucket/theirs/"],
+                [few, "s3://bucket/aws"],
+                "",
+                (at_least(0.8), None),
+            ),
+        ):
+            with bench.race(title, "file", rounds=3, environment=environment) as race:
+                entrant, s5cmd = commands(race, FILES, ["cp", "-r", *ours], ["cp", *theirs], removed)
+                command = ["aws", "--endpoint-url", ceph.endpoint, "s3", "cp", "--quiet", "--recursive", *awss]
+                run_by: dict[str, Any] = {"of": "shell", "command": command, "removed": removed}
+                aws = race.peer("aws s3 cp", "awscli", "commands.running", FEW, **run_by)
+                race.run("us/file", "seconds", "cpu", warming=0)
+                for peer, target in zip((s5cmd, aws), targets, strict=True):
+                    race.faster(entrant, peer, target)
+    bench.note("The store is Ceph's gateway on the same CPUs. Each round is a process of its own, its start included.")

@@ -9,10 +9,9 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from .frame import peers, servers
+from .frame import servers
 from .frame.measure import at_least
-from .frame.race import Bench, Entrant, Race
-from .frame.workers import run_script
+from .frame.race import Bench
 
 IMAGES = 2000
 FEW = 400
@@ -41,21 +40,25 @@ def run(bench: Bench) -> None:
         race.beside("decoding alone, in one process", "loaders.decode_only", IMAGES, folder=str(source), names=names)
         few: dict[str, Any] = {"names": wanted[:FEW], "batch": BATCH}
         pfio = race.peer("pfio, zip on S3", "pfio", "loaders.pfio", FEW, of="training", **at, **few)
-        webdataset = race.peer(
-            "webdataset, tars over HTTP",
-            "webdataset",
-            "loaders.webdataset",
-            IMAGES,
-            of="training",
-            count=IMAGES,
-            batch=BATCH,
-            **at,
+        in_order: dict[str, Any] = {"of": "training", "count": IMAGES, "batch": BATCH, **at}
+        webdataset = race.peer("webdataset, tars over HTTP", "webdataset", "loaders.webdataset", IMAGES, **in_order)
+        streaming, litdata = (
+            race.peer(
+                name,
+                package,
+                f"loaders.{form}",
+                IMAGES,
+                source=str(source),
+                target=str(bucket / form),
+                local=str(bench.folder / f"{form}-cache"),
+                **in_order,
+            )
+            for name, package, form in (
+                ("MosaicML streaming", "mosaicml-streaming", "mds"),
+                ("litdata", "litdata", "lit"),
+            )
         )
-        streaming = shards(bench, race, "MosaicML streaming", "mosaicml-streaming", "mds", store.endpoint, source)
-        litdata = shards(bench, race, "litdata", "litdata", "lit", store.endpoint, source)
-        race.run()
-        race.table("seconds", "us/image", 1e6)
-        race.table("cpu", "us/image", 1e6, f"{race.title}: CPU time")
+        race.run("us/image", "seconds", "cpu")
         race.faster(ours, pfio, at_least(5))
         for one, least in ((webdataset, 1.15), (streaming, 1.6), (litdata, 2.0)):
             race.faster(ours, one, at_least(least))
@@ -64,24 +67,6 @@ def run(bench: Bench) -> None:
             f"The zip has {IMAGES * COPIES:,} images, of which an epoch reads {IMAGES:,} at random (from a zip that "
             "fits in its buffer, PFIO reads from memory); the others read exactly these many, in order."
         )
-
-
-def shards(bench: Bench, race: Race, name: str, package: str, form: str, endpoint: str, source: Path) -> Entrant:
-    """A peer with a format of its own, which it writes first."""
-    options: dict[str, Any] = {
-        "endpoint": endpoint,
-        "count": IMAGES,
-        "batch": BATCH,
-        "local": str(bench.folder / f"{form}-cache"),
-    }
-    target = bench.folder / "bucket" / form
-    written = ["benchmarks.contestants.loaders", form, str(source), str(target)]
-    try:
-        peers.ensure_wanted()
-        run_script(peers.interpreter("training", package), written, race.environment)
-    except (peers.Missing, OSError) as exc:
-        return race.absent(name, exc)
-    return race.peer(name, package, f"loaders.{form}", IMAGES, of="training", **options)
 
 
 def make_images(folder: Path, pixels: int = 96) -> list[str]:

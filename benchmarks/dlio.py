@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 
@@ -72,7 +71,9 @@ def contest(bench: Bench, bucket: Path, kind: str, title: str, settings: dict[st
         alone = race.peer(ALONE, ENVIRONMENT[1], "dlio.nothing", each, of="dlio", **at)
         race.run(warming=0)
         tables(bench, race, ours, own, alone)
-        utilisation(bench, race, ours, own)
+        mine, theirs = race.counts(ours, "utilisation"), race.counts(own, "utilisation")
+        what = f"{race.title}, {ours.name}: utilisation against {own.name}"
+        bench.claim(what, ratios(mine, theirs) if theirs else [], "x", at_least(1.0))
         race.faster(ours, own, None, "cpu", "MB/s a core")
     with servers.store(bench.folder) as store:
         environment = {"S3_ENDPOINT": store.endpoint}
@@ -95,17 +96,10 @@ def contest(bench: Bench, bucket: Path, kind: str, title: str, settings: dict[st
 
 def tables(bench: Bench, race: Race, *entrants: Entrant) -> None:
     """The figures of a race."""
-    race.table("utilisation", "%", 1, f"{race.title}: utilisation of the accelerator", whole_round=True)
-    race.table("cpu", "us/MB", 1e6, f"{race.title}: CPU time")
+    race.table("utilisation", "%", f"{race.title}: utilisation of the accelerator", whole_round=True)
+    race.table("cpu", "us/MB", f"{race.title}: CPU time")
     for entrant in entrants[:2]:
         bench.claim(f"{race.title}, {entrant.name}", [1 / cpu for cpu in race.values(entrant, "cpu")], "MB/s a core")
-
-
-def utilisation(bench: Bench, race: Race, ours: Entrant, own: Entrant) -> None:
-    """Claim the utilisation against that with DLIO's own reader."""
-    mine, theirs = race.counts(ours, "utilisation"), race.counts(own, "utilisation")
-    what = f"{race.title}, {ours.name}: utilisation against {own.name}"
-    bench.claim(what, ratios(mine, theirs) if theirs else [], "x", at_least(1.0))
 
 
 def make_samples(folder: Path) -> int:
@@ -138,9 +132,6 @@ def _made(folder: Path) -> Path:
 
 def _list(folder: Path) -> int:
     """Write the store's listings; return the size of the data."""
-    for part in (folder / "train", folder / "valid"):
-        prefix = f"{folder.name}/{part.name}/"
-        found = [f"{prefix}{path.name}" for path in part.iterdir()]
-        response = folder.parent.with_name(f"{folder.parent.name}{servers.LISTING}{quote(prefix, safe='')}")
-        response.write_text(data.listing(folder.parent, found, prefix))
+    for part in ("train", "valid"):
+        data.write_listing(folder.parent, f"{folder.name}/{part}/")
     return sum(path.stat().st_size for path in (folder / "train").iterdir() if path.suffix != ".idx")

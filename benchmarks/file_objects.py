@@ -52,8 +52,7 @@ def local(bench: Bench) -> None:
         with bench.race(f"{work}, a local file", "file", rounds=ROUNDS) as race:
             ours = race.ours("fs.open", "file_objects.fsabs", 1, path=str(path), work=work)
             theirs = race.beside("open", "file_objects.builtin", 1, path=str(path), work=work)
-            race.run()
-            race.table("cpu", "ms", 1e3)
+            race.run("ms", "cpu")
             race.cheaper(ours, theirs, at_most(target))
 
 
@@ -76,8 +75,7 @@ def elsewhere(bench: Bench) -> None:
                 named: dict[str, Any] = {"url": url, "name": text.name, "options": options}
                 ours = race.ours("fs.open", "file_objects.fsabs_lines", 1, **named)
                 memory = race.ours("fs.read_bytes in a BytesIO", "file_objects.lines_in_memory", 1, **named)
-                race.run()
-                race.table("cpu", "ms", 1e3)
+                race.run("ms", "cpu")
                 race.cheaper(ours, memory, at_most(1.3))
 
 
@@ -88,16 +86,14 @@ def opening(bench: Bench) -> None:
     with bench.race("opening a local file by its URL", "file", rounds=15) as race:
         ours = race.ours("open_url", "file_objects.opened_by_url", TIMES, path=str(small), times=TIMES)
         theirs = race.beside("open", "file_objects.opened_by_builtin", TIMES, path=str(small), times=TIMES)
-        race.run()
-        race.table("cpu", "us/file", 1e6)
+        race.run("us/file", "cpu")
         race.cheaper(ours, theirs, at_most(4))
     with bench.race("opening a local directory again", "FS", rounds=15) as race:
         ours = race.ours("from_url", "file_objects.fsabs_roots", TIMES, path=str(bench.folder), times=TIMES)
         theirs = race.beside(
             "fsspec.url_to_fs", "file_objects.fsspec_roots", TIMES, path=str(bench.folder), times=TIMES
         )
-        race.run()
-        race.table("cpu", "us/FS", 1e6)
+        race.run("us/FS", "cpu")
         race.cheaper(ours, theirs, at_most(1.5))
 
 

@@ -6,7 +6,7 @@ import hashlib
 import os
 from typing import Any
 
-from .frame import hub, servers
+from .frame import data, hub, servers
 from .frame.measure import at_least, at_most
 from .frame.race import Bench
 
@@ -19,12 +19,9 @@ def run(bench: Bench) -> None:
     """A first epoch, by a user who is new, and those after it."""
     contents, files = bench.folder / hub.CONTENTS, bench.folder / "files"
     contents.mkdir(parents=True)
-    files.mkdir()
-    names = [f"{number:05}.bin" for number in range(FILES)]
+    names = data.objects(files, FILES, SIZE)
     for name in names:
-        data = os.urandom(SIZE)
-        (files / name).write_bytes(data)
-        os.link(files / name, contents / hashlib.sha256(data).hexdigest())
+        os.link(files / name, contents / hashlib.sha256((files / name).read_bytes()).hexdigest())
     with servers.store(bench.folder) as store, hub.start(files, store.endpoint) as endpoint:
         for which, first in EPOCHS.items():
             epoch(bench, f"{which} epoch of 2,000 files on the hub", endpoint, names, first)
@@ -44,11 +41,9 @@ def epoch(bench: Bench, title: str, endpoint: str, names: list[str], first: bool
         function = "hub.hf_file_system"
         peer1 = race.peer("HfFileSystem, 1 thread", "huggingface_hub", function, FILES, **theirs)
         peer8 = race.peer("HfFileSystem, 8 threads", "huggingface_hub", function, FILES, threads=8, **theirs)
-        race.run()
-        race.table("seconds", "us/file", 1e6)
-        race.table("cpu", "us/file", 1e6, f"{title}: CPU time of the client")
-        race.table("resolves", "resolves", 1, f"{title}: requests for addresses", whole_round=True)
-        race.table("pages", "pages", 1, f"{title}: pages of listings", whole_round=True)
+        race.run("us/file", "seconds", "cpu")
+        race.table("resolves", "resolves", f"{title}: requests for addresses", whole_round=True)
+        race.table("pages", "pages", f"{title}: pages of listings", whole_round=True)
         race.faster(many, peer1)
         race.faster(many, peer8, at_least(5))
         race.faster(single, peer1)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import random
 from typing import Any
 
+from .frame import data
 from .frame.measure import at_most
 from .frame.race import Bench
 
@@ -16,10 +16,7 @@ def run(bench: Bench) -> None:
     """Small files, and larger ones."""
     for size in (4_000, 20_000, 100_000):
         folder = bench.folder / str(size)
-        names = [f"{number % 10}/{number:04}.bin" for number in range(FILES)]
-        for name in names:
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(os.urandom(size))
+        names = [f"{part}/{name}" for part in range(10) for name in data.objects(folder / str(part), FILES // 10, size)]
         random.Random(3).shuffle(names)
         options: dict[str, Any] = {"path": str(folder), "names": names, "size": size}
         with bench.race(f"local files of {size // 1000} KB", "file", rounds=25) as race:
@@ -29,7 +26,6 @@ def run(bench: Bench) -> None:
             theirs = race.beside("open, read", "files.builtin_open", FILES, **options)
             race.peer("pfio", "pfio", "files.pfio", FILES, **options)
             race.peer("fsspec", "fsspec", "files.fsspec", FILES, **options)
-            race.run()
-            race.table("seconds", "us/file", 1e6)
+            race.run("us/file")
             race.cheaper(whole, theirs, at_most(1.5), "seconds", "time")
             race.cheaper(opened, theirs, at_most(1.4 if size == 20_000 else 2.5), "seconds", "time")

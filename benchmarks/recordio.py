@@ -1,4 +1,4 @@
-"""Records of a RecordIO file, in order and in random batches, against array_record, webdataset and a struct loop."""
+"""Records of a RecordIO file, in order and in random batches, against array_record and webdataset."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ WORDS = 200
 
 
 def run(bench: Bench) -> None:
-    """Three races."""
+    """In order, then at random."""
     source = bench.folder / "records"
     size = make_records(source)
     in_order(bench, source, size)
     for batch in (128, 1024):
         at_random(bench, source, size, batch)
-    instances(bench)
     bench.note(f"{COUNT:,} records of {WORDS} words, {size // COUNT:,} bytes each, on a local disk, in the page cache.")
     bench.note("Groups of 256 records in array_record's files, and chunks of as many in ours; both uncompressed.")
 
@@ -43,13 +42,9 @@ def make_records(path: Path) -> int:
 def in_order(bench: Bench, source: Path, size: int) -> None:
     """All records, one after the other."""
     options: dict[str, Any] = {"source": str(source)}
-    grouped = {**options, "compressor": "none", "chunk": 256 * size // COUNT}
+    grouped = {**options, "chunk": 256 * size // COUNT}
     with bench.race("Records in order", "record", rounds=15) as race:
         mine = race.ours("fsabs", "records.fsabs_scan", COUNT, path=f"{source}.256", **grouped)
-        large = {**options, "compressor": "none", "chunk": 32 << 20}
-        race.ours("fsabs, 32 MiB chunks", "records.fsabs_scan", COUNT, path=f"{source}.32m", **large)
-        packed = {**options, "compressor": "snappy", "chunk": 32 << 20}
-        race.ours("fsabs, 32 MiB chunks, snappy", "records.fsabs_scan", COUNT, path=f"{source}.snappy", **packed)
         path = f"{source}.array_record"
         single = race.peer(
             "array_record, read()", "array_record", "records.array_record_scan", COUNT, path=path, **options
@@ -60,37 +55,22 @@ def in_order(bench: Bench, source: Path, size: int) -> None:
         tar = race.peer(
             "webdataset", "webdataset", "records.webdataset", COUNT, of="training", path=f"{source}.tar", **options
         )
-        loop = race.ours("a loop with struct", "records.struct_loop", COUNT, path=f"{source}.256", **grouped)
-        race.run()
-        race.table("seconds", "us/record", 1e6)
+        race.run("us/record")
         race.rate(mine)
         race.against_best(mine, [single, ranges], at_least(1))
         race.faster(mine, tar, at_least(1.5))
-        race.faster(mine, loop)
 
 
 def at_random(bench: Bench, source: Path, size: int, batch: int) -> None:
     """Batches of records that lie anywhere."""
     count = 16 * 1024
     options: dict[str, Any] = {"source": str(source), "batch": batch, "count": count}
-    grouped = {**options, "path": f"{source}.256", "compressor": "none", "chunk": 256 * size // COUNT}
+    grouped = {**options, "path": f"{source}.256", "chunk": 256 * size // COUNT}
     with bench.race(f"Random records, {batch} at once", "record", rounds=7) as race:
         mine = race.ours("fsabs", "records.fsabs_batches", count, **grouped, cache=64 << 20)
         bare = race.ours("fsabs, nothing kept", "records.fsabs_batches", count, **grouped, cache=0)
         path = f"{source}.array_record"
         theirs = race.peer("array_record", "array_record", "records.array_record_batches", count, path=path, **options)
-        race.run()
-        race.table("seconds", "us/record", 1e6)
+        race.run("us/record")
         race.faster(mine, theirs, at_least(1))
         race.faster(bare, theirs, at_least(1))
-
-
-def instances(bench: Bench) -> None:
-    """From the bytes of a record to what was yielded."""
-    count = 20_000
-    with bench.race("Decoding an instance: 28 x 28 doubles and an int", "instance", rounds=15) as race:
-        mine = race.ours("fsabs", "records.fsabs_decode", count, count=count)
-        theirs = race.ours("pickle.loads", "records.pickle_loads", count, count=count)
-        race.run()
-        race.table("seconds", "us/instance", 1e6)
-        race.faster(mine, theirs, at_least(1))

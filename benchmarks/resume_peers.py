@@ -7,7 +7,6 @@ from .frame.race import Bench
 
 SEED = 13
 CASES = 6
-FULL = 40
 SAMPLES = 102
 FIGURES = {
     "cases": "cases",
@@ -27,7 +26,7 @@ CHANGES = {
 def run(bench: Bench) -> None:
     """The same random cases for each peer."""
     with bench.race("jobs killed and continued", "case", rounds=1) as race:
-        options = {"cases": FULL if bench.full else CASES, "total": SAMPLES, "seed": SEED}
+        options = {"cases": CASES, "total": SAMPLES, "seed": SEED}
         entrants = [
             race.peer(
                 name, package, "resuming_peers.matrix", 1, of=of, peer=peer,

@@ -1,48 +1,34 @@
-"""A large object from S3, read in order by 1 MiB: 256 MiB, or 1 GiB with `--full`."""
+"""A large object from S3, 256 MiB, read in order by 1 MiB."""
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
-from .frame import servers
+from .frame import data, servers
 from .frame.measure import at_least
 from .frame.race import Bench
 
 STEP = 1 << 20
+SIZE = 256 << 20
 
 
 def run(bench: Bench) -> None:
     """Ours against the readers of the other clients."""
-    size = (1 << 30) if bench.full else (256 << 20)
-    bucket = bench.folder / "bucket"
-    bucket.mkdir()
-    with (bucket / "large.bin").open("wb") as file:
-        for _ in range(size >> 24):
-            file.write(os.urandom(1 << 24))
-    with (
-        servers.store(bench.folder) as store,
-        bench.race(f"{size >> 20} MiB, read(1 MiB)", "MiB", rounds=10) as race,
-    ):
-        options: dict[str, Any] = {"endpoint": store.endpoint, "name": "large.bin", "size": size, "step": STEP}
-        each = size >> 20
+    data.large(bench.folder / "bucket" / "large.bin", SIZE)
+    with servers.store(bench.folder) as store, bench.race("256 MiB, read(1 MiB)", "MiB", rounds=10) as race:
+        options: dict[str, Any] = {"endpoint": store.endpoint, "name": "large.bin", "size": SIZE, "step": STEP}
+        each = SIZE >> 20
         ours = race.ours("fs.open, read", "objects.fsabs_stream", each, **options)
         peers = [
-            race.peer("obstore, stream", "obstore", "objects.obstore_stream", each, **options),
-            race.peer("pyarrow, open_input_stream", "pyarrow", "objects.pyarrow_stream", each, **options),
-            race.peer("boto3", "boto3", "objects.boto3_stream", each, **options),
-            race.peer(
-                "s3torchconnector",
-                "s3torchconnector",
-                "objects.s3torchconnector_stream",
-                each,
-                of="training",
-                **options,
-            ),
+            race.peer(name, package, f"objects.{package}_stream", each, of=of, **options)
+            for name, package, of in (
+                ("obstore, stream", "obstore", "clients"),
+                ("pyarrow, open_input_stream", "pyarrow", "clients"),
+                ("boto3", "boto3", "clients"),
+                ("s3torchconnector", "s3torchconnector", "training"),
+            )
         ]
         race.peer("obstore, open_reader", "obstore", "objects.obstore_reader", each, **options)
-        race.run()
-        race.table("seconds", "us/MiB", 1e6)
-        race.table("cpu", "us/MiB", 1e6, f"{race.title}: CPU time of the client")
+        race.run("us/MiB", "seconds", "cpu")
         race.against_best(ours, peers, at_least(0.95))
         race.rate(ours)

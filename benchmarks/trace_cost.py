@@ -21,8 +21,7 @@ def run(bench: Bench) -> None:
         check = race.ours("off: the check", "tracing.check", COUNT, count=COUNT)
         viztracer = race.peer("viztracer", "viztracer", "tracing.viztracer", COUNT, count=COUNT)
         spans = race.peer("OpenTelemetry", "opentelemetry-sdk", "tracing.opentelemetry", COUNT, count=COUNT)
-        race.run()
-        race.table("seconds", "ns/operation", 1e9)
+        race.run("ns/operation")
         for entrant, most in ((check, 20), (events, 1500)):
             nanoseconds = [1e9 * seconds for seconds in race.values(entrant, "seconds")]
             bench.claim(f"tracing, {entrant.name}", nanoseconds, "ns", at_most(most, "ns"))
@@ -32,24 +31,9 @@ def run(bench: Bench) -> None:
         )
         race.faster(events, viztracer)
         race.faster(events, spans, at_least(10.0))
-    with bench.race("a read of a member of a zip, traced", "read", rounds=15) as race:
-        member = race.ours("more than not traced", "tracing.member", COUNT, count=COUNT)
-        race.run()
-        bench.claim(race.title, [1e6 * seconds for seconds in race.values(member, "seconds")], "us", at_most(3, "us"))
-    start_and_stop(bench)
     for pixels in PIXELS:
         epoch(bench, pixels)
     bench.note("Each figure is what is added to an operation; the thread that writes events runs meanwhile.")
-
-
-def start_and_stop(bench: Bench) -> None:
-    """What a trace costs however short it is: a parent and two forked processes, each with files of its own."""
-    title, count = "starting and stopping a trace of a process and 2 forked ones", 20
-    with bench.race(title, "trace", rounds=10) as race:
-        added = race.ours("added to forking and joining them", "tracing.start_and_stop", count, workers=2, count=count)
-        race.run()
-        race.table("seconds", "ms/trace", 1e3)
-        bench.claim(title, [1e3 * seconds for seconds in race.values(added, "seconds")], "ms")
 
 
 def epoch(bench: Bench, pixels: int) -> None:
@@ -69,8 +53,6 @@ def epoch(bench: Bench, pixels: int) -> None:
     with bench.race(title, "image", rounds=10) as race:
         plain = race.ours("not traced", "loaders.fsabs_local", count, **options)
         traced = race.ours("traced", "loaders.fsabs_traced", count, **options)
-        race.run()
-        race.table("seconds", "us/image", 1e6)
-        race.table("cpu", "us/image", 1e6, f"{title}: CPU time")
+        race.run("us/image", "seconds", "cpu")
         race.cheaper(traced, plain, at_most(1.10), "seconds", "time")
         race.cheaper(traced, plain, at_most(1.10))

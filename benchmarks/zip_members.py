@@ -1,4 +1,4 @@
-"""Members of local zips that are open: small stored ones, deflated ones, and those of a zip in a zip."""
+"""Members of local zips that are open: small stored ones, and deflated ones."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import random
 from typing import Any
 
 from .frame import data
-from .frame.measure import at_least, at_most
+from .frame.measure import at_least
 from .frame.race import Bench
 
 
 def run(bench: Bench) -> None:
-    """Three races."""
+    """Two races."""
     stored(bench)
     deflated(bench)
-    nested(bench)
 
 
 def stored(bench: Bench) -> None:
@@ -30,8 +29,7 @@ def stored(bench: Bench) -> None:
         race.ours("fs.open, read", "zips.fsabs_local_open", count, **options)
         theirs = race.beside("zipfile.ZipFile.read", "zips.zipfile_local", count, **options)
         race.peer("pfio", "pfio", "zips.pfio_local", count, **options)
-        race.run()
-        race.table("seconds", "us/member", 1e6)
+        race.run("us/member")
         race.faster(single, theirs, at_least(3))
         race.faster(first, theirs)
         race.faster(many, theirs, at_least(3))
@@ -47,23 +45,6 @@ def deflated(bench: Bench) -> None:
         single = race.ours("fs.read_bytes", "zips.fsabs_local", count, **options)
         many = race.ours("fs.read_many", "zips.fsabs_local_many", count, **options)
         theirs = race.beside("zipfile.ZipFile.read", "zips.zipfile_local", count, **options)
-        race.run()
-        race.table("seconds", "us/member", 1e6)
+        race.run("us/member")
         race.faster(single, theirs, at_least(1.5))
         race.faster(many, theirs, at_least(1.5))
-        bench.note(f"For deflated members: {data.inflater()}.")
-
-
-def nested(bench: Bench) -> None:
-    """The same members, directly and one zip deeper."""
-    size, count = 20_000, 1000
-    flat, outer = bench.folder / "flat.zip", bench.folder / "outer.zip"
-    names = random.Random(2).sample(data.stored_zip(flat, 2000, size), count)
-    data.zip_of(outer, flat)
-    with bench.race("20 KB members of a zip in a zip, both stored", "member", rounds=20) as race:
-        once = race.ours("fsabs, zip", "zips.fsabs_local", count, path=str(flat), names=names, size=size)
-        inner = f"{outer}/{flat.name}"
-        twice = race.ours("fsabs, zip in a zip", "zips.fsabs_local", count, path=inner, names=names, size=size)
-        race.run()
-        race.table("seconds", "us/member", 1e6)
-        race.cheaper(twice, once, at_most(1.2), "seconds", "time")

@@ -18,16 +18,11 @@ def run(bench: Bench) -> None:
         mapped = race.ours("fsabs.from_url, index mapped", "opening.fsabs_mapped", 1, **options)
         first = race.ours("fsabs.from_url, first time", "opening.fsabs_first", 1, **options)
         theirs = race.beside("zipfile.ZipFile", "opening.zipfile", 1, **options)
-        race.run()
-        race.table("seconds", "ms", 1e3)
-        race.table("peak", "MB", 1e-6, "the same: growth of the resident memory's peak", whole_round=True)
-        race.table("private", "MB", 1e-6, "the same: private memory of the whole process", whole_round=True)
+        race.run("ms")
+        race.table("peak", "MB", "the same: growth of the resident memory's peak", whole_round=True)
+        race.table("private", "MB", "the same: private memory of the whole process", whole_round=True)
         race.faster(first, theirs, at_least(12))
         race.cheaper(first, theirs, at_most(0.2), "peak", "memory")
-        milliseconds = [seconds * 1e3 for seconds in race.values(mapped, "seconds")]
-        bench.claim("index mapped: opening", milliseconds, "ms", at_most(15, "ms"))
-        private = [size / 1e6 for size in race.counts(mapped, "private")]
-        bench.claim("index mapped: private memory of the process", private, "MB")
-        grown = [size / 1e6 for size in race.counts(mapped, "grown")]
-        bench.claim("index mapped: of it by opening", grown, "MB", at_most(5, "MB"))
+        race.claim(mapped, "ms", at_most(15, "ms"), "index mapped: opening")
+        race.claim(mapped, "MB", at_most(5, "MB"), "index mapped: private memory by opening", "grown")
         bench.note("What is imported is loaded before: each process has opened a small zip already.")

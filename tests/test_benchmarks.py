@@ -24,7 +24,7 @@ def test_a_benchmark_measures_and_writes_its_results(
 
     monkeypatch.setattr(peers, "interpreter", absent)  # which would install them
     monkeypatch.setattr(one, "RESULTS", tmp_path)
-    one.run("import_time", full=False, rounds=1)
+    one.run("import_time", rounds=1)
     assert "import fsabs" in capsys.readouterr().out
     claims = json.loads((tmp_path / "import_time.json").read_text())["claims"]
     assert claims[0]["figure"]["median"] > 0

@@ -13,34 +13,26 @@ from pathlib import Path
 from . import Run
 
 
-def running(
-    command: Sequence[str], removed: Sequence[str] = (), environment: dict[str, str] | None = None, lines: int = 0
-) -> Run:
-    """A command, before which some files and folders are removed, which is not timed.
+def running(command: Sequence[str], removed: str = "", lines: int = 0) -> Run:
+    """A command, before which a file or folder is removed, which is not timed.
 
     Args:
         command: its program and arguments; a program `fsabs` is this package's.
         removed: what an earlier round has written.
-        environment: variables beside those of the contestants.
         lines: how many it writes to the standard output; 0 for any number.
     """
     program, *arguments = command
     own = os.path.join(os.path.dirname(sys.executable), program)
     started = [sys.executable, "-m", "fsabs"] if program == "fsabs" else [own if os.path.exists(own) else program]
     started += arguments
-    variables = {
-        **os.environ,
-        **(environment or {}),
-        "PYTHONPYCACHEPREFIX": os.path.join(os.environ["HOME"], "bytecode"),
-    }
+    variables = {**os.environ, "PYTHONPYCACHEPREFIX": os.path.join(os.environ["HOME"], "bytecode")}
     variables.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed command has its bytecode, which pip compiles
 
     def run() -> dict[str, float]:
-        for path in removed:
-            if os.path.isdir(path):
-                shutil.rmtree(path)
-            else:
-                Path(path).unlink(missing_ok=True)
+        if os.path.isdir(removed):
+            shutil.rmtree(removed)
+        elif removed:
+            Path(removed).unlink(missing_ok=True)
         return _run(started, variables, lines)
 
     return run

@@ -15,12 +15,12 @@ PASSES = 8
 """Epochs of a round that reads records."""
 
 
-def _create(url: str, tasks: int, seed: int | None = 1, num_epochs: int = 1) -> Any:
+def _create(url: str, tasks: int) -> Any:
     job = f"job {os.getpid()} {next(_numbers)}"
     shards = [(f"shard {number}", 0, 1000) for number in range(max(1, tasks // 1000))]
     shards[0] = (shards[0][0], 0, min(tasks, 1000))
     create = library("fsabs.dispatch").TaskDispatcher.create
-    settings = {"records_per_task": 1, "seed": seed, "num_epochs": num_epochs, "train_end_callback": False}
+    settings = {"records_per_task": 1, "seed": 1, "num_epochs": 1, "train_end_callback": False}
     return create(url, job, training=shards, **settings)
 
 
@@ -65,46 +65,6 @@ def _serve(dispatcher: Any, worker: str, tasks: int, order: int, report: int) ->
             os.write(report, _take(dispatcher, worker, tasks).to_bytes(8))
     finally:
         os._exit(0)
-
-
-_DONE = """
-INSERT INTO fsabs_task (job, type, epoch, number, shard, start, "end", state, position, progress)
-SELECT id, type, 0, number, 'shard ' || number / 1000, number % 1000, number % 1000 + 1, 2, number, 1
-FROM fsabs_job CROSS JOIN {numbers} WHERE name = :job
-"""
-_NUMBERS = {
-    "sqlite": "(WITH RECURSIVE counted(number) AS (SELECT 0 UNION ALL SELECT number + 1 FROM counted"
-    " WHERE number + 1 < :count) SELECT number FROM counted) AS numbers",
-    "postgresql": "generate_series(0, :count - 1) AS numbers(number)",
-}
-
-
-def grown(url: str, tasks: int, take: int) -> Run:
-    """Some tasks of a job without end whose first epoch is nearly done: the rows of the others are there."""
-    sa = library("sqlalchemy")
-    dispatcher = _create(url, tasks, seed=None, num_epochs=0)
-    count = tasks - take
-    engine = sa.create_engine(url)
-    with engine.begin() as connection:
-        values = {"job": dispatcher.job, "count": count}
-        connection.execute(sa.text(_DONE.format(numbers=_NUMBERS[engine.dialect.name])), values)
-        connection.execute(sa.text("UPDATE fsabs_job SET laid_out = :count WHERE name = :job"), values)
-        connection.execute(sa.text("ANALYZE"))  # as PostgreSQL does by itself in the long run
-    engine.dispose()
-
-    def run() -> None:
-        whole(range(_take(dispatcher, "w", take)), take)
-
-    return run
-
-
-def created(url: str, tasks: int) -> Run:
-    """A job of so many tasks."""
-
-    def run() -> None:
-        _create(url, tasks).close()
-
-    return run
 
 
 def service(source: str, folder: str, shards: int, url: str, records_per_task: int) -> Run:

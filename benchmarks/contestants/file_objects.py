@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import IO, Any
 
-from . import Run, library, whole
+from . import Run, by_open, for_each, library, whole
 
 READS = 200_000
 JUMPS = 20_000
@@ -121,44 +121,19 @@ def lines_in_memory(url: str, name: str, options: dict[str, Any]) -> Run:
 
 def opened_by_url(path: str, times: int) -> Run:
     """`open_url` of one file, `times`."""
-    open_url = library("fsabs").open_url
-
-    def run() -> None:
-        for _ in range(times):
-            with open_url(path, "rb") as file:
-                file.read()
-
-    return run
+    return for_each(by_open(library("fsabs").open_url), [path] * times)
 
 
 def opened_by_builtin(path: str, times: int) -> Run:
     """Builtin `open` of one file, `times`."""
-
-    def run() -> None:
-        for _ in range(times):
-            with open(path, "rb") as file:
-                file.read()
-
-    return run
+    return for_each(by_open(open), [path] * times)
 
 
 def fsabs_roots(path: str, times: int) -> Run:
     """`from_url` of one directory, `times`."""
-    from_url = library("fsabs").from_url
-
-    def run() -> None:
-        for _ in range(times):
-            from_url(path)
-
-    return run
+    return for_each(library("fsabs").from_url, [path] * times)
 
 
 def fsspec_roots(path: str, times: int) -> Run:
     """`url_to_fs` of one directory, `times`."""
-    url_to_fs = library("fsspec.core").url_to_fs
-
-    def run() -> None:
-        for _ in range(times):
-            url_to_fs(path)
-
-    return run
+    return for_each(library("fsspec.core").url_to_fs, [path] * times)

@@ -13,8 +13,7 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import Run, library, whole
-from .objects import one_by_one
+from . import Run, all_whole, library, one_by_one, whole
 
 REPOSITORY = "bench/data"
 
@@ -47,20 +46,12 @@ def _ours(endpoint: str, names: list[str]) -> Any:
     return fs
 
 
-def _read_many(fs: Any, names: list[str], size: int) -> None:
-    count = 0
-    for data in fs.read_many(names):
-        whole(data, size)
-        count += 1
-    whole(range(count), len(names))
-
-
 def fsabs_read_many(endpoint: str, names: list[str], size: int, first: bool) -> Run:
     """List the files, and `fs.read_many` of all names; only the latter if not `first`."""
     if first:
-        return _counted(endpoint, lambda: _read_many(_ours(endpoint, names), names, size))
+        return _counted(endpoint, lambda: all_whole(_ours(endpoint, names).read_many(names), len(names), size))
     fs = _ours(endpoint, names)
-    return _counted(endpoint, lambda: _read_many(fs, names, size))
+    return _counted(endpoint, lambda: all_whole(fs.read_many(names), len(names), size))
 
 
 def fsabs_read_bytes(endpoint: str, names: list[str], size: int, first: bool) -> Run:

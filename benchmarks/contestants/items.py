@@ -1,4 +1,4 @@
-"""Item caches: hits of `count` items of `size` bytes in a random order, puts of two processes, opening.
+"""Item caches: hits of `count` items of `size` bytes in a random order, puts of two processes.
 
 What a contestant stores lies in the folder of the race's `$FSABS_CACHE_DIR`, and goes when the process ends.
 """
@@ -17,7 +17,8 @@ from . import Run, library, whole
 _folders: list[tempfile.TemporaryDirectory[str]] = []
 
 
-def _folder() -> str:
+def new_folder() -> str:
+    """Return a folder that goes when the process ends."""
     home = os.environ["FSABS_CACHE_DIR"]
     os.makedirs(home, exist_ok=True)
     _folders.append(tempfile.TemporaryDirectory(dir=home))
@@ -43,42 +44,26 @@ def _filled(cache: Any, count: int, size: int) -> Any:
     return cache
 
 
-def raw_pread(count: int, size: int) -> Run:
-    """`os.pread` from one file: the limit of copying."""
-    fd = os.open(os.path.join(_folder(), "raw"), os.O_RDWR | os.O_CREAT)
-    for number in range(count):
-        os.pwrite(fd, os.urandom(size), number * size)
-    pread, order = os.pread, random.Random(5).sample(range(count), count)
-
-    def run() -> None:
-        data = b""
-        for number in order:
-            data = pread(fd, size, number * size)
-        whole(data, size)
-
-    return run
-
-
 def fsabs_file(count: int, size: int) -> Run:
     """`FileCache.get`."""
-    return _hits(_filled(library("fsabs.cache").FileCache(count, dir=_folder()), count, size).get, count, size)
+    return _hits(_filled(library("fsabs.cache").FileCache(count, dir=new_folder()), count, size).get, count, size)
 
 
 def fsabs_views(count: int, size: int) -> Run:
     """`get` of a frozen cache with codec="memoryview"."""
-    cache = _filled(library("fsabs.cache").FileCache(count, dir=_folder(), codec="memoryview"), count, size)
+    cache = _filled(library("fsabs.cache").FileCache(count, dir=new_folder(), codec="memoryview"), count, size)
     cache.preserve("kept")
     return _hits(cache.get, count, size)
 
 
 def pfio_file(count: int, size: int) -> Run:
     """PFIO's `FileCache`."""
-    return _hits(_filled(library("pfio.cache").FileCache(count, dir=_folder()), count, size).get, count, size)
+    return _hits(_filled(library("pfio.cache").FileCache(count, dir=new_folder()), count, size).get, count, size)
 
 
 def pfio_read_only(count: int, size: int) -> Run:
     """PFIO's `ReadOnlyFileCache`."""
-    caches, folder = library("pfio.cache"), _folder()
+    caches, folder = library("pfio.cache"), new_folder()
     _filled(caches.FileCache(count, dir=folder), count, size).preserve("kept")
     cache = caches.ReadOnlyFileCache(count, dir=folder)
     cache.preload("kept")
@@ -113,30 +98,9 @@ def _two_processes(make: Callable[[], Any], count: int, size: int) -> Run:
 
 def fsabs_puts(count: int, size: int) -> Run:
     """Two forked processes put into a new `MultiprocessFileCache`."""
-    return _two_processes(lambda: library("fsabs.cache").MultiprocessFileCache(count, dir=_folder()), count, size)
+    return _two_processes(lambda: library("fsabs.cache").MultiprocessFileCache(count, dir=new_folder()), count, size)
 
 
 def pfio_puts(count: int, size: int) -> Run:
     """Two forked processes put into a new one of PFIO's."""
-    return _two_processes(lambda: library("pfio.cache").MultiprocessFileCache(count, dir=_folder()), count, size)
-
-
-def fsabs_new(length: int) -> Run:
-    """Make a `FileCache`, and close it."""
-    caches, folder = library("fsabs.cache"), _folder()
-    return lambda: caches.FileCache(length, dir=folder).close()
-
-
-def fsabs_preload(length: int) -> Run:
-    """Open a preserved cache and read an item."""
-    caches, folder = library("fsabs.cache"), _folder()
-    with caches.FileCache(length, dir=folder) as cache:
-        cache.put(length // 2, b"x")
-        cache.preserve("kept")
-
-    def run() -> None:
-        with caches.ReadOnlyFileCache(length, dir=folder) as kept:
-            kept.preload("kept")
-            whole(kept.get(length // 2), 1)
-
-    return run
+    return _two_processes(lambda: library("pfio.cache").MultiprocessFileCache(count, dir=new_folder()), count, size)

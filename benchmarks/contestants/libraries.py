@@ -1,4 +1,4 @@
-"""pandas, Zarr, Arrow and `torch.distributed.checkpoint`, on our interfaces for them and on the usual stores."""
+"""pandas, Zarr, Arrow and torch checkpoints, on our interfaces for them and on the usual stores; a call of a patch."""
 
 from __future__ import annotations
 
@@ -8,11 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from . import Run, library, whole
-
-
-def _fs(endpoint: str, url: str = "s3://bucket") -> Any:
-    return library("fsabs").from_url(url, endpoint=endpoint)
+from . import Run, for_each, library, stores, whole
 
 
 def _register(endpoint: str) -> None:
@@ -89,7 +85,7 @@ def fsabs_columns(endpoint: str, least: int) -> Run:
     """From a file inside a stored zip, from the URL on."""
 
     def run() -> None:
-        with _fs(endpoint, "s3://bucket/table.zip") as fs:
+        with stores.ours(endpoint, path="/table.zip") as fs:
             _columns("table.parquet", fs.arrow(), least)
 
     return run
@@ -97,8 +93,7 @@ def fsabs_columns(endpoint: str, least: int) -> Run:
 
 def pyarrow_columns(endpoint: str, least: int) -> Run:
     """From the bare file, by Arrow's own client."""
-    scheme, _, host = endpoint.partition("://")
-    fs = library("pyarrow.fs").S3FileSystem(endpoint_override=host, scheme=scheme, region="us-east-1")
+    fs = stores.pyarrow(endpoint)
     return lambda: _columns("bucket/table.parquet", fs, least)
 
 
@@ -142,3 +137,13 @@ def torch_save(folder: str, tensors: int, size: int) -> Run:
     """One file by `torch.save`."""
     torch, state = library("torch"), _state(tensors, size)
     return _in_new_folders(folder, lambda path: torch.save(state, path / "state.pt"))
+
+
+# ---- a call that a patch passes on
+
+
+def exists(calls: int, patched: bool) -> Run:
+    """`os.path.exists` of a file that is there."""
+    if patched:
+        library("fsabs").patch("os")
+    return for_each(os.path.exists, [os.path.abspath(__file__)] * calls)

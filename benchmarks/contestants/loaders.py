@@ -1,13 +1,12 @@
 """Epochs of torch's DataLoader: fork, two workers, every image decoded, every epoch with what was cached removed.
 
-`python -m benchmarks.contestants.loaders FORM SOURCE TARGET` writes the images of a folder in a peer's own format.
+Peers with a format of their own write the images of the folder `source` to the folder `target` first.
 """
 
 from __future__ import annotations
 
 import io
 import os
-import random
 import shutil
 import sys
 import tempfile
@@ -16,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import Run, library, whole
+from . import Run, by_open, for_each, library, stores, whole
 
 WORKERS = 2
 
@@ -47,42 +46,38 @@ def _epoch(dataset: Any, count: int, **options: Any) -> Run:
 
 
 class Images:
-    """A map-style data set over what reads one name, or many."""
+    """A map-style data set over what reads many names."""
 
-    def __init__(
-        self, names: list[str], one: Callable[[str], bytes], many: Callable[[list[str]], Iterable[bytes]] | None
-    ) -> None:
-        self.names, self.one = names, one
-        if many is not None:
-            self.__getitems__ = lambda indices: [decoded(data) for data in many([names[i] for i in indices])]
+    def __init__(self, names: list[str], many: Callable[[list[str]], Iterable[bytes]]) -> None:
+        self.names, self.many = names, many
 
     def __len__(self) -> int:
         return len(self.names)
 
-    def __getitem__(self, index: int) -> int:
-        return decoded(self.one(self.names[index]))
+    def __getitems__(self, indices: list[int]) -> list[int]:
+        return [decoded(data) for data in self.many([self.names[index] for index in indices])]
 
 
-def _ours(fs: Any, names: list[str], batch: int) -> Run:
-    return _epoch(Images(names, fs.read_bytes, fs.read_many), len(names), batch_size=batch, shuffle=True)
+def ours(fs: Any, names: list[str], batch: int) -> Run:
+    """Batches by `read_many` of an FS, shuffled."""
+    return _epoch(Images(names, fs.read_many), len(names), batch_size=batch, shuffle=True)
 
 
 def fsabs(endpoint: str, names: list[str], batch: int) -> Run:
     """Batches by `read_many`, shuffled."""
-    fs = library("fsabs").from_url("s3://bucket/train.zip", endpoint=endpoint, region="us-east-1")
-    return _ours(fs, names, batch)
+    return ours(stores.ours(endpoint, path="/train.zip"), names, batch)
 
 
 def fsabs_local(path: str, names: list[str], batch: int, folders: Sequence[str] = ("",)) -> Run:
     """The same from a local zip: what the network and the server cost is the difference; each name of each folder."""
-    return _ours(library("fsabs").from_url(path), [folder + name for folder in folders for name in names], batch)
+    return ours(library("fsabs").from_url(path), [folder + name for folder in folders for name in names], batch)
 
 
 def fsabs_traced(path: str, names: list[str], batch: int, folders: Sequence[str] = ("",)) -> Run:
     """The same with a trace on, which is started and stopped with each epoch."""
     trace = library("fsabs.trace")
     wanted = [folder + name for folder in folders for name in names]
-    epoch = _ours(library("fsabs").from_url(path), wanted, batch)
+    epoch = ours(library("fsabs").from_url(path), wanted, batch)
     folder = tempfile.TemporaryDirectory()
 
     def run() -> None:
@@ -95,24 +90,13 @@ def fsabs_traced(path: str, names: list[str], batch: int, folders: Sequence[str]
 def decode_only(folder: str, names: list[str]) -> Run:
     """The decoding, without a DataLoader and without reading: half of it is the least that two CPUs could take."""
     data = [Path(folder, name).read_bytes() for name in names]
-
-    def run() -> None:
-        for one in data:
-            decoded(one)
-
-    return run
+    return for_each(decoded, data)
 
 
 def pfio(endpoint: str, names: list[str], batch: int) -> Run:
     """One by one, shuffled, as PFIO's users do."""
     fs = library("pfio.v2").from_url("s3://bucket/train.zip", endpoint=endpoint)
-
-    def one(name: str) -> bytes:
-        with fs.open(name, "rb") as file:
-            data: bytes = file.read()
-            return data
-
-    return _epoch(Images(names, one, None), len(names), batch_size=batch, shuffle=True)
+    return _epoch(Images(names, lambda some: map(by_open(fs.open), some)), len(names), batch_size=batch, shuffle=True)
 
 
 def webdataset(endpoint: str, count: int, batch: int) -> Run:
@@ -137,7 +121,15 @@ def _decoding(base: Any) -> Any:
     return Decoding
 
 
-def _streaming() -> Any:
+def _images(source: str) -> list[str]:
+    return sorted(map(str, Path(source).rglob("*.jpg")))
+
+
+def _sample(path: str) -> dict[str, bytes]:
+    return {"jpg": Path(path).read_bytes()}
+
+
+def streaming() -> Any:
     """MosaicML streaming: it imports torchvision, which PyPI has for CUDA only, for classes that nobody uses here."""
     library(
         "transformers.tokenization_utils_base"
@@ -149,10 +141,13 @@ def _streaming() -> Any:
     return library("streaming")
 
 
-def mds(endpoint: str, count: int, batch: int, local: str) -> Run:
-    """MosaicML streaming from S3, in order."""
+def mds(endpoint: str, count: int, batch: int, local: str, source: str, target: str) -> Run:
+    """MosaicML streaming from S3, in order; shards of 4 MB."""
     os.environ["S3_ENDPOINT_URL"] = endpoint
-    made = _decoding(_streaming().StreamingDataset)
+    with streaming().MDSWriter(out=target, columns={"jpg": "bytes"}, size_limit=4 << 20) as writer:
+        for path in _images(source):
+            writer.write(_sample(path))
+    made = _decoding(streaming().StreamingDataset)
 
     def run() -> None:
         shutil.rmtree(local, ignore_errors=True)
@@ -163,9 +158,10 @@ def mds(endpoint: str, count: int, batch: int, local: str) -> Run:
     return run
 
 
-def lit(endpoint: str, count: int, batch: int, local: str) -> Run:
-    """litdata from S3, in order, by its own DataLoader, which its data sets need."""
+def lit(endpoint: str, count: int, batch: int, local: str, source: str, target: str) -> Run:
+    """litdata from S3, in order, by its own DataLoader, which its data sets need; chunks of 4 MB."""
     data = library("litdata")
+    data.optimize(_sample, _images(source), target, chunk_bytes=4 << 20, num_workers=1)
     # Its obstore refuses plain http, and there is no option to tell it otherwise.
     library("litdata.streaming.downloader")._OBSTORE_CLIENT_OPTIONS["allow_http"] = True
     made = _decoding(data.StreamingDataset)
@@ -179,28 +175,3 @@ def lit(endpoint: str, count: int, batch: int, local: str) -> Run:
         whole(range(sum(len(one) for one in loader)), count)
 
     return run
-
-
-# ---- writing
-
-
-def write_mds(source: Path, target: Path) -> None:
-    """Shards of 4 MB."""
-    with _streaming().MDSWriter(out=str(target), columns={"jpg": "bytes"}, size_limit=4 << 20) as writer:
-        for path in sorted(source.rglob("*.jpg")):
-            writer.write({"jpg": path.read_bytes()})
-
-
-def _sample(path: str) -> dict[str, bytes]:
-    return {"jpg": Path(path).read_bytes()}
-
-
-def write_lit(source: Path, target: Path) -> None:
-    """Chunks of 4 MB."""
-    paths = [str(path) for path in sorted(source.rglob("*.jpg"))]
-    library("litdata").optimize(_sample, paths, str(target), chunk_bytes=4 << 20, num_workers=1)
-
-
-if __name__ == "__main__":
-    random.seed(0)
-    {"mds": write_mds, "lit": write_lit}[sys.argv[1]](Path(sys.argv[2]), Path(sys.argv[3]))

@@ -8,33 +8,13 @@ from __future__ import annotations
 
 import itertools
 import os
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from . import Run, library, whole
+from . import Run, all_whole, by_open, for_each, library, one_by_one, stores, whole
 from .stores import KEY, ours
 from .stores import obstore as store_of
-
-
-def one_by_one(read: Callable[[str], Any], names: list[str], size: int, threads: int = 1) -> Run:
-    """Read all, in one thread or shared out to several."""
-
-    def some(share: list[str]) -> None:
-        for name in share:
-            whole(read(name), size)
-
-    if threads == 1:
-        return lambda: some(names)
-    pool = ThreadPoolExecutor(threads)
-    shares = [names[start::threads] for start in range(threads)]
-
-    def all_of_them() -> None:
-        for _ in pool.map(some, shares):
-            pass
-
-    return all_of_them
 
 
 def fsabs_read_many(
@@ -42,15 +22,7 @@ def fsabs_read_many(
 ) -> Run:
     """`fs.read_many` of all names."""
     fs = ours(endpoint, cloud)
-
-    def run() -> None:
-        count = 0
-        for data in fs.read_many(names, concurrency=concurrency):
-            whole(data, size)
-            count += 1
-        whole(range(count), len(names))
-
-    return run
+    return lambda: all_whole(fs.read_many(names, concurrency=concurrency), len(names), size)
 
 
 def fsabs_read_bytes(endpoint: str, names: list[str], size: int, cloud: str = "s3") -> Run:
@@ -58,32 +30,9 @@ def fsabs_read_bytes(endpoint: str, names: list[str], size: int, cloud: str = "s
     return one_by_one(ours(endpoint, cloud).read_bytes, names, size)
 
 
-def fsabs_read_after_batch(endpoint: str, names: list[str], size: int, reset: bool) -> Run:
-    """`fs.read_bytes` of one object after a batch over 32 connections, which a proxy has `reset` or kept."""
-    proxy = library("tests.servers.network").FaultProxy.before(endpoint).__enter__()
-    fs = ours(proxy.endpoint)
-
-    def run() -> dict[str, float]:
-        whole(list(fs.read_many(names, concurrency=32)), len(names))
-        if reset:
-            proxy.break_connections()
-        time.sleep(0.05)  # until the resets have arrived
-        begin = time.perf_counter()
-        whole(fs.read_bytes(names[0]), size)
-        return {"seconds": time.perf_counter() - begin}
-
-    return run
-
-
 def fsabs_open(endpoint: str, names: list[str], size: int) -> Run:
     """`fs.open` and `read`, one by one."""
-    fs = ours(endpoint)
-
-    def read(name: str) -> Any:
-        with fs.open(name, "rb") as file:
-            return file.read()
-
-    return one_by_one(read, names, size)
+    return one_by_one(by_open(ours(endpoint).open), names, size)
 
 
 def obstore(endpoint: str, names: list[str], size: int, threads: int = 1, cloud: str = "s3") -> Run:
@@ -107,37 +56,24 @@ def obstore_ranges(endpoint: str, size: int, threads: int, step: int) -> Run:
 
 def boto3(endpoint: str, names: list[str], size: int, threads: int = 1) -> Run:
     """`get_object` and `read`."""
-    client = library("boto3").client("s3", endpoint_url=endpoint)
+    client = stores.boto3(endpoint)
     return one_by_one(lambda name: client.get_object(Bucket="bucket", Key=name)["Body"].read(), names, size, threads)
 
 
 def pyarrow(endpoint: str, names: list[str], size: int, threads: int = 1) -> Run:
     """`open_input_file` and `read`: AWS's C++ client."""
-    scheme, _, host = endpoint.partition("://")
-    fs = library("pyarrow.fs").S3FileSystem(endpoint_override=host, scheme=scheme, region="us-east-1")
-
-    def read(name: str) -> Any:
-        with fs.open_input_file(f"bucket/{name}") as file:
-            return file.read()
-
-    return one_by_one(read, names, size, threads)
+    fs = stores.pyarrow(endpoint)
+    return one_by_one(by_open(lambda name, _: fs.open_input_file(f"bucket/{name}")), names, size, threads)
 
 
 def pfio(endpoint: str, names: list[str], size: int) -> Run:
     """`fs.open` and `read` of PFIO v2."""
-    fs = library("pfio.v2").from_url("s3://bucket/", endpoint=endpoint)
-
-    def read(name: str) -> Any:
-        with fs.open(name, "rb") as file:
-            return file.read()
-
-    return one_by_one(read, names, size)
+    return one_by_one(by_open(library("pfio.v2").from_url("s3://bucket/", endpoint=endpoint).open), names, size)
 
 
 def s3fs(endpoint: str, names: list[str], size: int) -> Run:
     """`cat` of many at a time, which is how s3fs is fast."""
     fs = library("s3fs").S3FileSystem(endpoint_url=endpoint, skip_instance_cache=True, use_listings_cache=False)
-
     return _cats(fs, names, size)
 
 
@@ -162,21 +98,17 @@ def adlfs(endpoint: str, names: list[str], size: int) -> Run:
 
 
 def _cats(fs: Any, names: list[str], size: int) -> Run:
-    def run() -> None:
-        for start in range(0, len(names), 64):
-            for data in fs.cat([f"bucket/{name}" for name in names[start : start + 64]]).values():
-                whole(data, size)
-
-    return run
+    batches = [[f"bucket/{name}" for name in names[start : start + 64]] for start in range(0, len(names), 64)]
+    return for_each(lambda batch: all_whole(fs.cat(batch).values(), len(batch), size), batches)
 
 
 def multi_storage_client(endpoint: str, names: list[str], size: int, threads: int = 1) -> Run:
     """NVIDIA's client with its `rust_client`, which takes an endpoint of one's own for S3 alone."""
-    library_ = library("multistorageclient")
+    module = library("multistorageclient")
     rust = {"allow_http": True}
     options = {"base_path": "bucket", "region_name": "us-east-1", "endpoint_url": endpoint, "rust_client": rust}
     profiles = {"profiles": {"p": {"storage_provider": {"type": "s3", "options": options}}}}
-    client = library_.StorageClient(library_.StorageClientConfig.from_dict(profiles, profile="p"))
+    client = module.StorageClient(module.StorageClientConfig.from_dict(profiles, profile="p"))
     return one_by_one(client.read, names, size, threads)
 
 
@@ -209,14 +141,13 @@ def fsabs_stream(endpoint: str, name: str, size: int, step: int) -> Run:
 
 def boto3_stream(endpoint: str, name: str, size: int, step: int) -> Run:
     """`get_object` and `read(step)` of its body, which is a context manager."""
-    client = library("boto3").client("s3", endpoint_url=endpoint)
+    client = stores.boto3(endpoint)
     return _sequential(lambda: client.get_object(Bucket="bucket", Key=name)["Body"], size, step)
 
 
 def pyarrow_stream(endpoint: str, name: str, size: int, step: int) -> Run:
     """`open_input_stream`."""
-    scheme, _, host = endpoint.partition("://")
-    fs = library("pyarrow.fs").S3FileSystem(endpoint_override=host, scheme=scheme, region="us-east-1")
+    fs = stores.pyarrow(endpoint)
     return _sequential(lambda: fs.open_input_stream(f"bucket/{name}"), size, step)
 
 
@@ -238,12 +169,11 @@ def obstore_stream(endpoint: str, name: str, size: int, step: int) -> Run:
 
 def obstore_reader(endpoint: str, name: str, size: int, step: int) -> Run:
     """`open_reader`: ranges of `step`."""
-    library_ = library("obstore")
-    store = store_of(endpoint)
+    module, store = library("obstore"), store_of(endpoint)
 
     def run() -> None:
-        reader = library_.open_reader(store, name, buffer_size=step)
-        pieces = iter(lambda: reader.read(step), b"")
-        whole(range(sum(len(piece) for piece in itertools.takewhile(len, pieces))), size)
+        reader = module.open_reader(store, name, buffer_size=step)
+        pieces = itertools.takewhile(len, iter(lambda: reader.read(step), None))
+        whole(range(sum(map(len, pieces))), size)
 
     return run

@@ -10,25 +10,10 @@ import time
 from typing import Any
 
 from . import Run, library, whole
+from .stores import ours
 
 STEP = 0.002
 """Seconds."""
-
-
-def listed(url: str, sizes: dict[str, int], **options: Any) -> Any:
-    """Return the FS at a URL of nginx, which lists nothing: its files and their sizes are given."""
-    fsabs = library("fsabs")
-
-    class Listed(fsabs.spi.LayerFS):  # type: ignore[misc, name-defined]
-        def _stat(self, key: str) -> Any:
-            return fsabs.FileStat(key, sizes[key]) if key in sizes else fsabs.FileStat.of_directory(key)
-
-        def _list(self, key: str) -> Any:
-            return map(self._stat, sizes)
-
-        _walk = _list
-
-    return Listed(fsabs.from_url(url, **options))
 
 
 def _dataset(kind: str, fs: Any) -> Any:
@@ -40,34 +25,30 @@ def _dataset(kind: str, fs: Any) -> Any:
     return torch.ShardedDataset(fs, len, seed=1, buffer_size=1000)
 
 
-def _epoch(batches: Any) -> tuple[int, int, float]:
-    """Return the number of batches and samples, and the seconds after the first batch."""
-    samples = number = 0
-    start = 0.0
+def _epoch(batches: Any, count: int) -> dict[str, float]:
+    """Step through batches of `count` samples; return the seconds after the first one."""
+    samples, start = 0, 0.0
     for batch in batches:
         start = start or time.perf_counter()
-        number += 1
         samples += len(batch)
         time.sleep(STEP)
-    return number, samples, time.perf_counter() - start
+    whole(range(samples), count)
+    return {"seconds": time.perf_counter() - start}
 
 
-def fsabs(kind: str, loader: str, count: int, batch: int, workers: int, **place: Any) -> Run:
+def _workers(number: int) -> dict[str, Any]:
+    """Return the options of a loader with so many workers."""
+    return {"num_workers": number, **({"multiprocessing_context": "fork"} if number else {})}
+
+
+def fsabs(kind: str, loader: str, workers: int, endpoint: str, folder: str, count: int, size: int, batch: int) -> Run:
     """One epoch a round, under a plain `DataLoader` with `PlannedBatches` or under our `Loader`."""
-    dataset = _dataset(kind, listed(**place))
-    more = {"num_workers": workers, **({"multiprocessing_context": "fork"} if workers else {})}
+    dataset, more = _dataset(kind, ours(endpoint, path=f"/{folder}")), _workers(workers)
     if loader == "ours":
-        seed = {} if kind == "sharded" else {"seed": 1}
-        batches = library("fsabs.adapters.torch").Loader(dataset, batch, **seed, **more)
+        batches = library("fsabs.adapters.torch").Loader(dataset, batch, seed=1, **more)
     else:
         batches = library("torch.utils.data").DataLoader(dataset, **_shuffled(dataset, batch, workers), **more)
-
-    def run() -> dict[str, float]:
-        _, samples, seconds = _epoch(batches)
-        whole(range(samples), count)
-        return {"seconds": seconds}
-
-    return run
+    return lambda: _epoch(batches, count)
 
 
 def _shuffled(dataset: Any, batch: int, workers: int) -> dict[str, Any]:
@@ -107,31 +88,24 @@ def _in_turn(count: int, size: int) -> Any:
     return InTurn()
 
 
-def in_memory(kind: str, count: int, size: int, batch: int, workers: int) -> Run:
+def in_memory(kind: str, workers: int, folder: str, count: int, size: int, batch: int) -> Run:
     """The same epoch of torch's own loader over records in memory: the least that it costs without any reading."""
     dataset = _in_turn(count, size) if kind == "sharded" else _InMemory(count, size)
     shuffle = {} if kind == "sharded" else {"shuffle": True}
-    more = {"num_workers": workers, **({"multiprocessing_context": "fork"} if workers else {})}
-    batches = library("torch.utils.data").DataLoader(dataset, batch, **shuffle, **more)
-
-    def run() -> dict[str, float]:
-        _, samples, seconds = _epoch(batches)
-        whole(range(samples), count)
-        return {"seconds": seconds}
-
-    return run
+    batches = library("torch.utils.data").DataLoader(dataset, batch, **shuffle, **_workers(workers))
+    return lambda: _epoch(batches, count)
 
 
-def ideal(count: int, batch: int, **place: Any) -> Run:
+def ideal(endpoint: str, folder: str, count: int, size: int, batch: int) -> Run:
     """The longer of the two: everything by one `read_many`, and the steps alone."""
-    fs, paths = listed(**place), list(place["sizes"])
+    fs = ours(endpoint, path=f"/{folder}")
+    names = list(fs.list())
 
     def run() -> dict[str, float]:
         start = time.perf_counter()
-        for content in fs.read_many(paths):
+        for content in fs.read_many(names):
             del content
         fetching = time.perf_counter() - start
-        _, _, steps = _epoch([range(batch)] * (count // batch))
-        return {"seconds": max(fetching, steps), "fetching": fetching, "steps": steps}
+        return {"seconds": max(fetching, _epoch([range(batch)] * (count // batch), count // batch * batch)["seconds"])}
 
     return run

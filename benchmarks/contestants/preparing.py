@@ -1,4 +1,4 @@
-"""Raw files to RecordIO: `fsabs.prepare` in its two runners, and the same function in a plain Python loop."""
+"""Raw files to RecordIO: `fsabs.prepare`, and the same function in a plain Python loop."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import os
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from . import Run, library
+from . import Run, library, whole
 
 
 def _files(raw: str) -> list[str]:
@@ -56,34 +54,13 @@ def part(model: str, raw: str, output: str, processes: str, number: str) -> None
     convert(model, _files(raw)[int(number) :: int(processes)], f"{output}/{number}")
 
 
-def prepared(model: str, raw: str, output: str, workers: int, records: int, master: str | None = None) -> Run:
-    """`prepare.run`, by processes or on Spark; the session of Spark is started before the round."""
-    prepared_by = library("fsabs.prepare").run
-    if master is not None:
-        os.environ["PYSPARK_PYTHON"] = sys.executable
-        builder = library("pyspark.sql").SparkSession.builder.master(master).config("spark.ui.enabled", "false")
-        builder.config("spark.ui.showConsoleProgress", "false").config("spark.driver.memory", "512m").getOrCreate()
+def prepared(model: str, raw: str, output: str, workers: int) -> Run:
+    """`prepare.run`, by processes."""
+    prepared_by, count = library("fsabs.prepare").run, len(_files(raw))
 
     def run() -> None:
         shutil.rmtree(output, ignore_errors=True)
-        report = prepared_by(model, raw, output, num_workers=workers, records_per_file=256, master=master)
-        if report.records != records:
-            raise RuntimeError(f"{report.records} records, and not {records}")
-
-    return run
-
-
-def planned(raw: str, count: int) -> Run:
-    """List a directory and plan the units of a job."""
-    inputs, plan = library("fsabs.prepare.inputs"), library("fsabs.prepare.plan")
-
-    def run() -> Mapping[str, float]:
-        begin = time.perf_counter()
-        listing = inputs.list_files(raw)
-        units = list(plan.units_of(listing, 1024))
-        seconds = time.perf_counter() - begin
-        if sum(len(unit.files) for unit in units) != count:
-            raise RuntimeError("files are missing")
-        return {"seconds": seconds}
+        report = prepared_by(model, raw, output, num_workers=workers, records_per_file=256)
+        whole(range(report.records), count)
 
     return run

@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import io
 import os
-import pickle
 import random
 import struct
 import tarfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from . import Run, library, whole
 
 _LENGTH = struct.Struct("<I")
-_HEADER = struct.Struct("<5I")
 
 
 def records(source: str) -> Iterator[bytes]:
@@ -41,44 +38,33 @@ def _counted(read: Callable[[], Iterable[bytes]], source: str) -> Run:
     return run
 
 
-def _ours(path: str, source: str, compressor: str, chunk: int) -> None:
-    recordio = library("fsabs.readers.recordio")
+def write_recordio(path: str, some: Iterable[bytes], chunk: int) -> None:
+    """Write records to a RecordIO file, unless it is there."""
     if not os.path.exists(path):
-        with recordio.RecordWriter(
-            library("fsabs").from_url("/"), path, compressor=compressor, max_chunk_bytes=chunk
-        ) as file:
-            for record in records(source):
+        options = {"compressor": "none", "max_chunk_bytes": chunk}
+        with library("fsabs.readers.recordio").RecordWriter(library("fsabs").from_url("/"), path, **options) as file:
+            for record in some:
                 file.write(record)
 
 
-def fsabs_scan(path: str, source: str, compressor: str, chunk: int) -> Run:
+def write_tar(path: str, some: Iterable[bytes], first: int = 0) -> None:
+    """Write records to a tar as members that are numbered from `first` on, unless it is there."""
+    if not os.path.exists(path):
+        with tarfile.open(path, "w") as archive:
+            for number, record in enumerate(some, first):
+                member = tarfile.TarInfo(f"{number:08}.txt")
+                member.size = len(record)
+                archive.addfile(member, io.BytesIO(record))
+
+
+def fsabs_scan(path: str, source: str, chunk: int) -> Run:
     """A `RecordReader`, opened anew in each round and iterated."""
-    _ours(path, source, compressor, chunk)
+    write_recordio(path, records(source), chunk)
     fs, reader = library("fsabs").from_url("/"), library("fsabs.readers.recordio").RecordReader
 
     def read() -> Iterator[bytes]:
         with reader(fs, path) as opened:
             yield from opened
-
-    return _counted(read, source)
-
-
-def struct_loop(path: str, source: str, compressor: str, chunk: int) -> Run:
-    """What one writes in Python for an uncompressed file: `struct`, and two `file.read` a record; CRCs are checked."""
-    _ours(path, source, compressor, chunk)
-
-    def read() -> Iterator[bytes]:
-        with open(path, "rb") as file:
-            while head := file.read(20):
-                _, expected, _, _, count = _HEADER.unpack(head)
-                crc = 0
-                for _ in range(count):
-                    length = file.read(4)
-                    record = file.read(_LENGTH.unpack(length)[0])
-                    crc = zlib.crc32(record, zlib.crc32(length, crc))
-                    yield record
-                if crc != expected:
-                    raise RuntimeError("a wrong CRC")
 
     return _counted(read, source)
 
@@ -123,12 +109,7 @@ def array_record_ranges(path: str, source: str) -> Run:
 def webdataset(path: str, source: str) -> Run:
     """`tar_file_iterator`: what its pipelines read tars by."""
     iterate = library("webdataset.tariterators").tar_file_iterator
-    if not os.path.exists(path):
-        with tarfile.open(path, "w") as archive:
-            for number, record in enumerate(records(source)):
-                member = tarfile.TarInfo(f"{number:08}.txt")
-                member.size = len(record)
-                archive.addfile(member, io.BytesIO(record))
+    write_tar(path, records(source))
 
     def read() -> Iterator[bytes]:
         with open(path, "rb") as file:
@@ -145,9 +126,9 @@ def _batches(source: str, batch: int, count: int) -> tuple[list[list[int]], int]
     return [numbers[at : at + batch] for at in range(0, count, batch)], sum(sizes[number] for number in numbers)
 
 
-def fsabs_batches(path: str, source: str, compressor: str, chunk: int, batch: int, count: int, cache: int) -> Run:
+def fsabs_batches(path: str, source: str, chunk: int, batch: int, count: int, cache: int) -> Run:
     """`read_many`, by a reader that is opened anew in each round and keeps `cache` bytes."""
-    _ours(path, source, compressor, chunk)
+    write_recordio(path, records(source), chunk)
     fs, reader = library("fsabs").from_url("/"), library("fsabs.readers.recordio").RecordReader
     batches, expected = _batches(source, batch, count)
 
@@ -169,31 +150,5 @@ def array_record_batches(path: str, source: str, batch: int, count: int) -> Run:
         got = sum(sum(map(len, file.read(numbers))) for numbers in batches)
         file.close()
         whole(range(got), expected)
-
-    return run
-
-
-def _instance() -> tuple[Any, int]:
-    numpy = library("numpy")
-    return numpy.random.default_rng(0).random((28, 28)), 7
-
-
-def fsabs_decode(count: int) -> Run:
-    """`instances.decode` of an array of 28 x 28 doubles and an int."""
-    instances = library("fsabs.readers.instances")
-    return _decoded(instances.decode, instances.encode(_instance()), count)
-
-
-def pickle_loads(count: int) -> Run:
-    """`pickle.loads` of the same, protocol 5."""
-    return _decoded(pickle.loads, pickle.dumps(_instance(), 5), count)
-
-
-def _decoded(decode: Callable[[bytes], Any], data: bytes, count: int) -> Run:
-    def run() -> None:
-        for _ in range(count):
-            image, label = decode(data)
-        whole(image, 28)
-        whole(range(label), 7)
 
     return run

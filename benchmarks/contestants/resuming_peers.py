@@ -18,8 +18,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from . import Run, library
-from .loaders import _streaming
+from . import Run, library, loaders
 
 TIMEOUT = 60  # seconds, of a job
 KINDS = ("same", "workers", "batch")
@@ -46,7 +45,7 @@ def random_case(rng: random.Random, total: int, kind: str) -> PeerCase:
 def write(peer: str, folder: str, total: int) -> None:
     """Write a data set of numbers in a peer's format."""
     if peer == "streaming":
-        with _streaming().MDSWriter(out=folder, columns={"id": "int"}, size_limit=200) as writer:
+        with loaders.streaming().MDSWriter(out=folder, columns={"id": "int"}, size_limit=200) as writer:
             for number in range(total):
                 writer.write({"id": number})
         return
@@ -77,7 +76,7 @@ def _loader(peer: str, folder: str, batch_size: int, workers: int) -> Any:
     if workers:
         options["multiprocessing_context"] = "fork"
     if peer == "streaming":
-        streaming = _streaming()
+        streaming = loaders.streaming()
         library("streaming.base.util").clean_stale_shared_memory()
         dataset = streaming.StreamingDataset(local=folder, shuffle=True, batch_size=batch_size)
         return streaming.StreamingDataLoader(dataset, **options)

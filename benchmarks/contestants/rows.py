@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
@@ -11,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import Run, library, whole
+from .stores import ours
 
 
 def _counting(read: Callable[[], Iterable[int]], count: int) -> Run:
@@ -54,8 +54,8 @@ def datasets_local(folder: str, rows: int, batch: int) -> Run:
 
 def fsabs_shuffled(endpoint: str, names: list[str], rows: int, buffer: int) -> Run:
     """Rows as dicts, shuffled in windows of 16 row groups; a new order each round."""
-    fs = library("fsabs").from_url("s3://bucket/text", endpoint=endpoint, region="us-east-1")
-    dataset = library("fsabs.adapters.torch").ShardedDataset(_named(fs, names), seed=1)
+    fs = ours(endpoint, path="/text")
+    dataset = library("fsabs.adapters.torch").ShardedDataset(fs, seed=1)
     return _counting(lambda: (1 for row in dataset if row["text"]), rows)
 
 
@@ -72,27 +72,6 @@ def datasets_shuffled(endpoint: str, names: list[str], rows: int, buffer: int) -
         return (1 for row in data.shuffle(1, buffer_size=buffer) if row["text"])
 
     return _counting(read, rows)
-
-
-def fsabs_columns(endpoint: str, rows: int) -> Run:
-    """Two columns as record batches."""
-    fs = library("fsabs").from_url("s3://bucket", endpoint=endpoint, region="us-east-1")
-    reader = library("fsabs.readers.data").ParquetDataReader(_named(fs, ["wide.parquet"]), columns=["c03", "c17"])
-    dataset = library("fsabs.adapters.torch").ShardedDataset(reader, batch_size=2000)
-    return _counting(lambda: (one.num_rows for one in dataset), rows)
-
-
-def _named(fs: Any, names: list[str]) -> Any:
-    """Return an FS whose listing is these names: the server has none."""
-
-    class Named(library("fsabs.spi").LayerFS):  # type: ignore[misc]
-        def _list(self, key: str) -> Any:
-            return (self.inner._stat(f"{key}/{name}" if key else name) for name in names)
-
-        def _walk(self, key: str, *rest: Any) -> Any:
-            return self._list(key)
-
-    return Named(fs)
 
 
 # ---- tokens
@@ -130,17 +109,12 @@ def numpy_tokens(path: str, length: int, batch: int, batches: int) -> Run:
     return run
 
 
-def _far(endpoint: str) -> Any:
-    fs = library("fsabs").from_url("s3://bucket/tokens", endpoint=endpoint, region="us-east-1")
-    return _named(fs, ["train.bin"])
-
-
 def fsabs_far_tokens(endpoint: str, length: int, batch: int, batches: int) -> Run:
     """Batches with a computation that takes about as long as fetching; and each of the two alone."""
     torch = library("fsabs.adapters.torch")
 
     def passes(compute: float) -> float:
-        dataset = torch.TokenDataset(_far(endpoint), length, dtype="uint16", seed=1, batch_size=batch)
+        dataset = torch.TokenDataset(ours(endpoint, path="/tokens"), length, dtype="uint16", seed=1, batch_size=batch)
         begin = time.perf_counter()
         for number, _ in enumerate(dataset):
             if compute:
@@ -161,7 +135,7 @@ def fsabs_epoch(endpoint: str, length: int, batch: int, block: int | None = None
     """All windows in batches."""
     options = {"block_size": block, "buffer_size": buffer}
     dataset = library("fsabs.adapters.torch").TokenDataset(
-        _far(endpoint), length, dtype="uint16", seed=1, batch_size=batch, **options
+        ours(endpoint, path="/tokens"), length, dtype="uint16", seed=1, batch_size=batch, **options
     )
     return _counting(lambda: (windows.shape[0] for windows in dataset), len(dataset))
 
@@ -201,26 +175,3 @@ def _optimize(litdata: Any, numpy: Any, torch: Any, folder: str, tokens: str, le
         writer[number] = torch.from_numpy(values[at : at + (1 << 16)].astype(numpy.int32)).to(torch.uint16)
     writer.done()
     writer.merge()
-
-
-# ---- states
-
-
-def mixture_state(path: str, sources: int, workers: int) -> Run:
-    """1,000 states of a mixture in the middle of an epoch, and the size of one as JSON."""
-    torch, tags = library("fsabs.adapters.torch"), library("fsabs.adapters.torch.tags")
-    weights = {f"source-{number}": 1 / (1 + number) for number in range(sources)}
-    members = {name: torch.TokenDataset(path, 1024, dtype="uint16", seed=number) for number, name in enumerate(weights)}
-    dataset = torch.Mixture(members, weights, ending="repeat", length=10**9)
-    running = dataset.epochs.begin(workers, 8)
-    for _ in range(1000 * workers + 3):
-        tag, _ = running.draw()
-        running.consumed(tags.Tag(tag.serial, tag.part, tag.first, tag.count))
-
-    def run() -> dict[str, float]:
-        begin = time.perf_counter()
-        for _ in range(1000):
-            state = dataset.state_dict()
-        return {"seconds": time.perf_counter() - begin, "size": float(len(json.dumps(state)))}
-
-    return run

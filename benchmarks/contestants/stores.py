@@ -1,4 +1,4 @@
-"""The bucket `bucket` of a store as clients open it: ours and obstore's, of S3 or of a cloud that `cloud` names."""
+"""The bucket `bucket` of a store as clients open it; for ours and obstore, of S3 or of a cloud that `cloud` names."""
 
 from __future__ import annotations
 
@@ -16,10 +16,21 @@ _OURS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def ours(endpoint: str, cloud: str = "s3") -> Any:
-    """An FS of this library."""
+def ours(endpoint: str, cloud: str = "s3", path: str = "") -> Any:
+    """An FS of this library: of the bucket, or of what is at a path in it."""
     url, options = _OURS[cloud]
-    return library("fsabs").from_url(url, endpoint=endpoint, **options)
+    return library("fsabs").from_url(url + path, endpoint=endpoint, **options)
+
+
+def boto3(endpoint: str) -> Any:
+    """A client of boto3."""
+    return library("boto3").client("s3", endpoint_url=endpoint)
+
+
+def pyarrow(endpoint: str) -> Any:
+    """A filesystem of Arrow's."""
+    scheme, _, host = endpoint.partition("://")
+    return library("pyarrow.fs").S3FileSystem(endpoint_override=host, scheme=scheme, region="us-east-1")
 
 
 def obstore(endpoint: str, cloud: str = "s3") -> Any:

@@ -5,28 +5,25 @@ Plain and traced operations take turns in pieces of `PIECE` within a round, so t
 
 from __future__ import annotations
 
-import multiprocessing
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from time import monotonic_ns, perf_counter
+from time import perf_counter
 
 from . import Run, library
 
 PIECE = 200
 
 
-def _difference(
-    plain: Callable[[], object], traced: Callable[[], object], count: int, piece: int = PIECE
-) -> dict[str, float]:
+def _difference(plain: Callable[[], object], traced: Callable[[], object], count: int) -> dict[str, float]:
     """What `count` of `traced` take more than as many of `plain`, which take `base`: the medians of the pieces."""
     plains, traces = [], []
-    for _ in range(count // piece):
+    for _ in range(count // PIECE):
         begin = perf_counter()
-        for _ in range(piece):
+        for _ in range(PIECE):
             plain()
         middle = perf_counter()
-        for _ in range(piece):
+        for _ in range(PIECE):
             traced()
         plains.append(middle - begin)
         traces.append(perf_counter() - middle)
@@ -64,61 +61,6 @@ def on(count: int) -> Run:
         return _difference(lambda: plain.pread(4096, 0), lambda: traced.pread(4096, 0), count)
 
     return run
-
-
-def member(count: int) -> Run:
-    """On: `read_bytes` of a stored member of a zip, against the same without the trace."""
-    import fsabs
-    from fsabs import trace
-    from fsabs.core import hooks
-
-    folder = tempfile.TemporaryDirectory()
-    fs = fsabs.from_url(folder.name)
-    with fs.open_zip("a.zip", "w") as archive:
-        archive.write_bytes("member", bytes(4096))
-    opened = fs.open_zip("a.zip")
-    trace.start(Path(folder.name) / "trace", max_bytes=8 * 1024 * 1024)
-    recorder = hooks.active
-
-    def plain() -> None:
-        hooks.active = None
-        opened.read_bytes("member")
-
-    def traced() -> None:
-        hooks.active = recorder
-        opened.read_bytes("member")
-
-    return lambda: _difference(plain, traced, count)
-
-
-def start_and_stop(workers: int, count: int) -> Run:
-    """On: what a trace adds to forking processes, each of which records one span, and waiting for their end.
-
-    torch is loaded, as it is where a DataLoader forks: what a child touches of its parent's memory is copied.
-    """
-    from fsabs import trace
-    from fsabs.core import hooks
-
-    library("torch.utils.data")
-    folder = tempfile.TemporaryDirectory()
-    context = multiprocessing.get_context("fork")
-
-    def work() -> None:
-        if hooks.active is not None:
-            hooks.active.record_span("span", "benchmark.work", monotonic_ns())
-
-    def plain() -> None:
-        processes = [context.Process(target=work) for _ in range(workers)]
-        for process in processes:
-            process.start()
-        for process in processes:
-            process.join()
-
-    def traced() -> None:
-        with trace.record(Path(folder.name) / "trace"):
-            plain()
-
-    return lambda: _difference(plain, traced, count, piece=1)
 
 
 def viztracer(count: int) -> Run:

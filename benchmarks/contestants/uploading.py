@@ -9,10 +9,9 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from . import Run, library, whole
+from . import Run, for_each, library, stores, whole
 from .stores import obstore, ours
 
 
@@ -21,47 +20,29 @@ def _contents(count: int, size: int) -> list[tuple[str, bytes]]:
     return [(f"new/{number:05}.bin", noise[number : number + size]) for number in range(count)]
 
 
-def _each(write: Callable[[str, bytes], Any], pairs: list[tuple[str, bytes]], threads: int) -> Run:
+def _each(write: Callable[[str, bytes], Any], pairs: list[tuple[str, bytes]], threads: int = 1) -> Run:
     """Write all, in one thread or shared out to several."""
-
-    def some(share: list[tuple[str, bytes]]) -> None:
-        for name, data in share:
-            write(name, data)
-
     write(*pairs[0])
-    if threads == 1:
-        return lambda: some(pairs)
-    pool = ThreadPoolExecutor(threads)
-    shares = [pairs[start::threads] for start in range(threads)]
-
-    def all_of_them() -> None:
-        for _ in pool.map(some, shares):
-            pass
-
-    return all_of_them
+    return for_each(lambda pair: write(*pair), pairs, threads)
 
 
-def fsabs_write_bytes(endpoint: str, count: int, size: int, threads: int = 1, cloud: str = "s3") -> Run:
+def fsabs_write_bytes(endpoint: str, count: int, size: int, cloud: str = "s3") -> Run:
     """`fs.write_bytes`, one by one."""
-    return _each(ours(endpoint, cloud).write_bytes, _contents(count, size), threads)
+    return _each(ours(endpoint, cloud).write_bytes, _contents(count, size))
 
 
-def fsabs_write_many(endpoint: str, count: int, size: int, concurrency: int | None = None, cloud: str = "s3") -> Run:
+def fsabs_write_many(endpoint: str, count: int, size: int, cloud: str = "s3") -> Run:
     """`fs.write_many` of all."""
     fs, pairs = ours(endpoint, cloud), _contents(count, size)
     fs.write_bytes(*pairs[0])
-    return lambda: whole(range(fs.write_many(pairs, concurrency=concurrency)), count)
+    return lambda: whole(range(fs.write_many(pairs)), count)
 
 
 def fsabs_pack(source: str, endpoint: str, count: int, name: str) -> Run:
     """`fsabs.pack` of the bucket at `source` into a container at `endpoint`."""
-    tree, target = ours(source), ours(endpoint)
+    tree, target, pack = ours(source), ours(endpoint), library("fsabs").pack
     target.write_bytes("first", b"1")
-
-    def run() -> None:
-        whole(range(library("fsabs").pack(tree, target, name).files), count)
-
-    return run
+    return lambda: whole(range(pack(tree, target, name).files), count)
 
 
 def obstore_put(endpoint: str, count: int, size: int, threads: int = 1, cloud: str = "s3") -> Run:
@@ -69,25 +50,15 @@ def obstore_put(endpoint: str, count: int, size: int, threads: int = 1, cloud: s
     return _each(obstore(endpoint, cloud).put, _contents(count, size), threads)
 
 
-def boto3_put(endpoint: str, count: int, size: int, threads: int = 1) -> Run:
+def boto3_put(endpoint: str, count: int, size: int) -> Run:
     """`put_object`."""
-    client = library("boto3").client("s3", endpoint_url=endpoint)
-
-    def write(name: str, data: bytes) -> None:
-        client.put_object(Bucket="bucket", Key=name, Body=data)
-
-    return _each(write, _contents(count, size), threads)
+    client = stores.boto3(endpoint)
+    return _each(lambda name, data: client.put_object(Bucket="bucket", Key=name, Body=data), _contents(count, size))
 
 
 def fsabs_upload(endpoint: str, size: int, cloud: str = "s3") -> Run:
     """`fs.write_bytes` of a large object."""
-    fs, data = ours(endpoint, cloud), os.urandom(size)
-    fs.write_bytes("first", b"1")
-
-    def run() -> None:
-        fs.write_bytes("large", data)
-
-    return run
+    return _each(ours(endpoint, cloud).write_bytes, [("large", os.urandom(size))])
 
 
 def fsabs_upload_file(endpoint: str, size: int, step: int) -> Run:
@@ -105,22 +76,15 @@ def fsabs_upload_file(endpoint: str, size: int, step: int) -> Run:
 
 def obstore_upload(endpoint: str, size: int, cloud: str = "s3") -> Run:
     """`put`, which sends parts."""
-    store, data = obstore(endpoint, cloud), os.urandom(size)
-
-    def run() -> None:
-        store.put("large", data)
-
-    return run
+    return _each(obstore(endpoint, cloud).put, [("large", os.urandom(size))])
 
 
 def boto3_upload(endpoint: str, size: int) -> Run:
     """`upload_fileobj`, which sends parts from ten threads."""
-    client, data = library("boto3").client("s3", endpoint_url=endpoint), os.urandom(size)
-
-    def run() -> None:
-        client.upload_fileobj(io.BytesIO(data), "bucket", "large")
-
-    return run
+    client = stores.boto3(endpoint)
+    return _each(
+        lambda name, data: client.upload_fileobj(io.BytesIO(data), "bucket", name), [("large", os.urandom(size))]
+    )
 
 
 # ---- listings
@@ -146,7 +110,7 @@ def obstore_list(endpoint: str, count: int, cloud: str = "s3") -> Run:
 
 def boto3_list(endpoint: str, count: int) -> Run:
     """A paginator: one request after the other."""
-    client = library("boto3").client("s3", endpoint_url=endpoint)
+    client = stores.boto3(endpoint)
 
     def run() -> None:
         pages = client.get_paginator("list_objects_v2").paginate(Bucket="bucket")

@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Callable
 from typing import Any
 
-from . import Run, library, whole
+from . import Run, for_each, library, whole
 
 
 def _written_anew(path: str, count: int, size: int, write: Callable[[str, bytes], Any]) -> Run:
@@ -59,19 +59,14 @@ def builtin_open(path: str, count: int, size: int) -> Run:
     return _written_anew(path, count, size, write)
 
 
-def fsabs_pack(source: str, target: str, name: str, options: dict[str, Any]) -> Run:
+def fsabs_pack(source: str, target: str, name: str, deflated: bool = False) -> Run:
     """`fsabs.pack`."""
-    fsabs = library("fsabs")
-    tree, folder = fsabs.Local(source), fsabs.Local(target)
-
-    def run() -> None:
-        packed = fsabs.pack(tree, folder, name, options=options)
-        whole(range(packed.files), len(os.listdir(source)))
-
-    return run
+    fsabs, options = library("fsabs"), {"compression": "deflated"} if deflated else {}
+    tree, folder, count = fsabs.Local(source), fsabs.Local(target), len(os.listdir(source))
+    return lambda: whole(range(fsabs.pack(tree, folder, name, options=options).files), count)
 
 
-def by_zipfile(source: str, target: str, deflated: bool) -> Run:
+def by_zipfile(source: str, target: str, deflated: bool = False) -> Run:
     """The standard library's `zipfile`."""
 
     def run() -> None:
@@ -98,8 +93,5 @@ def by_h5py(source: str, target: str) -> Run:
 
 def by_gnu_tar(source: str, target: str) -> Run:
     """The program `tar`."""
-
-    def run() -> None:
-        subprocess.run(["tar", "-cf", f"{target}/theirs.tar", "-C", source, "."], check=True)
-
-    return run
+    command = ["tar", "-cf", f"{target}/theirs.tar", "-C", source, "."]
+    return for_each(subprocess.check_call, [command])

@@ -6,26 +6,17 @@ import functools
 import os
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import Run, library, whole
-from .objects import one_by_one
+from . import Run, all_whole, by_open, for_each, library, one_by_one
+from .stores import ours
 
 # ---- on S3: `bucket/train.zip` at `endpoint`, the members `wanted`, each of `size` bytes
 
 
-def _opened(endpoint: str) -> Any:
-    return library("fsabs").from_url("s3://bucket/train.zip", endpoint=endpoint, region="us-east-1")
-
-
 def _many(fs: Any, wanted: list[str], size: int) -> None:
-    count = 0
-    for data in fs.read_many(wanted):
-        whole(data, size)
-        count += 1
-    whole(range(count), len(wanted))
+    all_whole(fs.read_many(wanted), len(wanted), size)
 
 
 def fsabs_s3(endpoint: str, wanted: list[str], size: int, how: str) -> Run:
@@ -33,20 +24,15 @@ def fsabs_s3(endpoint: str, wanted: list[str], size: int, how: str) -> Run:
     kept = Path(os.environ["FSABS_CACHE_DIR"], how)  # of this contestant alone
     os.environ["FSABS_CACHE_DIR"] = str(kept)
     if how == "open":
-        return functools.partial(_many, _opened(endpoint), wanted, size)
+        return functools.partial(_many, ours(endpoint, path="/train.zip"), wanted, size)
 
     def run() -> None:
         if how == "first":
             shutil.rmtree(kept, ignore_errors=True)
-        with _opened(endpoint) as fs:
+        with ours(endpoint, path="/train.zip") as fs:
             _many(fs, wanted, size)
 
     return run
-
-
-def fsabs_s3_one_by_one(endpoint: str, wanted: list[str], size: int) -> Run:
-    """By `read_bytes`, from an FS that is open."""
-    return one_by_one(_opened(endpoint).read_bytes, wanted, size)
 
 
 def s3fs(endpoint: str, wanted: list[str], size: int, block_cache: bool = False) -> Run:
@@ -57,8 +43,7 @@ def s3fs(endpoint: str, wanted: list[str], size: int, block_cache: bool = False)
         fs = library("s3fs").S3FileSystem(endpoint_url=endpoint, skip_instance_cache=True)
         kind = {"cache_type": "blockcache"} if block_cache else {}
         with fs.open("bucket/train.zip", "rb", **kind) as file, zipfile.ZipFile(file) as archive:
-            for name in wanted:
-                whole(archive.read(name), size)
+            one_by_one(archive.read, wanted, size)()
 
     return run
 
@@ -68,9 +53,7 @@ def pfio_s3(endpoint: str, wanted: list[str], size: int) -> Run:
 
     def run() -> None:
         with library("pfio.v2").from_url("s3://bucket/train.zip", endpoint=endpoint) as fs:
-            for name in wanted:
-                with fs.open(name, "rb") as file:
-                    whole(file.read(), size)
+            one_by_one(by_open(fs.open), wanted, size)()
 
     return run
 
@@ -98,25 +81,13 @@ def fsabs_local_first(path: str, names: list[str], size: int) -> Run:
 def fsabs_local_many(path: str, names: list[str], size: int) -> Run:
     """`fs.read_many` of batches of 64, as a training loop asks for them."""
     fs = library("fsabs").from_url(path)
-
-    def run() -> None:
-        for start in range(0, len(names), 64):
-            _many(fs, names[start : start + 64], size)
-
-    return run
-
-
-def _by_open(open_one: Callable[..., Any]) -> Callable[[str], Any]:
-    def read(name: str) -> Any:
-        with open_one(name, "rb") as file:
-            return file.read()
-
-    return read
+    batches = [names[start : start + 64] for start in range(0, len(names), 64)]
+    return for_each(lambda batch: _many(fs, batch, size), batches)
 
 
 def fsabs_local_open(path: str, names: list[str], size: int) -> Run:
     """`fs.open` and `read`."""
-    return one_by_one(_by_open(library("fsabs").from_url(path).open), names, size)
+    return one_by_one(by_open(library("fsabs").from_url(path).open), names, size)
 
 
 def zipfile_local(path: str, names: list[str], size: int) -> Run:
@@ -126,4 +97,4 @@ def zipfile_local(path: str, names: list[str], size: int) -> Run:
 
 def pfio_local(path: str, names: list[str], size: int) -> Run:
     """`fs.open` and `read` of PFIO's zip."""
-    return one_by_one(_by_open(library("pfio.v2").from_url(path).open), names, size)
+    return one_by_one(by_open(library("pfio.v2").from_url(path).open), names, size)

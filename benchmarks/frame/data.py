@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import os
 import random
 import struct
 import zipfile
 import zlib
 from pathlib import Path
+from urllib.parse import quote
 
 
 def names(count: int) -> list[str]:
     """A hundred members in each directory."""
     return [f"train/{number // 100:05}/{number:07}.bin" for number in range(count)]
+
+
+def objects(folder: Path, count: int, size: int) -> list[str]:
+    """Write `count` files of `size` random bytes to a folder, which is made; return their names."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = [f"{number:05}.bin" for number in range(count)]
+    for name in found:
+        (folder / name).write_bytes(os.urandom(size))
+    return found
+
+
+def large(path: Path, size: int) -> None:
+    """Write a file of `size` random bytes, a multiple of 1 MiB."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        for _ in range(size >> 20):
+            file.write(os.urandom(1 << 20))
 
 
 def stored_zip(path: Path, count: int, size: int) -> list[str]:
@@ -40,27 +59,25 @@ def zip_of(path: Path, *files: Path) -> None:
             archive.write(file, file.name)
 
 
-def listing_of(count: int, size: int) -> str:
-    """A store's response to a listing of `count` objects, a thousand at most, of `size` bytes: `00000.bin`, ..."""
-    return _page([(f"{number:05}.bin", f"{number:032x}", size) for number in range(count)])
+LISTING = ".listing"
+"""Where it exists, the file of this name beside a bucket's folder is the response to every listing of the bucket.
+
+One whose name goes on with a prefix, as it is in a query (`.listingdata%2Ftrain%2F`), answers the listing of that.
+"""
 
 
-def listing(bucket: Path, keys: list[str], prefix: str = "") -> str:
-    """The page of a listing of all keys below `prefix`, with the versions that nginx gives files."""
-    found = [(key, (bucket / key).stat()) for key in sorted(keys)]
-    return _page([(key, f"{int(one.st_mtime):x}-{one.st_size:x}", one.st_size) for key, one in found], prefix)
-
-
-def _page(objects: list[tuple[str, str, int]], prefix: str = "") -> str:
-    """The page of objects: their keys, entity tags and sizes."""
+def write_listing(bucket: Path, prefix: str = "") -> None:
+    """Write the store's response to a listing of all below a prefix, with the versions that nginx gives files."""
+    found = [(path, path.stat()) for path in sorted((bucket / prefix).rglob("*")) if path.is_file()]
     entries = "".join(
-        f"<Contents><Key>{key}</Key><LastModified>2020-01-01T00:00:00.000Z</LastModified>"
-        f"<ETag>&quot;{etag}&quot;</ETag><Size>{size}</Size><StorageClass>STANDARD</StorageClass></Contents>"
-        for key, etag, size in objects
+        f"<Contents><Key>{path.relative_to(bucket)}</Key><LastModified>2020-01-01T00:00:00.000Z</LastModified>"
+        f"<ETag>&quot;{int(one.st_mtime):x}-{one.st_size:x}&quot;</ETag><Size>{one.st_size}</Size>"
+        "<StorageClass>STANDARD</StorageClass></Contents>"
+        for path, one in found
     )
-    return (
+    bucket.with_name(f"{bucket.name}{LISTING}{quote(prefix, safe='')}").write_text(
         '<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
-        f"<Name>bucket</Name><Prefix>{prefix}</Prefix><KeyCount>{len(objects)}</KeyCount><MaxKeys>1000</MaxKeys>"
+        f"<Name>bucket</Name><Prefix>{prefix}</Prefix><KeyCount>{len(found)}</KeyCount><MaxKeys>1000</MaxKeys>"
         f"<EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>"
     )
 
@@ -101,28 +118,3 @@ def zip_of_many(path: Path, count: int) -> str:
         few = min(count, 0xFFFF)
         file.write(struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, few, few, len(central), at, 0))
     return names(count)[count // 2]
-
-
-def tar_of_many(path: Path, count: int) -> str:
-    """A tar (ustar) of `count` empty files; a name in its middle."""
-    with path.open("wb") as file:
-        for name in names(count):
-            head = bytearray(512)
-            head[: len(name)] = name.encode()
-            head[100:136] = b"0000644\0000000000\0000000000\00000000000000\0"[:36]
-            head[136:148] = b"00000000000\0"
-            head[156:265] = b"0" + bytes(100) + b"ustar\00000"
-            head[148:156] = b"        "
-            head[148:156] = b"%06o\0 " % sum(head)
-            file.write(head)
-        file.write(bytes(1024))
-    return names(count)[count // 2]
-
-
-def inflater() -> str:
-    """Whether ours has a faster inflater than zipfile's here."""
-    try:
-        import isal  # noqa: F401
-    except ImportError:
-        return "isal, which inflates faster than zlib, is not installed here"
-    return "isal, which inflates faster than zlib, is installed here"

@@ -29,22 +29,30 @@ def title(name: str) -> str:
     return words.strip().splitlines()[0]
 
 
-def run(name: str, *, full: bool, rounds: int | None) -> None:
+def run(name: str, rounds: int | None) -> None:
     """Run it, print what it found, and write `results/NAME.json` and `NAME.svg`."""
     module = importlib.import_module(f"benchmarks.{name}")
     with tempfile.TemporaryDirectory(prefix=f"fsabs-bench-{name}-") as folder:
         os.chmod(folder, 0o755)
-        bench = Bench(Path(folder), full=full, rounds=rounds)
+        bench = Bench(Path(folder), rounds)
         try:
             module.run(bench)
         except BaseException:
             with contextlib.suppress(OSError):  # no contestant has started
                 sys.stderr.write((Path(folder) / "home" / "contestants.log").read_text(errors="replace")[-3000:])
             raise
-    options = (" --full" if full else "") + (f" --rounds {rounds}" if rounds else "")
+    options = f" --rounds {rounds}" if rounds else ""
     found = report.content(name, title(name), f"python -m benchmarks{options} {name}", bench)
-    sys.stdout.write(report.text(found))
+    sys.stdout.write(f"\n{report.text(found)}")
     sys.stdout.flush()
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.json").write_text(json.dumps(found, indent=2) + "\n")
     (RESULTS / f"{name}.svg").write_text(chart.svg(found))
+
+
+def document() -> None:
+    """Write all claims and tables of `results/*.json`, in Markdown: `results/tables.md`."""
+    results = [RESULTS / f"{name}.json" for name in names()]
+    found = [report.text(json.loads(path.read_text())) for path in results if path.exists()]
+    head = "# Figures\n\nThe last run of each benchmark, whole; `docs/performance.md` has the method and a summary.\n\n"
+    (RESULTS / "tables.md").write_text(head + "\n".join(found))

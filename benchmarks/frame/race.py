@@ -17,6 +17,16 @@ from . import peers, servers
 from .measure import Contestant, Dropped, Round, Spread, Target, ratios, spread, take_turns
 from .workers import Here, Worker
 
+_SCALES = {"ns": 1e9, "us": 1e6, "ms": 1e3, "KB": 1e-3, "MB": 1e-6}
+"""Of seconds and bytes, by the unit that they are shown in; what is counted is shown as it is."""
+_TITLES = {"seconds": "time", "cpu": "CPU time of the client", "bytes": "bytes fetched"}
+"""Of the tables of figures."""
+
+
+def scale(unit: str) -> float:
+    """Return by what a figure is multiplied to be shown in a unit, as `ms` or `us/object`."""
+    return _SCALES.get(unit.partition("/")[0], 1.0)
+
 
 class Entrant(NamedTuple):
     """One who takes part."""
@@ -68,11 +78,9 @@ class Table(NamedTuple):
 class Bench:
     """One benchmark: what it may use, and what it found."""
 
-    def __init__(self, folder: Path, *, full: bool, rounds: int | None) -> None:
+    def __init__(self, folder: Path, rounds: int | None) -> None:
         self.folder = folder
         """A temporary folder; everyone may look into it, so that a server of another user can."""
-        self.full = full
-        """Whether the sizes are the issue's own, however long that takes."""
         self._rounds = rounds
         self.tables: list[Table] = []
         self.claims: list[Claim] = []
@@ -226,12 +234,20 @@ class Race:
 
     # ---- what comes out
 
-    def run(self, warming: int = 1) -> None:
-        """Run all rounds, after `warming` rounds that don't count."""
+    def run(self, unit: str = "", *figures: str, warming: int = 1) -> None:
+        """Run all rounds, and add a table of each of `figures`, or of the seconds.
+
+        Args:
+            unit: of the tables: `us/object` is microseconds for each thing. Without one there are none.
+            figures: the first one's table has the race's title.
+            warming: how many rounds come before, which don't count.
+        """
         self._taken = take_turns(self._contestants, self.rounds, self._drop, warming)
         for name, entrant in self._entrants.items():
             if entrant.mine and self._has(name, "cpu"):
                 self._bench.cpu[f"{self.title}, {name}"] = statistics.median(self.values(entrant, "cpu"))
+        for number, figure in enumerate((figures or ("seconds",)) if unit else ()):
+            self.table(figure, unit, f"{self.title}: {_TITLES[figure]}" if number else "")
 
     def values(self, entrant: Entrant, figure: str) -> list[float]:
         """A figure of one contestant, per thing, in each round; nothing where it is absent."""
@@ -241,30 +257,28 @@ class Race:
         """A figure of one contestant for a whole round."""
         return [each[figure] for each in self._taken.get(entrant.name, [])]
 
-    def table(self, figure: str, unit: str, scale: float, title: str = "", *, whole_round: bool = False) -> None:
+    def table(self, figure: str, unit: str, title: str = "", *, whole_round: bool = False) -> None:
         """Add a table of one figure of all contestants, each against the first.
 
         Args:
             figure: `seconds`, `cpu`, or what the contestants count.
-            unit: what the values are in, once multiplied by `scale`: `us/object`.
-            scale: from the figure's unit to that.
-            title: in place of the race's.
+            unit: what the values are shown in.
+            title: in place of the race's, and of what the figure is.
             whole_round: the figure of a round, and not of one thing in it.
         """
         get = self.counts if whole_round else self.values
         taken = {name: get(one, figure) for name, one in self._entrants.items() if self._has(name, figure)}
-        if not taken:
+        base = next(iter(taken.values()), [])
+        if not base or not all(base):
             return
-        base = next(iter(taken.values()))
         rows = [
             Row(
                 name,
-                spread([value * scale for value in values]),
+                spread([value * scale(unit) for value in values]),
                 spread(ratios(values, base)),
                 self._entrants[name].mine,
             )
             for name, values in taken.items()
-            if all(base)
         ]
         self._bench.tables.append(Table(title or self.title, unit, rows))
 
@@ -312,3 +326,8 @@ class Race:
         """Claim how many things a second one does."""
         rates = [1 / seconds for seconds in self.values(mine, "seconds")]
         self._bench.claim(f"{self.title}, {mine.name}", rates, f"{self.thing}s/s", target)
+
+    def claim(self, mine: Entrant, unit: str, target: Target, what: str = "", figure: str = "seconds") -> None:
+        """Claim a figure of whole rounds, in `unit`."""
+        values = [value * scale(unit) for value in self.counts(mine, figure)]
+        self._bench.claim(what or f"{self.title}, {mine.name}", values, unit, target)

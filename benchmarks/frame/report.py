@@ -1,4 +1,4 @@
-"""What a benchmark found, as JSON, and as text for a terminal."""
+"""What a benchmark found, as JSON, and as Markdown for a terminal and `results/tables.md`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 import platform
 from typing import Any
 
-from .measure import Spread
-from .race import Bench, Claim, Table
+from .measure import Spread, Target
+from .race import Bench
 
 Content = dict[str, Any]
 """What a file of `results/` says."""
@@ -25,31 +25,21 @@ def content(name: str, title: str, command: str, bench: Bench) -> Content:
         "title": title,
         "command": command,
         "machine": machine,
-        "claims": [_claim(one) for one in bench.claims],
-        "tables": [_table(one) for one in bench.tables],
+        "claims": [{**_plain(one), "reached": one.reached} for one in bench.claims],
+        "tables": [_plain(one) for one in bench.tables],
         "cpu": bench.cpu,
         "absent": bench.absent,
         "notes": bench.notes,
     }
 
 
-def _claim(claim: Claim) -> Content:
-    return {
-        "what": claim.what,
-        "figure": claim.figure._asdict() if claim.figure else None,
-        "unit": claim.unit,
-        "target": str(claim.target) if claim.target else None,
-        "reached": claim.reached,
-        "note": claim.note,
-    }
-
-
-def _table(table: Table) -> Content:
-    rows = [
-        {"name": row.name, "value": row.value._asdict(), "ratio": row.ratio._asdict(), "mine": row.mine}
-        for row in table.rows
-    ]
-    return {"title": table.title, "unit": table.unit, "rows": rows}
+def _plain(value: Any) -> Any:
+    """Return named tuples as dictionaries, and a target in words."""
+    if isinstance(value, Target):
+        return str(value)
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return {name: _plain(one) for name, one in value._asdict().items()} if hasattr(value, "_asdict") else value
 
 
 def number(value: float) -> str:
@@ -69,28 +59,37 @@ def figure(value: Content, unit: str = "") -> str:
     return text if one.low == one.high else f"{text} ({number(one.low)} .. {number(one.high)})"
 
 
-def verdict(claim: Content) -> str:
-    """Whether the target was reached, in words."""
-    if claim["reached"] is None:
-        return claim["note"] or "no target"
-    return "reached" if claim["reached"] else "NOT reached"
-
-
 def text(found: Content) -> str:
-    """All of it for a terminal."""
-    lines = [f"\n=== {found['name']}: {found['title']}"]
-    for table in found["tables"]:
-        lines += [f"\n{table['title']}", f"{'':<38} {table['unit']:>14}    ratio   10% .. 90%"]
-        for row in table["rows"]:
-            ratio = Spread(**row["ratio"])
-            value = number(row["value"]["median"])
-            spread = f"{number(ratio.low)} .. {number(ratio.high)}"
-            lines.append(f"{row['name']:<38} {value:>14} {number(ratio.median):>8}   {spread}")
+    """Return all of it as Markdown."""
+    machine = found["machine"]
+    lines = [
+        f"### {found['name']}",
+        "",
+        found["title"],
+        "",
+        f"`{found['command']}` on {machine['cpus']} CPUs, {machine['system']}, Python {machine['python']}",
+        "",
+    ]
     if found["claims"]:
-        lines.append("\nTargets (median, 10% .. 90%)")
-    for claim in found["claims"]:
-        measured = figure(claim["figure"], claim["unit"]) if claim["figure"] else "-"
-        lines.append(f"  {claim['what']}:\n      {measured}; target {claim['target'] or '-'}: {verdict(claim)}")
-    lines += [f"  absent: {name}: {why}" for name, why in found["absent"].items()]
-    lines += [f"  note: {note}" for note in found["notes"]]
-    return "\n".join(lines) + "\n"
+        lines += ["| | measured (10 % .. 90 %) | target | |", "|---|---|---|---|"]
+        lines += [*map(_claimed, found["claims"]), ""]
+    if found["tables"]:
+        lines += [f"![{found['title']}]({found['name']}.svg)", ""]
+    for table in found["tables"]:
+        lines += [f"| {_cell(table['title'])} | {table['unit']} | times the first (10 % .. 90 %) |", "|---|---:|---:|"]
+        for row in table["rows"]:
+            lines.append(f"| {_cell(row['name'])} | {number(row['value']['median'])} | {figure(row['ratio'])} |")
+        lines.append("")
+    lines += [f"- {_cell(name)} is absent: {_cell(why)}" for name, why in found["absent"].items()]
+    lines += [f"- {note}" for note in found["notes"]]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _claimed(claim: Content) -> str:
+    measured = figure(claim["figure"], claim["unit"]) if claim["figure"] else "-"
+    told = {True: "reached", False: "**NOT reached**", None: _cell(claim["note"])}[claim["reached"]]
+    return f"| {_cell(claim['what'])} | {measured} | {claim['target'] or ''} | {told} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")

@@ -1,29 +1,22 @@
-"""The servers of the benchmarks, all on loopback: nginx as a store of objects, plain or with TLS, near or far; wrk.
-
-`python -m benchmarks --install` installs the programs where this user may; else it names the command.
-"""
+"""The servers of the benchmarks, all on loopback: nginx as a store of objects, plain or with TLS, near or far; wrk."""
 
 from __future__ import annotations
 
 import contextlib
-import datetime
-import ipaddress
 import os
 import re
 import resource
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from . import delay
+from . import data, delay
 
-PACKAGES = {"nginx": "nginx-light", "wrk": "wrk"}
 INSTALL = "apt-get install nginx-light wrk"
 
 _CONF = """
@@ -31,7 +24,7 @@ daemon off; worker_processes 1; pid {root}/pid; error_log {root}/error.log crit;
 events {{ worker_connections 4096; }}
 http {{
   log_format counted '$request_method $status $body_bytes_sent $request_uri';
-  access_log {log}; {sending} keepalive_requests 100000000; keepalive_timeout 600; etag on;
+  access_log {log}; sendfile on; tcp_nodelay on; keepalive_requests 100000000; keepalive_timeout 600; etag on;
   map $uri $crc32c {{ {checksums} }}
   client_body_temp_path {root}/body; proxy_temp_path {root}/proxy; fastcgi_temp_path {root}/fastcgi;
   uwsgi_temp_path {root}/uwsgi; scgi_temp_path {root}/scgi;
@@ -52,13 +45,6 @@ _OF_CLOUDS = (
     "add_header x-goog-metageneration 1; add_header x-goog-storage-class STANDARD; add_header x-ms-version 2021-12-02;"
 )
 """Header fields of objects on Google Cloud Storage and on Azure: no client minds those of the other."""
-LISTING = ".listing"
-"""Where it exists, the file of this name beside a bucket's folder is the response to every listing of the bucket.
-
-One whose name goes on with a prefix, as it is in a query (`.listingdata%2Ftrain%2F`), answers the listing of that.
-"""
-SENDING = "sendfile on; tcp_nodelay on;"
-"""How nginx sends, unless a benchmark says otherwise."""
 
 
 class Store(NamedTuple):
@@ -77,39 +63,20 @@ def program(name: str) -> str | None:
     return shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin:/usr/local/sbin")
 
 
-def missing() -> list[str]:
-    """The programs that are not here."""
-    return [name for name in PACKAGES if program(name) is None]
-
-
-def install() -> int:
-    """Install what is missing where this user may, else say how; the number of programs still missing."""
-    absent = missing()
-    if absent and os.geteuid() == 0 and shutil.which("apt-get"):
-        names = sorted({PACKAGES[name] for name in absent})
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        subprocess.run(["apt-get", "update"], env=environment, stdout=subprocess.DEVNULL)
-        subprocess.run(["apt-get", "install", "-y", "--no-install-recommends", *names], env=environment)
-        absent = missing()
-    sys.stdout.write(f"missing: {', '.join(absent)}: {INSTALL}\n" if absent else "all programs are here\n")
-    return len(absent)
-
-
 @contextlib.contextmanager
 def store(
     files: Path,
     *,
     certificate: Certificate | None = None,
     logged: bool = False,
-    sending: str = SENDING,
     checksums: Mapping[str, str] | None = None,
 ) -> Iterator[Store]:
-    """nginx, serving `files`, over TLS where there is a certificate; `sending`: its settings for that.
+    """nginx, serving `files`, over TLS where there is a certificate.
 
     With `checksums`, the CRC32C of each object of `bucket`, it is one of the clouds, too: the paths of Google's two
     APIs and of Azure's lead to the bucket, whose objects have the header fields of those.
     """
-    with _nginx(files, certificate, logged, sending, checksums) as (port, log):
+    with _nginx(files, certificate, logged, checksums) as (port, log):
         yield Store(f"{'https' if certificate else 'http'}://127.0.0.1:{port}", "", log)
 
 
@@ -129,7 +96,6 @@ def _nginx(
     files: Path,
     certificate: Certificate | None,
     logged: bool,
-    sending: str = SENDING,
     checksums: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[int, Path | None]]:
     nginx = program("nginx")
@@ -146,10 +112,9 @@ def _nginx(
             checksums=" ".join(f"{path.format(name)} {value};" for name, value in of_clouds for path in paths),
             fields=_OF_CLOUDS if checksums is not None else "",
             root=root,
-            listing=LISTING,
+            listing=data.LISTING,
             port=port,
             files=files,
-            sending=sending,
             tls=" ssl" if certificate else "",
             certificate=settings,
             log=f"{log} counted" if log else "off",
@@ -222,31 +187,11 @@ class Certificate(NamedTuple):
 
 def certificate(folder: Path) -> Certificate:
     """A new one, in `folder`."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fsabs-benchmark")])
-    now = datetime.datetime.now(datetime.UTC)
-    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=30))
-        .add_extension(address, critical=False)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    paths = Certificate(folder / "certificate.pem", folder / "key.pem")
-    paths.chain.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    secret = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    paths.key.write_bytes(secret)
-    return paths
+    made = Certificate(folder / "certificate.pem", folder / "key.pem")
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj", "/CN=127.0.0.1"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(made.key), "-out", str(made.chain)]
+    subprocess.run(command, check=True, capture_output=True)
+    return made
 
 
 # ---- the limit

@@ -4,9 +4,7 @@
 
 A worker asks for a task, processes it, reports it with the next request, and may fail at any time. A lease is renewed
 three times in its length; a task that is dispatched again begins where the last renewal left it. The database is a
-queue with a service time for each operation. `JobModel` follows the rules of `TaskDispatcher`; its test
-runs the same simulation over a real `TaskDispatcher` with a simulated clock, and compares. `--document` writes the
-table of docs/dispatch.md.
+queue with a service time for each operation. `--document` writes the table of docs/dispatch.md.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ import heapq
 import random
 import re
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 PAGE = Path(__file__).parents[2] / "docs" / "dispatch.md"
 BEGIN, END = "<!-- scale: begin -->", "<!-- scale: end -->"
@@ -65,68 +63,38 @@ class Outcome(NamedTuple):
     """From the dispatch of the last free task to the end."""
 
 
-class Leased(NamedTuple):
-    """A task that a worker holds."""
-
-    key: object
-    done: float
-    """The share of its work that was accounted for before."""
-
-
-class Job(Protocol):
-    """The dispatcher of a simulated job."""
-
-    ended: bool
-
-    def get(self, now: float) -> Leased | None:
-        """Lease a task; None if none is free."""
-
-    def report(self, task: Leased, now: float) -> None:
-        """Account for a task."""
-
-    def fail(self, task: Leased, begin: float, renewed: float, done: float) -> None:
-        """Note that the worker of a task is gone: it was renewed last at `renewed`, when the share `done` was done."""
-
-
-class JobModel:
+class Job:
     """A job of one epoch, by the rules of `TaskDispatcher`: free tasks first, then those whose lease ended."""
 
     def __init__(self, scenario: Scenario) -> None:
-        self.ended = False
-        self._free = self._left = scenario.tasks
+        self.free = self.left = scenario.tasks
         self._lease_seconds = scenario.lease_seconds
         self._late: list[tuple[float, float]] = []
 
-    def get(self, now: float) -> Leased | None:
-        """Lease a task; None if none is free."""
-        if self._free:
-            self._free -= 1
-            return _FRESH
+    def get(self, now: float) -> float | None:
+        """Lease a task; return the share of its work that was accounted for before, None if no task is free."""
+        if self.free:
+            self.free -= 1
+            return 0.0
         if self._late and self._late[0][0] <= now:
-            return Leased(None, heapq.heappop(self._late)[1])
+            return heapq.heappop(self._late)[1]
         return None
 
-    def report(self, task: Leased, now: float) -> None:
-        """Account for a task."""
-        self._left -= 1
-        self.ended = not self._left
-
-    def fail(self, task: Leased, begin: float, renewed: float, done: float) -> None:
-        """Note that the worker of a task is gone."""
+    def fail(self, renewed: float, done: float) -> None:
+        """Note that the worker of a task is gone: it was renewed last at `renewed`, when the share `done` was done."""
         heapq.heappush(self._late, (renewed + self._lease_seconds, done))
 
 
-_FRESH = Leased(None, 0.0)
 _ASKS, _ENDS, _FAILS = range(3)
 
 
 class Simulation:
     """The events of a job."""
 
-    def __init__(self, scenario: Scenario, job: Job, seed: int = 0) -> None:
+    def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
-        self.job = job
-        self._chance = random.Random(seed)
+        self.job = Job(scenario)
+        self._chance = random.Random(0)
         renewals = scenario.workers * 3 / scenario.lease_seconds * scenario.costs.renewal
         if renewals >= 1:
             raise ValueError(f"renewals alone keep the database busy: {renewals:.1f} s a second")
@@ -140,19 +108,16 @@ class Simulation:
         """Run until the job has ended."""
         workers, events = self.scenario.workers, []
         for worker in range(workers):
-            events.append((self._chance.uniform(0, 1), worker, _ASKS, FIRST_WAIT, _FRESH))
+            events.append((self._chance.uniform(0, 1), worker, _ASKS, FIRST_WAIT))
         heapq.heapify(events)
         now = 0.0
-        while not self.job.ended:
-            now, worker, kind, value, task = heapq.heappop(events)
+        while self.job.left:
+            now, worker, kind, wait = heapq.heappop(events)
+            self.job.left -= kind == _ENDS
             if kind == _FAILS:
-                event = (now + RESTART_SECONDS, worker, _ASKS, FIRST_WAIT, _FRESH)
+                event = (now + RESTART_SECONDS, worker, _ASKS, FIRST_WAIT)
             else:
-                if kind == _ENDS:
-                    self.job.report(task, now)
-                    if self.job.ended:
-                        break
-                event = self._ask(now, worker, value if kind == _ASKS else FIRST_WAIT)
+                event = self._ask(now, worker, wait)
             heapq.heappush(events, event)
         busy_until, used = self._last_dispatch
         return Outcome(
@@ -164,36 +129,36 @@ class Simulation:
             now - busy_until,
         )
 
-    def _ask(self, now: float, worker: int, wait: float) -> tuple[float, int, int, float, Leased]:
+    def _ask(self, now: float, worker: int, wait: float) -> tuple[float, int, int, float]:
         """Ask for a task; return the worker's next event."""
         costs = self.scenario.costs
-        task = self.job.get(max(now, self._free_at))
-        cost = costs.wait if task is None else costs.task
+        done = self.job.get(max(now, self._free_at))
+        cost = costs.wait if done is None else costs.task
         self._used += cost
         self._free_at = served = max(now, self._free_at) + cost * self._slowed
         self._waited += served - now
         self._requests += 1
-        if task is None:
-            return served + wait, worker, _ASKS, min(2 * wait, MAX_WAIT), _FRESH
+        if done is None:
+            return served + wait, worker, _ASKS, min(2 * wait, MAX_WAIT)
         self._dispatched += 1
         if self._dispatched == self.scenario.tasks:  # free tasks are dispatched before those whose lease ended
             self._last_dispatch = (served, self._used)
-        return self._process(task, served, worker)
+        return self._process(done, served, worker)
 
-    def _process(self, task: Leased, begin: float, worker: int) -> tuple[float, int, int, float, Leased]:
+    def _process(self, done: float, begin: float, worker: int) -> tuple[float, int, int, float]:
         mean, hours = self.scenario.task_seconds, self.scenario.hours_between_failures
         size = mean / 2 + self._chance.expovariate(2 / mean)  # of the whole task
-        left = size * (1 - task.done)
+        left = size * (1 - done)
         if self._dispatched <= self.scenario.tasks:
             self._work += size
         alive = self._chance.expovariate(1 / (hours * 3600)) if hours else left
         if alive >= left:
-            return begin + left, worker, _ENDS, 0.0, task
+            return begin + left, worker, _ENDS, FIRST_WAIT
         every = self.scenario.lease_seconds / 3
         renewed = alive // every * every
         self._redone += alive - renewed
-        self.job.fail(task, begin, begin + renewed, task.done + renewed / size)
-        return begin + alive, worker, _FAILS, 0.0, task
+        self.job.fail(begin + renewed, done + renewed / size)
+        return begin + alive, worker, _FAILS, FIRST_WAIT
 
 
 def scenarios(workers: int, tasks: int) -> list[Scenario]:
@@ -213,7 +178,7 @@ def table(workers: int, tasks: int) -> str:
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for one in scenarios(workers, tasks):
-        found = Simulation(one, JobModel(one)).run()
+        found = Simulation(one).run()
         fails = f"every {one.hours_between_failures:g} h" if one.hours_between_failures else "never"
         rows.append(
             f"| {one.task_seconds:g} s | {one.lease_seconds:g} s | {fails} | {workers / one.task_seconds:,.0f}/s "

@@ -1,9 +1,9 @@
 """Is what a trace says true? Workloads with a planted cause, against a store that keeps its own books.
 
-    python -m benchmarks.simulations.trace_truth [--document] [--workers 0 2] [--methods fork spawn] [NAME...]
+    python -m benchmarks.simulations.trace_truth [--document] [NAME...]
 
 A workload is run without workers, and with two that are forked; some with workers that are spawned, or started by a
-forkserver; `--methods` starts those of all workloads so. Of each run: does each part of the time have what the books of
+forkserver. Of each run: does each part of the time have what the books of
 the store and of the job have (within 10 %, or 2 % of all), does the first finding name the planted cause, and does
 following its advice save what it said (within 30 %, or 0.3 s)? `--document` writes the table of docs/tracing.md.
 """
@@ -540,7 +540,6 @@ class Verdict(NamedTuple):
     cost: float
     saved: float | None
     cost_is_right: bool
-    findings: str
 
 
 def judge(workload: Workload, job: Job) -> Verdict:
@@ -584,7 +583,6 @@ def judge(workload: Workload, job: Job) -> Verdict:
             (first.code in workload.codes.split() if first is not None else not (workload.codes or analysis.findings))
             and (not workload.noted or workload.noted in {finding.code for finding in analysis.findings}),
             cost, saved, saved is None or abs(cost - saved) <= max(CLOSE_COST * saved, LITTLE_COST),
-            " ".join(f"{finding.code}:{finding.seconds:.2f}" for finding in analysis.findings),
         )  # fmt: skip
 
 
@@ -609,9 +607,6 @@ def main() -> None:
     """Run the workloads that are named, or all; print a line for each run, and how many are right."""
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="which; all without one")
-    parser.add_argument("--workers", nargs="*", type=int, help="run only with so many")
-    parser.add_argument("--methods", nargs="*", choices=METHODS, help="start workers so; each workload's own ones")
-    parser.add_argument("--findings", action="store_true", help="show all findings of each run")
     parser.add_argument("--document", action="store_true", help="write the table of docs/tracing.md")
     parser.add_argument("--job", nargs=3, help=argparse.SUPPRESS)  # in this process
     options = parser.parse_args()
@@ -624,13 +619,11 @@ def main() -> None:
         if options.names and workload.name not in options.names:
             continue
         for workers in workload.workers:
-            if options.workers and workers not in options.workers:
-                continue
-            for method in (options.methods or workload.methods) if workers else METHODS[:1]:
+            for method in workload.methods if workers else METHODS[:1]:
                 one = judge(workload, workload.job._replace(workers=workers, method=method))
                 verdicts.append(one)
                 loads.append(os.getloadavg()[0])
-                sys.stdout.write(row(one) + (f" {one.findings}" if options.findings else "") + "\n")
+                sys.stdout.write(row(one) + "\n")
                 sys.stdout.flush()
     right = [
         sum(column)

@@ -13,11 +13,11 @@ import torch
 from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader  # type: ignore[import-untyped]
 
-from benchmarks.contestants import resuming
-from benchmarks.contestants.resuming import Case
 from fsabs.adapters.torch import EpochSampler, FileDataset, Loader, PlannedBatches, ShardedDataset
 from fsabs.testing.children import started
 from tests import soak
+from tests.adapters import resuming
+from tests.adapters.resuming import Case
 
 from .workers import forked, samples
 

@@ -81,7 +81,12 @@ CLOUDS: dict[str, tuple[str, Callable[[Any, pytest.MonkeyPatch], tuple[str, dict
 """The server of each, and what makes a directory of it."""
 
 
-@pytest.fixture(params=["local", *CLOUDS, "hdfs", "zip in zip", "tar.gz"])
+SHAPES = ("local", "s3", "zip in zip")
+"""A directory tree, names below a prefix, and members that are only read."""
+OTHERS = ("azure", "gcs", "hdfs", "tar.gz")
+
+
+@pytest.fixture(params=[*SHAPES, *OTHERS])
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """Each store, with the files."""
     env: dict[str, str] = {}

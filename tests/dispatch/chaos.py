@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fsabs.dispatch import Dispatch, TaskDispatcher, TaskType
-from tests.dispatch.clocks import sqlite_clock
+from tests.dispatch.databases import sqlite_clock
 from tests.servers.postgresql import PostgreSQL
 
 PER_TASK, EPOCHS = 3, 2

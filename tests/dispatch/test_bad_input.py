@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import pickle
-import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 import fsabs
 from fsabs.dispatch import Task, TaskDispatcher, TaskType, schema
@@ -34,11 +34,10 @@ def create(url: str, **settings: Any) -> TaskDispatcher:
         ({"shuffle_records": True}, "shuffle_records needs a seed"),
         ({"training": None}, "a job needs training, evaluation or prediction shards"),
         ({"prediction": SHARDS}, "a job trains or predicts, not both"),
-        ({"training": [("a", 0, 4), ("a", 3, 1)]}, "shards overlap"),
-        ({"training": []}, "there is no record to dispatch"),
     ],
 )
-def test_settings_that_make_no_sense(url: str, settings: dict[str, Any], message: str) -> None:
+def test_settings_that_make_no_sense(tmp_path: Path, settings: dict[str, Any], message: str) -> None:
+    url = f"sqlite:///{tmp_path}/tasks.db"
     with pytest.raises(ValueError, match=message):
         create(url, **settings)
     with create(url) as dispatcher:  # nothing of it was written
@@ -98,7 +97,7 @@ def test_tasks_that_are_none(url: str) -> None:
             dispatcher.report(task, lease, records=1.5)  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="nothing to report on a task of the type WAIT"):
             dispatcher.report(Task(type=TaskType.WAIT), 0)
-        assert not dispatcher.report(task._replace(task_id=999), lease)
+        assert not dispatcher.report(Task(999, *task[1:]), lease)
         assert not dispatcher.report(task, lease + 1)
         with pytest.raises(ValueError, match="has no tasks of the type PREDICTION"):
             dispatcher.get("w", TaskType.PREDICTION)
@@ -122,9 +121,12 @@ def test_a_job_that_has_ended(url: str) -> None:
         dispatcher.evaluate(1)
 
 
-def test_tables_of_a_newer_version(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_of_a_newer_version(url: str) -> None:
     create(url).close()
-    monkeypatch.setattr(schema, "VERSION", schema.VERSION - 1)
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(schema.version.update().values(version=schema.VERSION + 1))
+    engine.dispose()
     with pytest.raises(OSError, match="a newer fsabs made them") as caught:
         TaskDispatcher(url)
     assert caught.value.errno == errno.EPROTO
@@ -155,29 +157,13 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     assert path.stat().st_size == 10_000
 
 
-def test_passwords_are_in_no_message(url: str) -> None:
-    secret = "postgresql://user:hunter2@127.0.0.1:9/x"
-    with pytest.raises(OSError, match=r"refused|connect") as caught:
-        TaskDispatcher(secret, outage_seconds=0)
-    assert "hunter2" not in f"{caught.value!r} {caught.value}"
-
-
-def test_sqlite_tables_are_what_the_schema_says(tmp_path: Path) -> None:
-    create(f"sqlite:///{tmp_path}/t.db").close()
-    with sqlite3.connect(tmp_path / "t.db") as connection:
-        names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    assert names == {table.name for table in schema.metadata.tables.values()}
-
-
 @pytest.mark.parametrize(
     ("shards", "error", "message"),
     [
         (None, TypeError, r"create_shards\(\) gave None"),
         ([], ValueError, "there is no record to dispatch"),
-        ({}, ValueError, "there is no record to dispatch"),
         ({"a": 0}, ValueError, "1 shards for training, all of them empty"),
         (7, TypeError, r"create_shards\(\) gave 7; a list of"),
-        ("abc", TypeError, r"create_shards\(\) gave 'abc'"),
         ([("a", 0)], TypeError, r"gave \('a', 0\)"),
         ({"a": "b"}, TypeError, r"gave \('a', 0, 'b'\)"),
         ({"a": (0, -1)}, ValueError, "a negative number"),
@@ -198,9 +184,8 @@ def test_readers_whose_shards_make_no_job(tmp_path: Path, shards: Any, error: ty
     assert not (tmp_path / "t.db").exists()
 
 
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
 def test_a_postgresql_that_is_read_only(url: str) -> None:
-    if not url.startswith("postgresql"):
-        return  # the test above has SQLite's way to it
     with create(url) as dispatcher:
         held = dispatcher.get("w")
         separator = "&" if "?" in url else "?"

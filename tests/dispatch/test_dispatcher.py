@@ -12,11 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import sqlalchemy as sa
 
 from fsabs.dispatch import Dispatch, JobFailedError, Task, TaskDispatcher, TaskType, jobs
-from fsabs.dispatch.database import Database
-from tests.servers.postgresql import PostgreSQL
 
 SHARDS = [("a", 0, 10), ("b", 5, 7)]
 LEASE = 2.0
@@ -60,37 +57,35 @@ def test_a_seed_orders_each_epoch_anew_and_repeats(url: str) -> None:
         assert pieces(drain(again)) == found
 
 
-def test_records_are_shuffled_within_tasks(url: str) -> None:
+def test_records_are_shuffled_within_tasks_which_go_on_where_they_stopped(url: str) -> None:
     with create(url, seed=1, shuffle_records=True, num_epochs=2, records_per_task=10) as dispatcher:
-        tasks = list(drain(dispatcher))
+        task, lease = dispatcher.get("w")
+        assert dispatcher.report(task, lease, records=3)
+        rest, lease = dispatcher.get("w")
+        assert task.indices is not None
+        assert rest.indices == task.indices[3:]
+        assert dispatcher.report(rest, lease)
+        tasks = [task, *drain(dispatcher)]
     seen = Counter((task.shard_name, number) for task in tasks for number in task.numbers())
     assert set(seen.values()) == {2}
     assert len(seen) == 17
-    assert len({task.indices for task in tasks if task.shard_name == "a"}) == 2
+    assert len({task.indices for task in tasks}) == 4
 
 
-def test_a_shuffled_task_goes_on_where_it_stopped(url: str) -> None:
-    with create(url, training=[("a", 0, 8)], seed=1, shuffle_records=True, records_per_task=8) as dispatcher:
-        task, lease = dispatcher.get("w")
-        assert dispatcher.report(task, lease, records=3)
-        rest, _ = dispatcher.get("w")
-        assert task.indices is not None
-        assert rest.indices == task.indices[3:]
-
-
-@pytest.mark.parametrize("mode", ["training", "evaluation", "prediction"])
-def test_each_kind_of_job(url: str, mode: str) -> None:
-    with TaskDispatcher.create(url, **{mode: SHARDS}, records_per_task=100, train_end_callback=False) as dispatcher:  # type: ignore[arg-type]
-        tasks = list(drain(dispatcher))
-        assert {task.type for task in tasks} == {TaskType[mode.upper()]}
-        assert pieces(tasks) == [("a", 0, 10), ("b", 5, 12)]
+def test_each_kind_of_job(url: str) -> None:
+    for mode in ("training", "evaluation", "prediction"):
+        settings: Any = {mode: SHARDS, "records_per_task": 100, "train_end_callback": False}
+        with TaskDispatcher.create(url, mode, **settings) as dispatcher:
+            tasks = list(drain(dispatcher))
+            assert {task.type for task in tasks} == {TaskType[mode.upper()]}
+            assert pieces(tasks) == [("a", 0, 10), ("b", 5, 12)]
 
 
 def test_a_job_without_end_goes_on(url: str) -> None:
     with create(url, num_epochs=0) as dispatcher:
         tasks = drain(dispatcher)
-        assert [pieces([next(tasks)])[0] for _ in range(500)] == WHOLE * 100
-        assert dispatcher.status().epoch == 99
+        assert [pieces([next(tasks)])[0] for _ in range(50)] == WHOLE * 10
+        assert dispatcher.status().epoch == 9
 
 
 def test_no_epoch_begins_before_the_one_before_has_ended(url: str) -> None:
@@ -99,23 +94,6 @@ def test_no_epoch_begins_before_the_one_before_has_ended(url: str) -> None:
         assert dispatcher.report(*one)
         assert dispatcher.get("1").task.type == TaskType.WAIT
         assert dispatcher.report(*two)
-        assert dispatcher.get("1").task.type == TaskType.TRAINING
-
-
-def test_waiting_for_the_end_of_an_epoch_takes_no_lock(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(self: Database, operation: str, transaction: Any) -> Any:
-        raise AssertionError(f"{operation} is a transaction")
-
-    with create(url, num_epochs=2, records_per_task=10, lease_seconds=LEASE) as dispatcher:
-        one, two = dispatcher.get("1"), dispatcher.get("2")
-        assert dispatcher.report(*one)
-        with monkeypatch.context() as patched:
-            patched.setattr(Database, "run", run)
-            assert dispatcher.get("1").task.type == TaskType.WAIT
-        time.sleep(LEASE + 0.1)
-        late, lease = dispatcher.get("1")  # the lease of the other one is over
-        assert late.task_id == two.task.task_id
-        assert dispatcher.report(late, lease)
         assert dispatcher.get("1").task.type == TaskType.TRAINING
 
 
@@ -177,17 +155,6 @@ def test_a_report_may_be_made_twice(url: str) -> None:
         assert dispatcher.status().state == "finished"  # it was one failure, not two
 
 
-def test_a_renewal_with_all_records_is_a_report(url: str) -> None:
-    with create(url, training=[("a", 0, 4)], records_per_task=4) as dispatcher:
-        task, lease = dispatcher.get("w")
-        assert dispatcher.renew(task, lease, 4)
-        assert dispatcher.status().tasks.done == 1
-        assert dispatcher.renew(task, lease, 4)
-        assert dispatcher.report(task, lease)
-        assert not dispatcher.renew(task, lease, 3)
-        assert dispatcher.status().tasks.records == 4
-
-
 def test_a_failed_task_is_tried_again_at_the_end_and_then_listed(url: str) -> None:
     with create(url, max_failures=2) as dispatcher:
         order = []
@@ -220,15 +187,6 @@ def test_a_worker_that_disappears_costs_its_tasks_nothing(url: str) -> None:
         assert dispatcher.recover("gone") == 0
         assert sorted(pieces(drain(dispatcher))) == WHOLE
         assert len(held) == 3
-
-
-def test_a_recovered_lease_is_not_in_force(url: str) -> None:
-    with create(url) as dispatcher:
-        task, lease = dispatcher.get("gone")
-        dispatcher.recover("gone")
-        assert not dispatcher.report(task, lease)
-        assert not dispatcher.report(task, lease, success=False)
-        assert not dispatcher.renew(task, lease)
 
 
 def test_evaluation_comes_first_and_once_a_version(url: str) -> None:
@@ -302,31 +260,6 @@ def test_jobs_share_a_database(url: str) -> None:
         TaskDispatcher(url, "three")
 
 
-def test_workers_that_begin_at_once_do_not_block_one_another(postgresql: PostgreSQL) -> None:
-    """Each deadlock costs a second, until PostgreSQL looks for it."""
-    count = 8
-    with create(postgresql.database_url(), training=[("a", 0, 400)], records_per_task=1) as dispatcher:
-        statement = sa.text("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
-        together = threading.Barrier(count)
-
-        def deadlocks() -> int:
-            time.sleep(1.2)  # until a connection has told its figures
-            return int(dispatcher._database.run("look", lambda connection: connection.execute(statement).scalar_one()))
-
-        def begin(number: int) -> None:
-            together.wait(60)
-            assert dispatcher.get(number).task.type == TaskType.TRAINING
-
-        before = deadlocks()
-        threads = [threading.Thread(target=begin, args=(number,)) for number in range(count)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-        assert dispatcher.status().tasks.doing == count
-        assert deadlocks() == before
-
-
 def test_threads_share_a_dispatcher(url: str) -> None:
     with create(url, training=[("a", 0, 400)], records_per_task=1) as dispatcher:
         seen: list[list[Task]] = [[] for _ in range(8)]
@@ -349,7 +282,7 @@ def in_child(dispatcher: TaskDispatcher, worker: str, results: Any) -> None:
     results.put([task.start for task in drain(dispatcher, worker)])
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.nightly)])
 def test_processes_share_a_job(url: str, method: str) -> None:
     with create(url, training=[("a", 0, 200)], records_per_task=1) as dispatcher:
         first, lease = dispatcher.get("parent")
@@ -420,12 +353,9 @@ def test_integers_of_numpy_are_integers(url: str) -> None:
     with create(url, training=[("a", 0, 10)], evaluation=[("v", 0, 2)], **settings) as dispatcher:
         task, lease = dispatcher.get("w", TaskType.TRAINING)
         assert dispatcher.renew(task, lease, records=number(6))
-        dispatcher.recover("w")
-        assert dispatcher.get("w", TaskType.TRAINING).task.start == 6
         assert dispatcher.evaluate(number(4)) == 1
         assert dispatcher.evaluate(4) == 0
-        assert dispatcher.get("w", TaskType.EVALUATION).task.model_version == 4
-        assert len(list(dispatcher.ledger(number(0)))) == 1
+        assert [entry.records for entry in dispatcher.ledger(number(0))] == [6]
         assert dispatcher.forget_epochs(number(0)) == 0
 
 
@@ -445,16 +375,3 @@ def test_a_state_of_other_shards_or_another_order_is_refused(url: str) -> None:
             with pytest.raises(ValueError, match="digest of the shards"):
                 dispatcher.load_state_dict(other)
         dispatcher.load_state_dict(dispatcher.state_dict())
-
-
-def test_a_lease_of_the_last_task_whose_answer_was_lost_is_found(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with TaskDispatcher.create(url, training=[("a", 0, 5)], records_per_task=5, train_end_callback=True) as dispatcher:
-        assert dispatcher.report(*dispatcher.get("w"))
-        run = Database.run
-
-        def lost(self: Database, operation: str, work: Any, *given: Any, **options: Any) -> Any:
-            run(self, operation, work, *given, **options)  # it was committed, and the answer did not come
-            return run(self, operation, work, *given, **options)
-
-        monkeypatch.setattr(Database, "run", lost)
-        assert dispatcher.get("w").task.type == TaskType.TRAIN_END_CALLBACK

@@ -24,6 +24,8 @@ from fsabs.dispatch import Task, TaskDispatcher
 from tests import preloaded
 from tests.servers.process import free_port
 
+pytestmark = pytest.mark.nightly
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "elastic.py"
 _spec = importlib.util.spec_from_file_location("elastic", EXAMPLE)
 assert _spec is not None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import signal
 import socket
 import threading
 import time
@@ -13,11 +12,12 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.pool import Pool
 
-from fsabs.dispatch import TaskDispatcher, TaskType, database, jobs
+from fsabs.dispatch import TaskDispatcher, TaskType, database
 from tests import soak
 from tests.dispatch.chaos import PostgreSQLFaults, SQLiteFaults, chaos
-from tests.dispatch.clocks import sqlite_clock
+from tests.dispatch.databases import listening, lost_commits, sqlite_clock
 from tests.servers.postgresql import PostgreSQL
 
 
@@ -38,7 +38,7 @@ def test_each_record_counts_once_whatever_happens(kind: str, request: pytest.Fix
         soak.count(what, number)
 
 
-@pytest.mark.parametrize("how", ["pause", "crash"])
+@pytest.mark.parametrize("how", [pytest.param("pause", marks=pytest.mark.nightly), "crash"])
 @pytest.mark.timeout(120)
 def test_a_database_that_goes_away_is_waited_for(own_postgresql: PostgreSQL, how: str) -> None:
     url = own_postgresql.database_url()
@@ -98,61 +98,62 @@ def test_a_worker_that_stands_still_in_a_transaction_holds_up_others_for_a_while
     """One that is suspended, or gone without a word, while it lays out tasks has the job's row locked."""
     url = postgresql.database_url()
     monkeypatch.setattr(database, "IDLE_SECONDS", 1)
-    laid_out, goes_on, stands = jobs.rows_of, threading.Event(), threading.Event()
+    goes_on, stands = threading.Event(), threading.Event()
 
-    def rows_of(*arguments: Any) -> Any:
-        if not stands.is_set():
+    def stand_still(_: Any, __: Any, statement: str, *___: Any) -> None:
+        if statement.startswith("INSERT INTO fsabs_task") and not stands.is_set():
             stands.set()
-            goes_on.wait(20)
-        return laid_out(*arguments)
+            goes_on.wait(50)
 
-    monkeypatch.setattr(jobs, "rows_of", rows_of)
     found: list[Any] = []
     with (
+        listening(sa.Engine, "before_cursor_execute", stand_still),
         TaskDispatcher.create(url, training=[("a", 0, 2)], records_per_task=1) as one,
         TaskDispatcher(url) as other,
     ):
         suspended = threading.Thread(target=lambda: found.append(one.get("suspended")), daemon=True)
         suspended.start()
         assert stands.wait(20)
-        begin = time.monotonic()
         found.append(other.get("other"))
-        assert time.monotonic() - begin < 10
         goes_on.set()
         suspended.join(20)
         assert sorted(dispatch.task.start for dispatch in found) == [0, 1]
 
 
 def test_a_connection_that_nothing_is_heard_of_is_given_up(postgresql: PostgreSQL) -> None:
-    with TaskDispatcher.create(postgresql.database_url(), training=[("a", 0, 1)], records_per_task=1) as dispatcher:
-        engines = dispatcher._database._engines.get()
-        for engine in (engines.transactions, engines.settling, engines.leasing):
-            with engine.connect() as connection:
-                connected: Any = connection.connection.dbapi_connection
-                with socket.socket(fileno=os.dup(connected.fileno())) as copy:
-                    seconds = copy.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) / 1000
-            assert 5 <= seconds <= 60  # by itself, Linux sends a request again for a quarter of an hour
+    limits: list[float] = []
+
+    def connected(connection: Any, _: Any) -> None:
+        with socket.socket(fileno=os.dup(connection.fileno())) as copy:
+            limits.append(copy.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) / 1000)
+
+    with (
+        listening(Pool, "connect", connected),
+        TaskDispatcher.create(postgresql.database_url(), training=[("a", 0, 2)], records_per_task=1) as dispatcher,
+    ):
+        for _ in range(2):  # of a task that is laid out first, and of one that is there
+            assert dispatcher.report(*dispatcher.get("w"))
+    assert len(limits) >= 3
+    assert all(5 <= seconds <= 60 for seconds in limits)  # by itself, Linux sends again for a quarter of an hour
 
 
-def test_a_worker_is_registered_by_the_attempt_that_is_committed(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    url = f"sqlite:///{tmp_path}/tasks.db"
-    claim, attempts = TaskDispatcher._claim, []
-
-    def lost(*arguments: Any, **options: Any) -> Any:
-        found = claim(*arguments, **options)
-        attempts.append(found)
-        if len(attempts) == 1:
-            raise sa.exc.OperationalError("", {}, Exception("the connection was lost"))
-        return found
-
-    with TaskDispatcher.create(url, training=[("a", 0, 1)], records_per_task=1) as dispatcher:
-        assert dispatcher.get("one").task.type == TaskType.TRAINING
-        monkeypatch.setattr(TaskDispatcher, "_claim", lost)
-        assert dispatcher.get("two").task.type == TaskType.WAIT
-        assert len(attempts) == 2
-        assert dispatcher.recover("two") == 0
+def test_what_is_committed_counts_whether_it_was_answered_or_not(url: str) -> None:
+    settings: dict[str, Any] = {"training": [("a", 0, 1)], "records_per_task": 1, "train_end_callback": True}
+    with lost_commits(True, True) as lost, TaskDispatcher.create(url, **settings) as dispatcher:
+        assert not lost
+        assert dispatcher.status().tasks.todo == 1
+    with pytest.raises(FileExistsError):
+        TaskDispatcher.create(url, **settings)
+    with TaskDispatcher(url) as dispatcher:
+        only = dispatcher.get("one")
+        assert only.task.type == TaskType.TRAINING
+        with lost_commits(False) as lost:  # it took place not at all, and a worker is known by the next one
+            assert dispatcher.get("two").task.type == TaskType.WAIT
+            assert dispatcher.recover("two") == 0
+        assert not lost
+        assert dispatcher.report(*only)
+        with lost_commits(True, True):  # the lease of the last task is found
+            assert dispatcher.get("two").task.type == TaskType.TRAIN_END_CALLBACK
 
 
 def test_a_clock_that_jumps_costs_repetition_and_no_record(tmp_path: Any) -> None:
@@ -184,28 +185,8 @@ def test_a_clock_that_jumps_costs_repetition_and_no_record(tmp_path: Any) -> Non
         assert len(done) == 35
 
 
-def test_a_creator_whose_commit_is_not_answered_has_created_it(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    url = f"sqlite:///{tmp_path}/tasks.db"
-    made = jobs.insert
-    lost: list[int] = []
-
-    def insert(connection: Any, *arguments: Any) -> None:
-        made(connection, *arguments)
-        if not lost:
-            lost.append(1)
-            connection.commit()  # and the answer to it never comes
-            raise sa.exc.OperationalError("COMMIT", {}, Exception("server closed the connection"))
-
-    monkeypatch.setattr(jobs, "insert", insert)
-    settings: dict[str, Any] = {"training": [("a", 0, 4)], "records_per_task": 1}
-    with TaskDispatcher.create(url, **settings) as dispatcher:
-        assert dispatcher.status().tasks.todo == 4
-    with pytest.raises(FileExistsError):
-        TaskDispatcher.create(url, **settings)
-
-
 def test_the_creator_may_die(url: str) -> None:
-    context: Any = multiprocessing.get_context("forkserver")
+    context = multiprocessing.get_context("fork")
     creator = context.Process(target=_create_and_hang, args=(url,), daemon=True)
     creator.start()
     deadline = time.monotonic() + 30
@@ -214,7 +195,7 @@ def test_the_creator_may_die(url: str) -> None:
         with contextlib.suppress(OSError):
             dispatcher = TaskDispatcher(url)
     assert dispatcher is not None
-    os.kill(creator.pid, signal.SIGKILL)
+    creator.kill()
     creator.join()
     starts = []
     while (dispatch := dispatcher.get("w")).task.type == TaskType.TRAINING:
@@ -229,33 +210,36 @@ def _create_and_hang(url: str) -> None:
     time.sleep(600)
 
 
+def _report_as_ordered(dispatcher: TaskDispatcher, worker: str, orders: Any) -> None:
+    for _ in range(2):
+        orders.recv()
+        for _ in range(10):
+            assert dispatcher.report(*dispatcher.get(worker))
+
+
 def test_an_open_dispatcher_may_be_forked(url: str) -> None:
     """Parent and children act on one database, whoever closes its connections first."""
     parent = TaskDispatcher.create(url, training=[("a", 0, 60)], records_per_task=1, train_end_callback=False)
     held = parent.get("parent")
-    orders = [os.pipe() for _ in range(2)]
-    children = []
-    for number, (order, _) in enumerate(orders):
-        if not (pid := os.fork()):
-            code = 1
-            with contextlib.suppress(BaseException):
-                for _ in range(2):
-                    os.read(order, 1)
-                    for _ in range(10):
-                        assert parent.report(*parent.get(f"child {number}"))
-                code = 0
-            os._exit(code)
-        children.append(pid)
-    for _ in range(2):
+    context = multiprocessing.get_context("fork")
+    pipes = [context.Pipe() for _ in range(2)]
+    children = [
+        context.Process(target=_report_as_ordered, args=(parent, f"child {number}", ours))
+        for number, (ours, _) in enumerate(pipes)
+    ]
+    for child in children:
+        child.start()
+    for turn in range(2):
         parent.close()  # of SQLite, the last connection that closes removes the log of its writes
-        for _, write in orders:
-            os.write(write, b"x")
+        for _, theirs in pipes:
+            theirs.send("go on")
         deadline = time.monotonic() + 30
-        while parent.status().tasks.done % 20 or not parent.status().tasks.done:
+        while parent.status().tasks.done < 20 * (turn + 1):
             assert time.monotonic() < deadline
             time.sleep(0.01)
-    codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children]
-    assert codes == [0, 0]
+    for child in children:
+        child.join(30)
+    assert [child.exitcode for child in children] == [0, 0]
     assert parent.report(*held)
     assert parent.status().tasks.done == 41
     parent.close()

@@ -83,31 +83,3 @@ def digest(records: Iterable[bytes]) -> str:
     for record in records:
         sha.update(len(record).to_bytes(4, "little") + record)
     return sha.hexdigest()
-
-
-def trained_on(where: str) -> list[int]:
-    """Train on the shards of a directory, by two workers; return how many records each of three epochs had."""
-    import torch
-
-    from fsabs.adapters.torch import Loader, ShardedDataset
-
-    def sample(record: bytes) -> tuple[torch.Tensor, torch.Tensor]:
-        image, label = instances.decode(record)
-        frequencies = np.bincount(image, minlength=256) * 256 / len(image) - 1
-        return torch.from_numpy(frequencies).float(), torch.tensor(int(label))
-
-    torch.manual_seed(0)
-    model = torch.nn.Linear(256, 7)
-    optimizer = torch.optim.Adam(model.parameters(), 0.01)
-    counts, losses = [], []
-    for _ in range(3):
-        counts.append(0)
-        for inputs, labels in Loader(ShardedDataset(where, sample, seed=1), batch_size=8, num_workers=2):
-            loss = torch.nn.functional.cross_entropy(model(inputs), labels)
-            optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-            counts[-1] += len(labels)
-            losses.append(loss.item())
-    assert sum(losses[-3:]) < sum(losses[:3]), losses
-    return counts

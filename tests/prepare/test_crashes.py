@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import json
 import os
 import shutil
@@ -131,27 +132,27 @@ def test_a_run_after_a_kill_goes_on_where_it_was(folder: Path, earlier: bool) ->
     assert not (folder / "out/.fsabs-prepare").exists()
 
 
-def change_imported(folder: Path, path: str) -> dict[str, Any]:
-    (folder / path).write_text("label = 2")
-    return {}
-
-
-def move_code(folder: Path) -> dict[str, Any]:
+def move_code(folder: Path) -> Path:
     (folder / "elsewhere").mkdir()
     for name in ("model.py", "helper.py", "parts"):
         (folder / name).rename(folder / "elsewhere" / name)
-    return {"model_file": folder / "elsewhere" / "model.py"}
+    return folder / "elsewhere" / "model.py"
 
 
-CHANGES: dict[str, Callable[[Path], dict[str, Any]]] = {
-    "nothing": lambda folder: {},
+def change_module(folder: Path) -> None:
+    (folder / "parts" / "labels.py").write_text("label = 2")
+
+
+def change_file(folder: Path) -> None:
+    (folder / "raw" / "0" / "0000.jpg").write_bytes(b"new")
+
+
+CHANGES: dict[str, Callable[[Path], Path | None]] = {
+    "nothing": lambda folder: None,
     "place of the code": move_code,
-    "module": lambda folder: change_imported(folder, "helper.py"),
-    "module of a package": lambda folder: change_imported(folder, "parts/labels.py"),
-    "model": lambda folder: {"x": (folder / "model.py").write_text((folder / "model.py").read_text() + "#")},
-    "file": lambda folder: {"x": (folder / "raw" / "0" / "0000.jpg").write_bytes(b"new")},
-    "name": lambda folder: {"x": (folder / "raw" / "6" / "0034.jpg").rename(folder / "raw" / "6" / "0035.jpg")},
-    "option": lambda folder: {"compressor": "gzip"},
+    "module of a package": change_module,
+    "file": change_file,
+    "option": lambda folder: None,
 }
 
 
@@ -173,8 +174,8 @@ def test_units_of_a_run_that_failed_count_if_nothing_changed(folder: Path, chang
     done = 4 * len(list(folder.glob("out/.fsabs-prepare/job-*/done/*")))
     assert done == 12
     whole.touch()
-    options = {name: value for name, value in CHANGES[change](folder).items() if name != "x"}
-    model = options.pop("model_file", arguments[0])
+    model = CHANGES[change](folder) or arguments[0]
+    options: dict[str, Any] = {"compressor": "gzip"} if change == "option" else {}
     report = prepare.run(model, *arguments[1:], num_workers=1, records_per_file=4, **options)
     assert report.resumed_files == (done if change in ("nothing", "place of the code") else 0)
     assert len(records_below(folder / "out")) == 40
@@ -200,26 +201,31 @@ class Cut(BaseException):
     """The end of the process, as far as the commit knows."""
 
 
-STEPS = ("rename", "remove", "write_bytes", "makedirs")
+def before_each_change(monkeypatch: pytest.MonkeyPatch, act: Callable[[str, str], None]) -> None:
+    """Have a function run before each change of any FS: its name and its path."""
 
+    def acting(name: str) -> Callable[..., Any]:
+        change = getattr(FS, name)
 
-def cut_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> Callable[[], int]:
-    """Have the process end after so many changes of any FS; return what counts them."""
-    done = 0
-
-    def counted(original: Callable[..., Any]) -> Callable[..., Any]:
-        def call(self: FS, *arguments: Any, **options: Any) -> Any:
-            nonlocal done
-            if done >= steps:
-                raise Cut
-            done += 1
-            return original(self, *arguments, **options)
+        def call(self: FS, path: str, *arguments: Any, **options: Any) -> Any:
+            act(name, path)
+            return change(self, path, *arguments, **options)
 
         return call
 
-    for name in STEPS:
-        monkeypatch.setattr(FS, name, counted(getattr(FS, name)))
-    return lambda: done
+    for name in ("rename", "remove", "write_bytes", "makedirs"):
+        monkeypatch.setattr(FS, name, acting(name))
+
+
+def cut_after(steps: int) -> Callable[[str, str], None]:
+    """Return what ends the process after so many changes."""
+    left = iter(range(steps))
+
+    def act(name: str, path: str) -> None:
+        if next(left, None) is None:
+            raise Cut
+
+    return act
 
 
 def staged(output: OutputDirectory, run: str, count: int) -> Commit:
@@ -265,7 +271,7 @@ def test_a_commit_that_is_cut_off_after_any_step(tmp_path: Path, monkeypatch: py
         second = OutputDirectory(where)
         commit = staged(second, "new", 2)
         with monkeypatch.context() as patch:
-            cut_after(patch, steps)
+            before_each_change(patch, cut_after(steps))
             try:
                 second.commit(commit)
                 ended = True
@@ -289,24 +295,23 @@ def test_a_commit_that_is_cut_off_after_any_step(tmp_path: Path, monkeypatch: py
     assert [name for at, name in enumerate(seen) if at == 0 or seen[at - 1] != name] == ["old", "refused", "new"]
 
 
-@pytest.mark.parametrize("step", ["rename", "remove"])
+@pytest.mark.parametrize(("step", "which"), [("rename", 2), ("remove", 1)])
 def test_a_run_after_one_that_was_cut_off_in_its_commit_does_nothing_again(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, step: str
+    folder: Path, monkeypatch: pytest.MonkeyPatch, step: str, which: int
 ) -> None:
     log = folder / "log"
     (folder / "model.py").write_text(
         LOGGING.format(log=str(log)) + MODEL.replace("    return", "    note(filename)\n    return")
     )
     arguments = folder / "model.py", folder / "raw", folder / "out"
-    change = getattr(FS, step)
+    numbers = itertools.count(1)
 
-    def cut(fs: FS, path: Any, *args: Any, **options: Any) -> None:
-        change(fs, path, *args, **options)
-        if "/job-" in path:
+    def cut(name: str, path: str) -> None:
+        if name == step and "/job-" in path and next(numbers) == which:
             raise Cut
 
     with monkeypatch.context() as patch, pytest.raises(Cut):
-        patch.setattr(FS, step, cut)
+        before_each_change(patch, cut)
         prepare.run(*arguments, num_workers=1, records_per_file=8)
     assert len(log.read_text().split()) == 40
     report = prepare.run(*arguments, num_workers=1, records_per_file=8)
@@ -391,17 +396,13 @@ def test_what_another_program_put_beside_the_shards_stays(folder: Path, monkeypa
     assert checkpoint.read_text() == "weights"
     shutil.rmtree(checkpoint.parent)
 
-    checks, check = [], OutputDirectory._check_ours
-
-    def add_after_the_last_check(output: OutputDirectory) -> None:
-        check(output)
-        checks.append(output)
-        if len(checks) == 2:
+    def add_after_the_last_check(name: str, path: str) -> None:
+        if path.endswith("commit.json") and name == "write_bytes":
             checkpoint.parent.mkdir()
             checkpoint.write_text("weights")
             (folder / "out" / ".note").write_text("hidden")
 
-    monkeypatch.setattr(OutputDirectory, "_check_ours", add_after_the_last_check)
+    before_each_change(monkeypatch, add_after_the_last_check)
     prepare.run(*arguments, num_workers=1, prefix="new")
     assert checkpoint.read_text() == "weights"
     names = sorted(os.listdir(folder / "out"))

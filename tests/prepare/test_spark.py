@@ -1,4 +1,4 @@
-"""Data preparation on a real Spark: a standalone master and two workers, executors and drivers that are killed."""
+"""A real Spark: in local mode, and a standalone master and two workers, of which executors and drivers are killed."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from fsabs.prepare.model import ModelSource
 from fsabs.prepare.output import OutputDirectory
 from fsabs.prepare.plan import OutputFormat, PrepareJob
 from fsabs.prepare.spark import SparkRunner
+from fsabs.readers import RecordWriter
 from tests import soak
 from tests.prepare import test_tokens
-from tests.prepare.data import digest, plain_loop, raw_files, records_below, trained_on, visible, write_tree, zipped
+from tests.prepare.data import digest, plain_loop, raw_files, records_below, visible, write_tree, zipped
 from tests.prepare.drivers import SLOW, Driver, s3_variables
 from tests.servers import spark
 from tests.servers.fixtures import require
@@ -77,6 +78,7 @@ assert session.sparkContext.parallelize([1]).count() == 1  # it is the user's, a
 """
 
 
+@pytest.mark.nightly
 def test_jobs_in_the_session_of_a_program(folder: Path, cluster: SparkCluster, hdfs: HdfsCluster) -> None:
     """From HDFS to HDFS; with two attempts at one unit that both end; with a file that fails; documents of tokens."""
     model = SLOW.replace("SECONDS", "0")
@@ -113,7 +115,6 @@ def test_jobs_in_the_session_of_a_program(folder: Path, cluster: SparkCluster, h
     assert [(one["files"], one["records"], len(one["shards"])) for one in reports[:2]] == [(48, 48, 8)] * 2, text
     test_tokens.check(folder / "tokens", reports[2]["records"], [shard["name"] for shard in reports[2]["shards"]])
     assert digest(records_below(f"{hdfs.url}/spark/out")) == digest(plain_loop(FILES))
-    assert trained_on(f"{hdfs.url}/spark/out") == [48] * 3
     assert [path for path, _, _ in hdfs.ls("/spark")] == ["/spark/out", "/spark/raw"]
     assert log.read_text().count("attempt") == 2
     assert digest(records_below(out)) == digest(plain_loop(FILES))
@@ -121,6 +122,7 @@ def test_jobs_in_the_session_of_a_program(folder: Path, cluster: SparkCluster, h
     assert f"PrepareError {raw}/3/0010.jpg: {raised}" in text
 
 
+@pytest.mark.nightly
 @pytest.mark.soak
 @pytest.mark.timeout(60 * soak.rounds(4))
 def test_a_zip_on_s3_with_executors_killed(folder: Path, cluster: SparkCluster, s3: None) -> None:
@@ -129,7 +131,32 @@ def test_a_zip_on_s3_with_executors_killed(folder: Path, cluster: SparkCluster, 
     soak.count("kills of Spark's executors and drivers", kills)
 
 
-def test_a_python_worker_of_local_mode_that_is_killed(folder: Path) -> None:
+LOCAL = """
+import json, sys
+from fsabs import prepare
+from fsabs.adapters.spark import register
+from pyspark.sql import SparkSession
+folder = sys.argv[1]
+report = prepare.run(f"{folder}/model.py", f"{folder}/raw", f"{folder}/out", master="local[2]")
+session = SparkSession.builder.master("local[2]").getOrCreate()
+register(session)
+read = session.read.format("fsabs").option("split_bytes", "30000")
+records, files = read.load(f"{folder}/out"), read.load(f"{folder}/raw.zip")
+found = {"report": report.to_json(), "columns": [records.dtypes, files.dtypes]}
+found["records"] = [bytes(row.record).hex() for row in sorted(records.collect(), key=lambda row: row.number)]
+found["files"] = {row.path.rpartition("raw.zip/")[2]: bytes(row.content).hex() for row in files.collect()}
+found["modified"] = {row.path.rpartition("raw.zip/")[2]: row.modificationTime.timestamp() for row in files.collect()}
+pruned = read.load(f"{folder}/damaged").filter("shard = 'good'")
+found["pruned"] = [bytes(row.record).decode() for row in pruned.collect()]
+try:
+    read.option("shard", "x").load(f"{folder}/out")
+except Exception as exc:
+    found["error"] = "unknown option 'shard'" in str(exc)
+print(json.dumps(found))
+"""
+
+
+def test_spark_here_prepares_in_spite_of_a_killed_worker_and_reads_what_was_prepared(folder: Path) -> None:
     """Spark gives the tasks of `local[2]` one attempt; here they have three."""
     require(spark.missing)
     spark.write_defaults(folder / "conf")
@@ -140,14 +167,29 @@ def test_a_python_worker_of_local_mode_that_is_killed(folder: Path) -> None:
     return"""
     model = SLOW.replace("SECONDS", "0").replace("\n    return", killed_once)
     (folder / "model.py").write_text(model.replace("import time", "import os\nimport time"))
-    arguments = [str(folder / name) for name in ("model.py", "raw", "out")]
-    with Driver("4", folder / "conf", folder, *arguments, "local", "--master", "local[2]") as driver:
-        report = driver.report()
+    (folder / "raw.zip").write_bytes(zipped(FILES))
+    with RecordWriter(fsabs.from_url(folder / "damaged", create=True), "good") as writer:
+        writer.write(b"good")
+    (folder / "damaged" / "zzz").write_bytes(b"\x04\x03\x02\x01 damaged")
+    with Driver("4", folder / "conf", folder, "-c", LOCAL, str(folder)) as driver:
+        status, text = driver.wait()
+    assert status == 0, text
+    found = json.loads(text.splitlines()[-1])
     assert (folder / "flag").exists()
-    assert report["records"] == 48
-    assert digest(records_below(folder / "out")) == digest(plain_loop(FILES))
+    assert found["report"]["records"] == 48
+    assert found["records"] == [record.hex() for record in plain_loop(FILES)]
+    assert found["columns"] == [
+        [["shard", "string"], ["number", "bigint"], ["record", "binary"]],
+        [["path", "string"], ["modificationTime", "timestamp"], ["length", "bigint"], ["content", "binary"]],
+    ]
+    assert found["files"] == {path: FILES[path].hex() for path in visible(FILES)}
+    with fsabs.from_url(folder / "raw.zip") as archive:
+        assert found["modified"] == {path: archive.stat(path).last_modified for path in visible(FILES)}
+    assert found["pruned"] == ["good"]
+    assert found["error"] is True
 
 
+@pytest.mark.nightly
 def test_pyspark_3_5_with_a_driver_killed(folder: Path, variables: dict[str, str], s3: None) -> None:
     require(spark.missing)
     with SparkCluster("3.5", variables=variables) as old:
@@ -179,7 +221,6 @@ def run_with_kills(folder: Path, cluster: SparkCluster, rng: random.Random, kill
         assert (report["files"], report["records"]) == (len(visible(files)), len(visible(files)))
         assert 4 * resumed <= report["resumed_files"] <= report["files"]
         assert digest(records_below(f"{where}/out")) == digest(plain_loop(files))
-        assert trained_on(f"{where}/out") == [len(visible(files))] * 3
         last = len(visible(files)) // 4 - 1
         names = [f"data-{number:05}-of-{last:05}" for number in range(last + 1)]
         assert sorted(fs.list("out", recursive=True)) == [".fsabs-prepare.json", *names]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import uuid
 import zipfile
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import fsabs
-from fsabs.prepare import spark
-from fsabs.prepare.spark import write_package
+from fsabs.prepare.spark import ship_package, write_package
 
 PROGRAM = "import fsabs, fsabs.prepare.work as work; print(fsabs.__version__, work.__file__)"
 
@@ -40,25 +40,22 @@ def test_executors_import_compiled_modules_of_their_own_version_only(tmp_path: P
     assert imported(other, tmp_path) == (fsabs.__version__, f"{other}/fsabs/prepare/work.py")
 
 
-def test_a_package_whose_writing_was_interrupted_is_written_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_package_whose_writing_was_interrupted_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
     class Context:
-        applicationId = "app-of-a-test"  # noqa: N815 - Spark's name
+        applicationId = uuid.uuid4().hex  # noqa: N815 - Spark's name
 
         def addPyFile(self, path: str) -> None:  # noqa: N802
             sent.append(path)
 
-    def interrupted(path: str) -> None:
-        Path(path).write_bytes(b"PK")
+    def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     sent: list[str] = []
-    context = Context()
-    monkeypatch.setattr(spark, "_package", SimpleNamespace(name=str(tmp_path)))
+    context: Any = Context()
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(spark, "write_package", interrupted)
-        spark.ship_package(context)  # type: ignore[arg-type]
-    spark.ship_package(context)  # type: ignore[arg-type]
+        patch.setattr(zipfile.ZipFile, "writestr", interrupted)
+        ship_package(context)
+    ship_package(context)
     assert len(sent) == 1
-    assert zipfile.is_zipfile(sent[0])
+    with zipfile.ZipFile(sent[0]) as archive:
+        assert archive.testzip() is None

@@ -46,7 +46,7 @@ EXPECTED = [(path, number, one) for path, records in RECORDS.items() for number,
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("split_bytes", [1, 3000, 20000, 1 << 30])
+@pytest.mark.parametrize("split_bytes", [3000, 1 << 30])
 def test_records_in_splits_of_any_size(folder: Path, split_bytes: int) -> None:
     plan = plan_splits(str(folder / "shards"), split_bytes=split_bytes)
     assert plan.kind == "recordio"
@@ -60,8 +60,7 @@ def test_records_in_splits_of_any_size(folder: Path, split_bytes: int) -> None:
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("source", ["raw", "raw.zip"])
-@pytest.mark.parametrize("split_bytes", [1, 5000, 1 << 30])
+@pytest.mark.parametrize(("source", "split_bytes"), [("raw", 5000), ("raw.zip", 1), ("raw.zip", 1 << 30)])
 def test_files_of_trees_and_archives(folder: Path, source: str, split_bytes: int) -> None:
     plan = plan_splits(str(folder / source), split_bytes=split_bytes)
     assert plan.kind == "files"

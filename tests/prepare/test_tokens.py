@@ -13,6 +13,7 @@ from fsabs import prepare
 from fsabs.adapters.torch import TokenDataset
 from fsabs.cli import main
 from fsabs.prepare import PrepareError
+from fsabs.prepare.model import Model, ModelSource, RecordError
 from fsabs.readers.data import TokenWriter
 from fsabs.readers.data.tokens import document_ends, layout_of
 from tests.prepare.data import raw_files, visible, write_tree
@@ -97,12 +98,13 @@ def test_a_rerun_replaces_all_of_it_or_nothing(folder: Path, capsys: pytest.Capt
     prepare.run(folder / "model.py", folder / "raw", folder / "out", tokens="int32", num_workers=1)
     assert len(documents_of(folder / "out")) == 160
     assert len([path for path in (folder / "out").iterdir() if not path.name.startswith(".")]) == 2
-    for bad, match in (("[1.5]", "no list of token ids"), ("7", "no list of token ids"), ("[[1], [2, 3]]", "no list")):
-        (folder / "model.py").write_text(f"def prepare_data_for_a_single_file(file, name):\n    yield {bad}\n")
-        with pytest.raises(PrepareError, match=match):
-            prepare.run(folder / "model.py", folder / "raw", folder / "out", tokens="int32", num_workers=1)
-    with pytest.raises(ValueError, match="tokens is one of"):
-        prepare.run(folder / "model.py", folder / "raw", folder / "out", tokens="float32")
+
+
+@pytest.mark.parametrize("document", ["[1.5]", "7", "[[1], [2, 3]]"])
+def test_what_is_no_document(document: str) -> None:
+    text = f"def prepare_data_for_a_single_file(file, name):\n    yield {document}\n"
+    with pytest.raises(RecordError, match="no list of token ids"):
+        list(Model(ModelSource(text, "model.py")).documents("int32", None, "name"))
 
 
 def test_a_writer_publishes_both_files_or_neither(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ memstore device bytes = {memory}
 osd crush update on start = false
 [client.rgw.a]
 rgw data = {root}/rgw
-rgw frontends = beast endpoint=127.0.0.1:{port} tcp_nodelay={tcp_nodelay:d}
+rgw frontends = beast endpoint=127.0.0.1:{port} tcp_nodelay=1
 rgw thread pool size = 64
 debug rgw = 0/0
 debug rgw access = 0/0
@@ -111,18 +111,16 @@ def install() -> None:
 class CephGateway(S3Server):
     """One gateway, empty at `start` and gone with all its objects at `stop`.
 
-    `memory` is the number of bytes the objects may take in all. With `tcp_nodelay` the gateway sends small pieces at
-    once, which is not its default.
+    `memory` is the number of bytes the objects may take in all.
     """
 
     missing = staticmethod(missing)
     name = "ceph"
     end_signal = signal.SIGKILL  # nothing to save, and a store without a monitor is slow to end politely
 
-    def __init__(self, memory: int = 4 << 30, tcp_nodelay: bool = True) -> None:
+    def __init__(self, memory: int = 4 << 30) -> None:
         super().__init__()
         self._memory = memory
-        self._tcp_nodelay = tcp_nodelay
 
     def request(self, method: str, path: str, body: bytes | None = None, query: str = "") -> tuple[int, bytes]:
         """Send one request, signed by S3's version 2, which is four lines long and which the gateway still accepts."""
@@ -140,7 +138,7 @@ class CephGateway(S3Server):
         for name in ("mon", "osd", "rgw"):
             (self.folder / name).mkdir()
         ports = {"mon_port": free_port(), "port": self._port}
-        values = {"root": self.folder, "fsid": uuid.uuid4(), "memory": self._memory, "tcp_nodelay": self._tcp_nodelay}
+        values = {"root": self.folder, "fsid": uuid.uuid4(), "memory": self._memory}
         (self.folder / "ceph.conf").write_text(_CONF.format(**values, **ports))
         # Written by hand: `ceph-authtool` is one call, and one more process, a key.
         lines = []

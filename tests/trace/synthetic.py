@@ -6,6 +6,7 @@ import math
 import os
 import random
 from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from fsabs.trace import chunks
 from fsabs.trace.results import (
@@ -30,6 +31,12 @@ from fsabs.trace.schema import (
 )
 
 BEGIN = 1_790_000_000_000_000_000
+Tuple = TypeVar("Tuple", bound=NamedTuple)
+
+
+def altered(row: Tuple, **fields: Any) -> Tuple:
+    """A row, a step, an event or a whole analysis with other values of some fields."""
+    return row._replace(**fields)
 
 
 def example_analysis(workers: int = 4, slices: int = 120, seed: int = 1) -> Analysis:

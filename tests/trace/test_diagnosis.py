@@ -17,9 +17,7 @@ from fsabs import trace
 from fsabs.core import hooks
 from fsabs.core.layers import LayerFS
 from fsabs.trace.results import CAUSES, STORE, Analysis
-from fsabs.trace.schema import (
-    Event,
-)
+from fsabs.trace.schema import Event
 from tests.trace.synthetic import event, write_process
 
 MS, MIB = 10_000_000, 1 << 20  # ten times slower than they say: what costs less than a second is a note
@@ -318,6 +316,10 @@ def test_the_first_finding_is_the_planted_cause_and_costs_what_its_advice_saves(
     ]
     first = before.findings[0]
     assert first.severity == "high"
+    assert first.title
+    assert first.advice
+    assert first.evidence
+    assert first.model
     assert all(finding.seconds <= before.breakdown[0].seconds for finding in before.findings)
     changes = {"workers": first.evidence["better"]} if "better" in first.evidence else followed
     dataclasses.replace(job, **changes).write(tmp_path / "after")
@@ -347,16 +349,6 @@ def test_more_workers_than_cpus_are_noted(tmp_path: Path) -> None:
     assert "F027" in [finding.code for finding in others]
 
 
-@pytest.mark.quick
-def test_waiting_is_divided_by_what_workers_do(tmp_path: Path) -> None:
-    Job(lambda *_: [_read(6, MIB, _get(5), Part("decompress", "zip.inflate", 1, MIB)), _code(3)]).write(tmp_path)
-    causes = trace.analyze(tmp_path).breakdown[0].causes
-    waited = sum(causes[cause] for cause in ("first_byte", "decompress", "decode"))
-    assert causes["first_byte"] / waited == pytest.approx(5 / 9, abs=0.03)
-    assert causes["decompress"] / waited == pytest.approx(1 / 9, abs=0.03)
-    assert causes["decode"] / waited == pytest.approx(3 / 9, abs=0.03)
-
-
 PLANNED = {
     "list": 2.0, "connect": 1.0, "throttle": 1.0, "first_byte": 3.0, "transfer": 2.0, "backoff": 0.5, "decompress": 1.0,
     "disk": 1.5, "decode": 4.0,
@@ -372,7 +364,7 @@ def _planned(*_: int) -> list[Part]:
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("workers", [0, 1, 2, 4])
+@pytest.mark.parametrize("workers", [0, 2])
 def test_each_cause_has_the_time_that_was_planned(tmp_path: Path, workers: int) -> None:
     job = Job(_planned, workers=workers, compute=3, startup=0)
     job.write(tmp_path)
@@ -385,20 +377,6 @@ def test_each_cause_has_the_time_that_was_planned(tmp_path: Path, workers: int) 
     assert causes["step"] == pytest.approx(job.steps * job.compute * MS / 1e9)
     made = job.steps * job.batch * sum(PLANNED.values()) * MS / 1e9
     assert waited == pytest.approx(made / max(1, workers) - (workers > 0) * causes["step"], rel=0.1)
-
-
-@pytest.mark.quick
-def test_what_more_workers_save(tmp_path: Path) -> None:
-    jobs = {
-        workers: Job(lambda *_: [_read(20, MIB, _get(20, MIB, 6)), _code(0.1)], workers=workers, compute=10)
-        for workers in (2, 4, 8, 16)
-    }
-    for workers, job in jobs.items():
-        job.write(tmp_path / str(workers))
-    found = trace.analyze(tmp_path / "2").findings[0]
-    assert found.code == "F008"
-    better = trace.analyze(tmp_path / str(found.evidence["better"]))
-    assert found.seconds == pytest.approx(trace.analyze(tmp_path / "2").seconds - better.seconds, rel=0.3)
 
 
 @pytest.mark.quick
@@ -440,7 +418,7 @@ class _SlowStore(LayerFS):
     def _read_bytes(self, key: str) -> bytes:
         begin = time.monotonic_ns()
         time.sleep(self.milliseconds / 1e3)
-        data = self.inner._read_bytes(key)
+        data = super()._read_bytes(key)
         if (instrument := hooks.active) is not None:
             instrument.record_span("request", "slow.get", begin, len(data))
         return data
@@ -463,9 +441,8 @@ class _Samples:
 
 
 @pytest.mark.parametrize(
-    ("store", "decode", "part", "code"), [(8.0, 0.5, "storage", "F015"), (0.2, 8.0, "code", "F018")]
+    ("store", "decode", "part", "code", "workers"), [(8.0, 0.5, "storage", "F015", 2), (0.2, 8.0, "code", "F018", 0)]
 )
-@pytest.mark.parametrize("workers", [0, 2])
 def test_a_real_loop(tmp_path: Path, store: float, decode: float, part: str, code: str, workers: int) -> None:
     data: Any = pytest.importorskip("torch.utils.data")
     local = fsabs.from_url(tmp_path / "data", create=True)

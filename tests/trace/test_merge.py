@@ -8,6 +8,7 @@ import os
 import resource
 from collections.abc import Callable
 from pathlib import Path
+from time import monotonic_ns
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 import fsabs
 from fsabs import trace
 from fsabs.backends.memory import Memory
+from fsabs.core import hooks
 from fsabs.trace import chunks
 from tests.trace.synthetic import BEGIN, event, write_process
 from tests.users import BOB, as_user, needs_root, shared_folder
@@ -120,7 +122,7 @@ def test_requests_that_overlap_become_pairs(tmp_path: Path) -> None:
     assert sum(each["ph"] == "b" for each in merged) == len(overlapping)
 
 
-@pytest.mark.parametrize("cut", [1, 10, 200])
+@pytest.mark.parametrize("cut", [1, 200])
 def test_a_torn_tail_is_trimmed_with_a_note(tmp_path: Path, cut: int) -> None:
     path = Path(write_process(tmp_path, [event(20 * at, 10, "fs", "zip.read", 1) for at in range(3000)], footer=False))
     path.write_bytes(path.read_bytes()[:-cut])
@@ -210,9 +212,7 @@ def test_what_is_no_file_is_a_note_and_is_not_waited_for(tmp_path: Path) -> None
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize(
-    "changes", [{"pid": "7"}, {"host": 7}, {"monotonic_ns": 1.5}, {"wall_ns": 1 << 80}, {"rank": []}, {"cores": None}]
-)
+@pytest.mark.parametrize("changes", [{"pid": "7"}, {"host": 7}, {"wall_ns": 1 << 80}, {"cores": None}])
 def test_fields_of_another_type_are_a_note(tmp_path: Path, changes: dict[str, Any]) -> None:
     path = Path(write_process(tmp_path, [event(0, 10, "fs", "zip.read", 1)], pid=1))
     path.write_bytes(_rewritten(path, changes))
@@ -223,14 +223,14 @@ def test_fields_of_another_type_are_a_note(tmp_path: Path, changes: dict[str, An
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize(
-    "tally", [[], {"recorded": "7"}, {"recorded": 7, "operations": [{"kind": 7}, 3]}, {"failure": 3}]
-)
-def test_counts_of_another_type_are_left_out(tmp_path: Path, tally: Any) -> None:
-    path = Path(write_process(tmp_path, [event(0, 10, "fs", "zip.read", 1)], footer=False))
-    with path.open("ab") as file:
-        file.write(chunks.framed(chunks.content({}, tally=tally)))
-    assert trace.analyze(tmp_path).operations[0].calls == 1
+def test_counts_of_another_type_are_left_out(tmp_path: Path) -> None:
+    wrong: list[Any] = [[], {"recorded": "7"}, {"recorded": 7, "operations": [{"kind": 7}, 3]}, {"failure": 3}]
+    for number, tally in enumerate(wrong):
+        folder = tmp_path / str(number)
+        path = Path(write_process(folder, [event(0, 10, "fs", "zip.read", 1)], footer=False))
+        with path.open("ab") as file:
+            file.write(chunks.framed(chunks.content({}, tally=tally)))
+        assert trace.analyze(folder).operations[0].calls == 1
 
 
 @pytest.mark.quick
@@ -259,6 +259,22 @@ def test_a_folder_that_is_none_of_a_trace(tmp_path: Path) -> None:
             read(tmp_path / "none")
     assert list(tmp_path.iterdir()) == []
     assert fsabs.trace is trace
+
+
+def test_no_file_of_a_trace_has_a_secret(tmp_path: Path) -> None:
+    with trace.record(tmp_path):
+        recorder = hooks.active
+        assert recorder is not None
+        for where in ("https://u:SECRET@h/a?sig=SECRET", "SECRET@h/a", "zip://x::https://SECRET@d/e#SECRET"):
+            recorder.record_span("request", "http.get", monotonic_ns(), 1, where, "TimeoutError")
+            recorder.record_event("retry", "http.get", 1, where)
+    (path,) = tmp_path.iterdir()
+    with path.open("rb") as file:
+        assert "SECRET" not in "".join(map(repr, chunks.read(file)))
+    assert b"SECRET" not in gzip.decompress(Path(trace.merge(tmp_path)).read_bytes())
+    analysis = repr(trace.analyze(tmp_path))
+    assert "SECRET" not in analysis
+    assert "zip://x::https://d/e" in analysis
 
 
 @needs_root

@@ -22,11 +22,13 @@ import pytest
 import fsabs
 from fsabs import trace
 from fsabs.core import hooks
-from fsabs.trace import chunks, recorder, session
+from fsabs.core.blobs import Blob
+from fsabs.trace import chunks, session
 from tests import preloaded
 
 WORKERS = 4
 FILES = 20
+FORK = multiprocessing.get_context("fork")
 
 
 def _worker(data: str, counts: str, slot: int, stop: str) -> None:
@@ -110,18 +112,21 @@ def test_forked_and_spawned_workers_two_of_which_are_killed(tmp_path: Path, data
     assert row.calls == found.total()
 
 
+def _read_flush_and_be_killed(data: str) -> None:
+    fs = fsabs.from_url(data)
+    for number in range(FILES):
+        fs.read_bytes(f"{number}.bin")
+    instrument: Any = hooks.active
+    instrument.flush()
+    fs.read_bytes("0.bin")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def test_a_killed_process_leaves_what_it_had_flushed(tmp_path: Path, data: Path) -> None:
     with trace.record(tmp_path / "trace"):
-        pid = os.fork()
-        if not pid:
-            fs = fsabs.from_url(str(data))
-            for number in range(FILES):
-                fs.read_bytes(f"{number}.bin")
-            instrument: Any = hooks.active
-            instrument.flush()
-            fs.read_bytes("0.bin")
-            os.kill(os.getpid(), signal.SIGKILL)
-        os.waitpid(pid, 0)
+        child = FORK.Process(target=_read_flush_and_be_killed, args=(str(data),))
+        child.start()
+        child.join()
     found = [event for event in trace.events(tmp_path / "trace") if event.name == "local.read_bytes"]
     assert [event.size for event in found] == [1000 + number for number in range(FILES)]
     assert [event.where for event in found] == [f"file://{data}/{number}.bin" for number in range(FILES)]
@@ -129,7 +134,7 @@ def test_a_killed_process_leaves_what_it_had_flushed(tmp_path: Path, data: Path)
 
 
 @pytest.mark.quick
-def test_it_is_flushed_every_quarter_of_a_second(tmp_path: Path, data: Path) -> None:
+def test_it_is_flushed_while_it_goes_on(tmp_path: Path, data: Path) -> None:
     (tmp_path / "trace").mkdir()
     with trace.record(tmp_path / "trace"):
         fsabs.from_url(str(data)).read_bytes("0.bin")
@@ -137,31 +142,34 @@ def test_it_is_flushed_every_quarter_of_a_second(tmp_path: Path, data: Path) -> 
         while not any(event.size == 1000 for event in trace.events(tmp_path / "trace")):
             assert time.monotonic() < deadline
             time.sleep(0.01)
+        analysis = trace.analyze(tmp_path / "trace")
+        assert not analysis.processes[0].ended
 
 
 def test_a_child_that_does_nothing_makes_no_files(tmp_path: Path) -> None:
     with trace.record(tmp_path / "trace"):
         pid = os.fork()
         if not pid:
-            os._exit(0)
+            os.kill(os.getpid(), signal.SIGKILL)
         os.waitpid(pid, 0)
         assert len({name.split("-")[2] for name in os.listdir(tmp_path / "trace")}) == 1
+
+
+def _read_often(blob: Blob) -> None:
+    for _ in range(50):
+        blob.pread(10, 0)
+    instrument: Any = hooks.active
+    instrument.flush()
 
 
 def test_a_child_does_not_write_into_its_parents_file(tmp_path: Path, data: Path) -> None:
     fs = fsabs.from_url(str(data), trace=tmp_path / "trace")
     try:
-        with fs.open("0.bin", "rb") as file:
-            blob = file.raw.blob
+        with fs.open_blob("0.bin") as blob:
             blob.pread(10, 0)
-            pid = os.fork()
-            if not pid:
-                for _ in range(50):
-                    blob.pread(10, 0)
-                instrument: Any = hooks.active
-                instrument.flush()
-                os._exit(0)
-            os.waitpid(pid, 0)
+            child = FORK.Process(target=_read_often, args=(blob,))
+            child.start()
+            child.join()
             blob.pread(10, 0)
     finally:
         trace.stop()
@@ -202,7 +210,7 @@ class _Numbers:
         return number
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.nightly), "forkserver"])
 def test_each_fetch_of_a_worker_is_recorded_the_first_one_too(tmp_path: Path, method: str) -> None:
     loaders: Any = pytest.importorskip("torch.utils.data")
     loader = loaders.DataLoader(_Numbers(), batch_size=1, num_workers=2, multiprocessing_context=method)
@@ -228,16 +236,14 @@ def test_the_environment_starts_a_trace(tmp_path: Path, data: Path) -> None:
     assert names == ["local.stat", "local.read_bytes"] or names == ["local.read_bytes"]
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_loader_marks_its_steps_in_an_unchanged_program(tmp_path: Path, data: Path, workers: int) -> None:
-    pytest.importorskip("torch")
+def test_a_loader_marks_its_steps_in_an_unchanged_program(tmp_path: Path, data: Path) -> None:
     code = f"""
 import fsabs
 from fsabs.adapters.torch import FileDataset, Loader
 
 files = FileDataset(fsabs.from_url({str(data)!r}), [f"{{number}}.bin" for number in range({FILES})])
 for epoch in range(2):
-    assert len(list(Loader(files, 4, num_workers={workers}, collate_fn=list))) == {FILES // 4}
+    assert len(list(Loader(files, 4, num_workers=2, collate_fn=list))) == {FILES // 4}
 """
     environment = {**os.environ, "FSABS_TRACE": str(tmp_path / "trace")}
     done = preloaded.run(preloaded.TORCH, ["-c", code], env=environment, timeout=60)
@@ -246,7 +252,7 @@ for epoch in range(2):
     assert analysis.stall is not None, "no step was marked"
     assert [row.epoch for row in analysis.breakdown] == [0, 1, 2]
     assert analysis.stall.steps == 2 * (FILES // 4)
-    assert analysis.breakdown[0].workers == workers
+    assert analysis.breakdown[0].workers == 2
 
 
 def test_a_folder_that_cannot_be_written_to_is_told_and_breaks_nothing(tmp_path: Path, data: Path) -> None:
@@ -261,22 +267,11 @@ def test_a_folder_that_cannot_be_written_to_is_told_and_breaks_nothing(tmp_path:
     assert hooks.active is None
 
 
-def test_a_trace_within_one_into_the_same_folder_ends_with_the_outer_one(tmp_path: Path, data: Path) -> None:
-    with trace.record(tmp_path / "trace"):
-        with trace.record(tmp_path / "trace"):
-            fsabs.from_url(str(data)).read_bytes("0.bin")
-        fsabs.from_url(str(data)).read_bytes("1.bin")
-    assert hooks.active is None
-    assert [event.size for event in trace.events(tmp_path / "trace") if event.name == "local.read_bytes"] == [
-        1000,
-        1001,
-    ]
-
-
-def test_a_trace_into_another_folder_goes_on_after_one_within_it(tmp_path: Path, data: Path) -> None:
+def test_a_trace_within_one_ends_and_the_outer_one_goes_on(tmp_path: Path, data: Path) -> None:
     fs = fsabs.from_url(str(data))
     with trace.record(tmp_path / "outer"):
-        fs.read_bytes("0.bin")
+        with trace.record(tmp_path / "outer"):
+            fs.read_bytes("0.bin")
         with trace.record(tmp_path / "inner"):
             fs.read_bytes("1.bin")
         assert os.environ["FSABS_TRACE"] == str(tmp_path / "outer")
@@ -299,35 +294,9 @@ def test_a_folder_is_no_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert not list(tmp_path.iterdir())
 
 
-def test_the_first_events_are_written_soon(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that is killed after a fraction of a second, such as a pool's worker, is in the trace."""
-    monkeypatch.setattr(recorder, "PERIOD", 60.0)
-    with trace.record(tmp_path / "trace"):
-        fsabs.from_url(str(data)).read_bytes("0.bin")
-        deadline = time.monotonic() + 30
-        while not any(event.name == "local.read_bytes" for event in trace.events(tmp_path / "trace")):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-
-
 def test_stopping_leaves_the_instrument_of_another(tmp_path: Path) -> None:
     other = hooks.Instrument()
     trace.start(tmp_path / "trace")
     hooks.install(other)
     trace.stop()
     assert hooks.install(None) is other
-
-
-def test_the_file_of_a_live_process_can_be_read(tmp_path: Path, data: Path) -> None:
-    with trace.record(tmp_path / "trace"):
-        fs = fsabs.from_url(str(data))
-        for _ in range(10):
-            fs.read_bytes("0.bin")
-        instrument: Any = hooks.active
-        instrument.flush()
-        (path,) = (tmp_path / "trace").iterdir()
-        with path.open("rb") as file:
-            sizes = [size for chunk in chunks.read(file) for size in chunk.size.tolist()]
-        assert sizes[-10:] == [1000] * 10
-        assert trace.analyze(tmp_path / "trace").events >= 10
-        assert not trace.analyze(tmp_path / "trace").processes[0].ended

@@ -30,12 +30,8 @@ from fsabs.trace.results import (
     Step,
     Timeline,
 )
-from fsabs.trace.schema import (
-    KINDS,
-    Event,
-    ProcessInfo,
-)
-from tests.trace.synthetic import BEGIN, event, example_analysis, write_process
+from fsabs.trace.schema import KINDS, Event, ProcessInfo
+from tests.trace.synthetic import BEGIN, altered, event, example_analysis, write_process
 
 pytestmark = pytest.mark.quick
 
@@ -106,11 +102,12 @@ def _hostile() -> Analysis:
     url = f"s3://user:{SECRET}@bucket/{EVIL}?X-Amz-Signature={SECRET}"
     kept = example_analysis()
     row = Row("fs", EVIL, EVIL, 1, 2, 3, 4, 5.0, math.nan, 0.1, 0.2, 0.3, 0.4, 0.5)
-    return kept._replace(
+    return altered(
+        kept,
         folder=f"/home/{SECRET}/{EVIL.replace('/', '')}",
         processes=[ProcessInfo(0, EVIL, 1, 0, 0, EVIL, BEGIN, BEGIN, 1, 1, False)],
         operations=[row, *kept.operations],
-        heat=kept.heat._replace(rows=[EVIL] * len(kept.heat.rows)),
+        heat=altered(kept.heat, rows=[EVIL] * len(kept.heat.rows)),
         latencies={f"fs {EVIL}": Histogram("ns", [0, 3])},
         files=[FileRow(url, 1, 1, 1, 1.0, 1.0, 1)],
         slowest=[Event(BEGIN, 1, EVIL, EVIL, 1, 1, url, EVIL, 0, 1), Event(BEGIN, 1, "fs", "x", 1, 1, "", "", 77, 1)],
@@ -156,8 +153,8 @@ def test_the_tables_are_the_analysis() -> None:
 
 def test_sizes_that_are_no_bytes_are_not_shown_as_such() -> None:
     row = example_analysis().operations[0]
-    rows = [row._replace(kind=kind) for kind in KINDS]
-    tables = Page(render(NOTHING._replace(operations=rows))).tables
+    rows = [altered(row, kind=kind) for kind in KINDS]
+    tables = Page(render(altered(NOTHING, operations=rows))).tables
     shown = {line[1][0] for line in tables["Operations"][1:] if line[3][0] == "1.14 GiB"}
     assert shown == KINDS.keys() - {"step", "hit", "miss", "evict", "retry"}
 
@@ -175,25 +172,20 @@ def test_nothing_is_too_little() -> None:
     assert page.figures["stall"][0] == page.figures["amplification"][0] == page.figures["hits"][0] == "–"
     assert page.figures["errors"][0] == "0"
     assert not page.tables
-    for kind in KINDS:
-        assert Page(render(NOTHING._replace(operations=[Row(kind, "a", "b", *[0] * 6, *[0.0] * 5)])))
 
 
-@pytest.mark.parametrize(
-    "analysis",
-    [
-        NOTHING._replace(seconds=1.0, timeline=Timeline(1.0, [0.0], [0.0], [0.0], [0.0], [1])),
-        NOTHING._replace(heat=HeatMap(1.0, ["a"], [[0.0]])),
-        NOTHING._replace(heat=HeatMap(1.0, ["a"], [[]])),
-        NOTHING._replace(read_sizes=Histogram("bytes", [5]), latencies={"x": Histogram("ns", [0] * 64 + [1])}),
-        NOTHING._replace(stall=Stall(0, 0.0, 0.0)),
-        NOTHING._replace(stall=Stall(1, 0.0, 0.0), steps=[Step(0, 7, 0, 0.0, {})]),
-    ],
-)
-def test_little_is_drawn(analysis: Analysis) -> None:
-    text = render(analysis)
-    assert Page(text).figures
-    assert "nan" not in re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL).lower()
+def test_little_is_drawn() -> None:
+    for little in (
+        {"seconds": 1.0, "timeline": Timeline(1.0, [0.0], [0.0], [0.0], [0.0], [1])},
+        {"heat": HeatMap(1.0, ["a"], [[0.0]])},
+        {"heat": HeatMap(1.0, ["a"], [[]])},
+        {"read_sizes": Histogram("bytes", [5]), "latencies": {"x": Histogram("ns", [0] * 64 + [1])}},
+        {"stall": Stall(0, 0.0, 0.0)},
+        {"stall": Stall(1, 0.0, 0.0), "steps": [Step(0, 7, 0, 0.0, {})]},
+    ):
+        text = render(altered(NOTHING, **little))
+        assert Page(text).figures
+        assert "nan" not in re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL).lower()
 
 
 def _charts(text: str) -> list[dict[str, Any]]:
@@ -215,7 +207,7 @@ def test_the_charts_have_the_figures() -> None:
 
 def test_many_steps_are_few_bars_with_the_same_sum() -> None:
     steps = [Step(0, number, number, 0.1, {"first_byte": 0.05, "step": 0.05}) for number in range(5000)]
-    (chart,) = _charts(render(NOTHING._replace(stall=Stall(5000, 250.0, 250.0), steps=steps)))
+    (chart,) = _charts(render(altered(NOTHING, stall=Stall(5000, 250.0, 250.0), steps=steps)))
     assert len(chart["data"][0]) <= 600
     assert set(chart["data"][1]) == {0.1}
     assert set(chart["data"][2]) == {0.05}
@@ -233,32 +225,20 @@ def test_the_first_figure_is_where_the_time_went() -> None:
     assert render(analysis).index('id="causes"') < render(analysis).index('id="findings"')
 
 
-def test_the_same_page_for_one_process_and_for_64() -> None:
-    for workers in (0, 63):
-        page = Page(render(example_analysis(workers=workers)))
-        lines = [given for _, given in page.elements if "linear-gradient" in str(given.get("style"))]
-        assert len(lines) == workers + 1
-        assert all("busy for" in str(given["aria-label"]) for given in lines)
-
-
 def test_what_takes_no_time_has_no_latency() -> None:
-    text = render(NOTHING._replace(latencies={"hit a.b": Histogram("ns", [3]), "fs a.c": Histogram("ns", [3])}))
+    text = render(altered(NOTHING, latencies={"hit a.b": Histogram("ns", [3]), "fs a.c": Histogram("ns", [3])}))
     assert [chart["title"] for chart in _charts(text)] == ["a.c"]
 
 
-def test_texts_are_no_code() -> None:
+def test_texts_are_no_code_and_have_no_secrets() -> None:
     for text in (render(_hostile()), fragment(_hostile())):
         page = Page(text)
         assert _scripts(page) == (2 if text.lstrip().startswith("<!DOCTYPE") else 0)
         assert not [tag for tag, _ in page.elements if tag in ("img", "iframe", "object", "embed", "form")]
         assert not [name for _, given in page.elements for name in given if name.startswith("on")]
         assert not {"\x1b", "\u202e", "\udcff"} & set(text)
+        assert SECRET not in text
         text.encode()
-
-
-def test_no_secret_and_no_path_of_the_machine() -> None:
-    assert SECRET not in render(_hostile())
-    assert SECRET not in fragment(_hostile())
 
 
 def test_it_needs_no_network() -> None:
@@ -292,10 +272,10 @@ def test_it_has_the_structure_that_readers_of_screens_need() -> None:
 def test_its_size_is_bounded() -> None:
     made = example_analysis(workers=200, slices=512)
     where = "s3://bucket/" + "<long & long>" * 80
-    files = [made.files[0]._replace(where=f"{number}{where}{number}") for number in range(1000)]
+    files = [altered(made.files[0], where=f"{number}{where}{number}") for number in range(1000)]
     names = {f"fs zip.o{number}": Histogram("ns", range(64)) for number in range(1000)}
     text = render(
-        made._replace(files=files, latencies=names, steps=[*made.steps] * 16, slowest=[made.slowest[0]] * 100)
+        altered(made, files=files, latencies=names, steps=[*made.steps] * 16, slowest=[made.slowest[0]] * 100)
     )
     assert len(text.encode()) < 1_500_000
     assert len(render(example_analysis())) < 300_000
@@ -326,18 +306,24 @@ def test_a_notebook_shows_the_same_figures() -> None:
     assert Page(fragment(NOTHING))
 
 
-@pytest.mark.parametrize(
-    ("shown", "expected"),
-    [
-        (units.size(0), "0 B"), (units.size(1023), "1 KiB"), (units.size(1536), "1.5 KiB"),
-        (units.size(2**40), "1 TiB"), (units.duration(0), "0 s"), (units.duration(3e-9), "3 ns"),
-        (units.duration(0.99999), "1 s"), (units.duration(0.0123), "12.3 ms"), (units.duration(119), "119 s"),
-        (units.duration(125), "2 min 5 s"), (units.duration(7300), "2 h 1 min"), (units.duration(math.nan), "–"),
-        (units.short_count(999.9), "1k"), (units.short_count(0), "0"), (units.short_count(1.25e6), "1.25M"),
-        (units.percent(0.1234), "12.3 %"), (units.moment(0), "1970-01-01 00:00:00 UTC"),
-        (units.visible("a\x1b[0m\n\u202eb é 日"), "a\\x1b[0m\\n\\u202eb é 日"),
-        (units.evidence("seconds", 0.5), "500 ms"), (units.evidence("reads", 1200), "1,200"),
-    ],
-)  # fmt: skip
-def test_figures_are_for_people(shown: str, expected: str) -> None:
-    assert shown == expected
+def test_figures_are_for_people() -> None:
+    shown = [
+        *(units.size(number) for number in (0, 1023, 1536, 2**40)),
+        *(units.duration(seconds) for seconds in (0, 3e-9, 0.99999, 0.0123, 119, 125, 7300, math.nan)),
+        *(units.short_count(number) for number in (999.9, 0, 1.25e6)),
+        units.percent(0.1234),
+        units.moment(0),
+        units.visible("a\x1b[0m\n\u202eb é 日"),
+        units.evidence("seconds", 0.5),
+        units.evidence("reads", 1200),
+    ]
+    assert shown == [
+        *("0 B", "1 KiB", "1.5 KiB", "1 TiB"),
+        *("0 s", "3 ns", "1 s", "12.3 ms", "119 s", "2 min 5 s", "2 h 1 min", "–"),
+        *("1k", "0", "1.25M"),
+        "12.3 %",
+        "1970-01-01 00:00:00 UTC",
+        "a\\x1b[0m\\n\\u202eb é 日",
+        "500 ms",
+        "1,200",
+    ]

@@ -11,13 +11,13 @@ import pytest
 
 from fsabs.trace.headlines import headlines
 from fsabs.trace.reports import render
-from fsabs.trace.results import (
-    Analysis,
-)
+from fsabs.trace.results import Analysis
 from tests.servers import chromium
 from tests.servers.fixtures import require
 from tests.trace.synthetic import example_analysis
 from tests.trace.test_report import NOTHING, _hostile
+
+pytestmark = pytest.mark.nightly
 
 # A window of a browser has a least width, a frame has not: the page in a phone's frame, measured from outside.
 FRAME = """<!DOCTYPE html><body style="margin:0"><iframe id="f" style="border:0;width:375px;height:4000px"

@@ -91,13 +91,6 @@ def test_refused_requests_are_throttling_and_backing_off(tmp_path: Path) -> None
     assert longest < rows["wait s3.backoff"].seconds * 1e9, "no request has the time of what came before it"
 
 
-def test_what_is_not_there_is_no_failed_attempt(tmp_path: Path, bucket: Served) -> None:
-    fs = _fs(bucket)
-    with trace.record(tmp_path), pytest.raises((FileNotFoundError, ValueError, OSError)):
-        fs.read_bytes("none")
-    assert trace.analyze(tmp_path).retry_seconds == 0
-
-
 def test_the_consumers_time_is_not_the_stores(bucket: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What arrived while the caller did something else ended when its last byte came."""
     fs, since = _fs(bucket), itertools.count(1)

@@ -1,4 +1,4 @@
-"""The kill matrix: jobs that are killed at a step and continued by others, under every loader, and what they read.
+"""`python -m tests.adapters.resuming SEED CASES [rows]`: jobs that are killed and continued under every loader.
 
 A rank is a forked process; it notes the samples of every batch that it is handed, saves its state with the last one,
 and kills itself by SIGKILL. The ranks of the next job load the states and run four epochs more. A sample that is lost
@@ -10,27 +10,22 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
-import math
 import os
 import pickle
 import random
 import signal
 import sys
 import tempfile
-import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from . import Run
-
 EPOCHS_AFTER = 4
 FAULTS = ("lost", "repeated", "orders", "ledger")
 """Counts of a case that are to be 0."""
 TIMEOUT = 120  # seconds, of one rank
-SECONDS = 60.0  # after which a round begins no further case
 
 
 RECORDS = ("sharded", "recordio", "files")
@@ -418,71 +413,25 @@ def _counted(case: Case, before: list[Any], after: list[Any], states: list[Any],
     return {"lost": lost, "repeated": repeated, "epochs": last + 1}
 
 
-def run(
-    seed: int,
-    cases: int,
-    total: int = 254,
-    report: Any = print,
-    log: Path | None = None,
-    seconds: float = math.inf,
-    datasets: Sequence[str] = RECORDS,
-) -> dict[str, int]:
+def run(seed: int, cases: int, total: int, report: Any = print, datasets: Sequence[str] = RECORDS) -> dict[str, int]:
     """Run random cases of the matrix, and return the sums; each case with a fault is reported.
 
-    Case number k is the same in every run with this seed. With a `log`, each case is recorded there, cases that are
-    recorded already are not run again, and after `seconds` no further case begins.
+    Case number k is the same in every run with this seed.
     """
     import torch
 
     torch.set_num_threads(1)
-    started = time.monotonic()
-    done = _recorded(log, seed, total)
+    sums: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as folder:
         write_data(Path(folder), total)
         for number in range(cases):
-            if number in done:
-                continue
-            if time.monotonic() - started >= seconds:
-                break
             case = random_case(random.Random(f"{seed}/{number}"), total, datasets)
-            found = done[number] = run_case(case, folder, total)
+            found = run_case(case, folder, total)
             if any(found[fault] for fault in FAULTS):
                 report(f"seed {seed}, case {number}: {case}: {found}")
-            if log is not None:
-                line = {"seed": seed, "total": total, "case": number, "of": case._asdict(), "found": found}
-                with log.open("a") as file:
-                    file.write(json.dumps(line) + "\n")
-    sums: Counter[str] = Counter()
-    for number in range(cases):
-        if number in done:
-            sums.update({**done[number], "cases": 1})
+            sums.update({**found, "cases": 1})
     return dict(sums)
 
 
-def _recorded(log: Path | None, seed: int, total: int) -> dict[int, dict[str, int]]:
-    """Return what a log has of the cases of a seed."""
-    if log is None or not log.exists():
-        return {}
-    lines = map(json.loads, log.read_text().splitlines())
-    return {line["case"]: line["found"] for line in lines if (line["seed"], line["total"]) == (seed, total)}
-
-
-def matrix(seed: int, cases: int, total: int, log: str, rows: bool = False) -> Run:
-    """The cases that are not in the log yet, as many as a round has time for; the sums are of all in the log."""
-
-    def one_round() -> dict[str, float]:
-        warnings.simplefilter("ignore")  # more workers than cores
-        datasets = ROWS if rows else RECORDS
-        found = run(seed, cases, total, lambda fault: print(fault, file=sys.stderr), Path(log), SECONDS, datasets)
-        return {name: float(number) for name, number in found.items()}
-
-    return one_round
-
-
 if __name__ == "__main__":
-    began = time.monotonic()
-    _seed, _cases, _total = map(int, sys.argv[1:4])
-    _log = Path(sys.argv[4]) if len(sys.argv) > 4 else None
-    _seconds = float(sys.argv[5]) if len(sys.argv) > 5 else math.inf
-    print(run(_seed, _cases, _total, print, _log, _seconds, ROWS if sys.argv[6:] == ["rows"] else RECORDS))
-    print(f"{time.monotonic() - began:.0f} s")
+    print(run(int(sys.argv[1]), int(sys.argv[2]), 102, datasets=ROWS if sys.argv[3:] == ["rows"] else RECORDS))
