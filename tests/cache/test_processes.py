@@ -15,6 +15,7 @@ import pytest
 
 from fsabs.cache import FileCache, MultiprocessFileCache, ReadOnlyFileCache
 from fsabs.testing.children import Child, forked, started
+from tests.servers.process import wait_until
 
 
 def use(cache: FileCache, mine: int) -> tuple[Any, bool, Any]:
@@ -79,10 +80,13 @@ def test_a_file_goes_with_the_process_that_made_it_and_those_that_have_it_go_on(
         Child("the parent", parent, 20).result()
     os.close(sending)
     assert os.read(answers, 10) == (b"1 0 0" if end == "close" else b"1 1 1")
-    os.read(answers, 1)  # until the child has ended
     os.close(answers)
-    FileCache(10, dir=tmp_path).close()
-    assert os.listdir(tmp_path) == []
+
+    def is_swept() -> bool:
+        FileCache(10, dir=tmp_path).close()
+        return not os.listdir(tmp_path)
+
+    wait_until(is_swept, 20, "the end of the child")
 
 
 def test_processes_that_close_at_once_leave_nothing(tmp_path: Path) -> None:

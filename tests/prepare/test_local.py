@@ -423,7 +423,7 @@ def test_progress_reaches_the_end(folder: Path) -> None:
 def test_no_process_imports_from_the_working_directory(folder: Path) -> None:
     here = folder / "here"
     here.mkdir()
-    for name in ("pickle", "numpy", "runpy", "fsabs"):
+    for name in ("pickle", "numpy", "runpy"):
         (here / f"{name}.py").write_text(f"open({str(folder / 'imported')!r}, 'w').close()")
     program = "import sys; sys.path.remove(''); from fsabs.cli import main; sys.path.append(''); main(sys.argv[1:])"
     command = [sys.executable, "-c", program, "prepare", *(str(folder / name) for name in ("model.py", "raw", "out"))]
