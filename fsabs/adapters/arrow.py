@@ -14,6 +14,7 @@ except ImportError:
     raise errors.MissingDependencyError("fs.arrow() needs pyarrow: pip install pyarrow", name="pyarrow") from None
 
 from ..core.fs import FS, FileStat
+from ..core.writing import discard_if_failing
 from ..readers.data.parquet import RangeFile
 
 
@@ -132,9 +133,9 @@ class ArrowHandler(arrow_fs.FileSystemHandler):  # type: ignore[misc]
         return PythonFile(ExactFile(self.fs.open_blob(path)), mode="r")
 
     def open_output_stream(self, path: str, metadata: Any) -> Any:
-        """Open a file to write, which becomes visible when it is closed."""
+        """Open a file to write, which becomes visible when it is closed, but not because of an exception."""
         self._refuse_metadata("open_output_stream", path, metadata)
-        return PythonFile(self.fs.open(path, "wb"), mode="w")
+        return PythonFile(discard_if_failing(self.fs.open(path, "wb")), mode="w")
 
     def open_append_stream(self, path: str, metadata: Any) -> Any:
         """Open a file to add to; `ArrowNotImplementedError`, as of pyarrow's own, where the FS can't."""

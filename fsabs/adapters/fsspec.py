@@ -23,8 +23,8 @@ from fsspec.spec import AbstractBufferedFile
 
 from ..core import errors, keys, registry
 from ..core.fs import FS, FileStat
-from ..core.writing import AbortsOnError, WriteFile
-from ..urls import roots
+from ..core.writing import AbortsOnError, WriteFile, discard_if_failing
+from ..urls import opening, roots
 
 try:
     from fsspec.implementations.chained import ChainedFileSystem
@@ -32,6 +32,13 @@ except ImportError:  # before 2025.10, when chained URLs came to any filesystem
     from fsspec import AbstractFileSystem as ChainedFileSystem
 
 T = TypeVar("T")
+_HINTS = """
+asynchronous batch_size block_size blocksize cache_options cache_type compression default_block_size default_cache
+default_cache_type default_fill_cache fill_cache listings_expiry_time loop max_concurrency max_paths refresh size
+skip_instance_cache use_listings_cache version_aware
+"""
+HINTS = frozenset(_HINTS.split())
+"""What callers of fsspec give to filesystems and to their methods, and changes no result here."""
 
 
 class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
@@ -65,6 +72,8 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
         self._scheme = target_protocol or self.scheme
         options = {**(target_options or {}), **options}
         backend = registry.backend(self._scheme)
+        known = opening.known_options(backend) if backend is not None else {}
+        options = {name: value for name, value in options.items() if name in known or name not in HINTS}
         self._table = roots.with_options(backend.options_of_fsspec(options) if backend is not None else options)
         if fs is not None:  # what lists names asks for their URLs, and opens those by a protocol that it knows
             self.protocol = ("fsabs", f"fsabs+{fs.url('').partition('://')[0]}")
@@ -247,6 +256,8 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
         else:
             file = self._table.open_file(self._url(path), mode, **text)
         file.fs, file.path = self, path  # as of fsspec's own files
+        if mode[0] in "wx":  # fsspec.open's block closes a file, whatever has happened in it
+            discard_if_failing(file)
         if mode.startswith("r"):
             file.size = getattr(getattr(file, "raw", None), "size", None) or self.info(path)["size"]
         return file
@@ -405,22 +416,8 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
         return f"{type(self).__name__}({self._fs if self._fs is not None else self._scheme!r})"
 
 
-_HINTS = frozenset(
-    (
-        "block_size",
-        "size",
-        "fill_cache",
-        "max_concurrency",
-        "asynchronous",
-        "compression",
-        "refresh",
-    )
-)
-"""What others give to the methods, and changes no result."""
-
-
 def _refuse_unknown(operation: str, options: dict[str, Any]) -> None:
-    if unknown := sorted(options.keys() - _HINTS):
+    if unknown := sorted(options.keys() - HINTS):
         raise TypeError(f"{operation}() got an unexpected keyword argument {unknown[0]!r}")
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from ..core.fs import FS
 from ..readers.data import AbstractDataReader, shards_of
-from ..readers.data.base import digest_of
+from ..readers.data.base import digest_of, exactly
 from ..readers.data.factory import reader_of
 from ..readers.data.files import Files, Location
 from ..urls import opening
@@ -62,7 +62,8 @@ class RecordSource:
         number = bisect_right(self._ends, index)
         shard = self._shards[number]
         record = index - (self._ends[number] - shard.count) + shard.start
-        return next(iter(self.reader.read_at(shard.name, [record])))
+        (found,) = exactly(self.reader.read_at(shard.name, [record]), shard.name, [record])
+        return found
 
     def __repr__(self) -> str:
         return f"RecordSource({len(self)} records, {self._digest})"

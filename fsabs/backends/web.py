@@ -284,7 +284,7 @@ class Https(ObjectStore):
             found["headers"] = client.pop("headers")
         if client:
             raise TypeError(f"client_kwargs can have headers, not {', '.join(sorted(client))}")
-        tuning = ("simple_links", "block_size", "same_scheme", "size_policy", "cache_type", "cache_options", "encoded")
+        tuning = ("simple_links", "same_scheme", "size_policy", "encoded")
         return {name: value for name, value in found.items() if name not in tuning}
 
     def _divided_path(self, path: StrPath) -> tuple[str, str]:

@@ -98,16 +98,16 @@ class CachedFS(LayerFS):
         self._state: process.PerProcess[CacheState] = process.PerProcess(make)
         records = functools.partial(_records, self._state)
         self._stats = Freshness(inner, records, check_interval, max_age, offline)
-        self._files = CachedFiles(self, inner, self._state, self._stats, blocks, whole)
+        self._files = CachedFiles(inner, self._state, self._stats, blocks, whole)
         _warn_if_local(inner)
 
     # ---- reading
 
     def _open_blob(self, key: str) -> Blob:
-        return self._files.open(key, self.inner._open_blob)
+        return self._files.open(self, key, self.inner._open_blob)
 
     def _open_from_start(self, key: str) -> Blob:
-        return self._files.open(key, self.inner._open_from_start)
+        return self._files.open(self, key, self.inner._open_from_start)
 
     def _open_listed(self, key: str, stat: FileStat) -> Blob:
         self._stats.seen(self._url(key), stat)
@@ -389,11 +389,10 @@ class CacheState:
 
 
 class CachedFiles:
-    """The files of `fs`, a `CachedFS` around `inner`. Files up to `whole_size` are one entry, others one a block."""
+    """The files of a `CachedFS` around `inner`. Files up to `whole_size` are one entry, others one a block."""
 
     def __init__(
         self,
-        fs: FS,
         inner: FS,
         state: process.PerProcess[CacheState],
         stats: Freshness,
@@ -410,7 +409,6 @@ class CachedFiles:
         self.prefetched: ReadOrder = ReadOrder()
         """The order of what is being fetched ahead of its reader."""
         self.stat_is_request: bool = stats.takes_requests
-        self._fs = fs
         self._state = state
         self._block_size = block_size
 
@@ -528,18 +526,18 @@ class CachedFiles:
 
     # ---- from there to its content
 
-    def open(self, key: str, open_inner: Callable[[str], Blob]) -> Blob:
-        """Return a blob of a file."""
+    def open(self, fs: FS, key: str, open_inner: Callable[[str], Blob]) -> Blob:
+        """Return a blob of a file of `fs`."""
         self.reached(key)
         known, data = self.known(key)
         file, data, opened = self._located(key, known) if known is None or data is None else (known, data, None)
         if data is not None:
-            return WholeBlob(self._fs, key, data, file.stat.version)
+            return WholeBlob(fs, key, data, file.stat.version)
         if file.entry is None:
             return open_inner(key) if opened is None else opened
         if file.small is None:
-            return self.inner._compared(key, self.block_blob(key, file, opened))
-        return WholeBlob(self._fs, key, *self.whole(key, file, open_inner, opened))
+            return self.inner._compared(key, self.block_blob(fs, key, file, opened))
+        return WholeBlob(fs, key, *self.whole(key, file, open_inner, opened))
 
     def read(self, key: str, known: CachedFile | None) -> bytes:
         """Return the content of a file of which `known` has found no content."""
@@ -553,7 +551,7 @@ class CachedFiles:
                 return self.whole(key, file, self.inner._open_from_start, opened)[0]
             with (
                 contextlib.suppress(errors.StaleFileError),  # it changed between its stat and its reading
-                self.inner._compared(key, self.block_blob(key, file, opened))
+                self.inner._compared(key, self.block_blob(self.inner, key, file, opened))
                 if file.entry is not None or opened is None
                 else opened as blob,
             ):
@@ -562,13 +560,13 @@ class CachedFiles:
             known = None
         return self.inner._read_bytes(key)
 
-    def block_blob(self, key: str, file: CachedFile, opened: Blob | None = None) -> BlockBlob:
-        """Return a blob of a large file, which closes `opened`."""
+    def block_blob(self, fs: FS, key: str, file: CachedFile, opened: Blob | None = None) -> BlockBlob:
+        """Return a blob of a large file of `fs`, which closes `opened`."""
         assert file.entry is not None
         blocks = self.blocks(file.entry, file.stat.size)
         self.remember(file)
         open_inner = functools.partial(self._opened_as, file, self.inner._open_blob)
-        return BlockBlob(self._fs, key, file.stat.version, blocks, self.contents, open_inner, file.admit, opened)
+        return BlockBlob(fs, key, file.stat.version, blocks, self.contents, open_inner, file.admit, opened)
 
     def _opened_as(self, file: CachedFile, open_inner: Callable[[str], Blob], key: str) -> Blob:
         """Return a blob of a file in its store; if that has another version, it is asked for anew from now on."""

@@ -63,7 +63,7 @@ class MemoryCache:
         self._limit = limit
         self._passes = passes
         self._items: dict[bytes, _Item] = {}
-        self._victims = Victims(self._sample, passes)
+        self._victims = Victims(passes)
         self._lock = process.Lock()
         self.size: int = 0
         """Bytes of all entries."""
@@ -94,7 +94,7 @@ class MemoryCache:
             if name in self._items:  # another thread was faster
                 return False
             while self.size + len(data) > self._limit:
-                victim = self._victims.next(need, order)
+                victim = self._victims.next(self._sample, need, order)
                 if victim is None:
                     return False
                 item = self._items.get(victim.name)

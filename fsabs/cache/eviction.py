@@ -21,7 +21,7 @@ import struct
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from ..core import hooks, process
 from ..disk.descriptors import read_all
@@ -186,20 +186,22 @@ class Candidate(NamedTuple):
     name: Any
 
 
+Sample: TypeAlias = Callable[[], Sequence[Candidate]]
+
+
 class Victims:
-    """Chooses what is evicted: of samples, what can be done without best.
+    """Chooses what is evicted: of samples, what can be done without best."""
 
-    `sample` returns candidates: all that there are, or some.
-    """
-
-    def __init__(self, sample: Callable[[], Sequence[Candidate]], passes: Passes) -> None:
-        self._sample = sample
+    def __init__(self, passes: Passes) -> None:
         self._passes = passes
         self._candidates: list[Candidate] = []
         self._vain = _VainSearch(math.inf, None, 0.0, 0.0)
 
-    def next(self, need: float, order: ReadOrder, *, refill: bool = True) -> Candidate | None:
-        """Return an entry that goes for a newcomer that is needed at a position, or for `ANY`; None if none does."""
+    def next(self, sample: Sample, need: float, order: ReadOrder, *, refill: bool = True) -> Candidate | None:
+        """Return an entry that goes for a newcomer that is needed at a position, or for `ANY`; None if none does.
+
+        `sample` returns candidates: all that there are, or some.
+        """
         took: float | None = None
         while True:
             candidates = self._candidates
@@ -214,7 +216,7 @@ class Victims:
                 return None
             if not refill or self._rests(need, order):
                 return None
-            took = self._refill(order)
+            took = self._refill(sample, order)
 
     def _goes(self, one: Candidate, need: float, order: ReadOrder) -> bool:
         return need == ANY or policy.goes_for(self._rank(one, order), need)
@@ -228,10 +230,10 @@ class Victims:
         same = vain.order is (order or None) and vain.unread_since == self._passes.unread_since
         return same and need >= vain.need and time.monotonic() < vain.until
 
-    def _refill(self, order: ReadOrder) -> float:
+    def _refill(self, sample: Sample, order: ReadOrder) -> float:
         """Take a new sample; return the seconds that it took."""
         began = time.monotonic()
-        found = self._sample()
+        found = sample()
         ranked = sorted(((self._rank(one, order), -one.last_read), at) for at, one in enumerate(found))
         dispensable = sum(rank >= policy.READ for (rank, _), _ in ranked) if order else 0
         self._candidates = [found[at] for _, at in ranked[-max(CANDIDATES // 4, len(found) // 4, dispensable) :]]
@@ -261,7 +263,7 @@ class Evictor:
         self._excess_until = 0.0  # when what is beyond the limits may be looked for again
         self._folder = folder
         self._claims = claims
-        self._victims = Victims(self._sample, passes)
+        self._victims = Victims(passes)
 
     def make_room(self, size: int, need: float, order: ReadOrder) -> bool:
         """Return whether an entry that takes `size` bytes of the disk, and is needed at a position, is admitted."""
@@ -310,7 +312,7 @@ class Evictor:
         most = max(wanted, int((self.limits.max_bytes or 0) * BATCH))
         while freed < most and vain < CANDIDATES:
             needed = freed < wanted
-            victim = self._victims.next(need if needed else policy.READ / 2, order, refill=needed)
+            victim = self._victims.next(self._sample, need if needed else policy.READ / 2, order, refill=needed)
             if victim is None:
                 break
             size = self._remove(victim, need)

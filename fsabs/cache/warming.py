@@ -76,7 +76,7 @@ def _fetch_one(files: CachedFiles, key: str) -> tuple[int, int]:
         if file.entry is None:
             return file.stat.size, 0
         if file.small is None:
-            with contextlib.closing(files.block_blob(key, file, opened)) as blob:
+            with contextlib.closing(files.block_blob(files.inner, key, file, opened)) as blob:
                 return file.stat.size, blob.warm()
         if files.contents().contains(file.small):
             return file.stat.size, 0
@@ -218,7 +218,7 @@ def pin(files: CachedFiles, key: str) -> int:
             data = files.whole(key, file, files.inner._open_from_start, opened)[0]
             return len(data) if contents.pin(file.small, data) else 0
         kept = 0
-        with contextlib.closing(files.block_blob(key, file, opened)) as blob:
+        with contextlib.closing(files.block_blob(files.inner, key, file, opened)) as blob:
             for number in range(len(blob.blocks)):
                 size, offset = blob.blocks.place(number)
                 entry = blob.blocks.entry(number)

@@ -45,8 +45,12 @@ class Failures:
 
     def raise_first(self) -> None:
         """Raise the first one, if there is any."""
-        if self._first is not None:
-            raise self._first
+        first, self._first = self._first, None
+        try:
+            if first is not None:
+                raise first
+        finally:
+            del first  # its traceback holds this frame: a cycle that only the garbage collector frees
 
 
 def contents(pairs: Iterable[tuple[P, Buffer]] | Mapping[P, Buffer], key_of: Callable[[P], str]) -> Iterator[Content]:

@@ -15,6 +15,7 @@ import io
 import os
 import sys
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
@@ -210,6 +211,18 @@ def keep_if_dropped(file: T) -> T:
     return file
 
 
+def discard_if_failing(file: T) -> T:
+    """Have a file discarded, with a warning, where it is closed because of an exception; return it.
+
+    It is for files that a `with` block of another library closes, however that block ends. The exception is one that is
+    being handled when the file is closed, and was not when this was called.
+    """
+    raw = getattr(getattr(file, "buffer", file), "raw", file)
+    if isinstance(raw, WriterFile):
+        raw.discards_unless = id(sys.exception())
+    return file
+
+
 class WriterFile(AbortsOnError, io.RawIOBase):
     """A raw file on a `Writer`, which `close()` commits unless a write has failed.
 
@@ -224,6 +237,8 @@ class WriterFile(AbortsOnError, io.RawIOBase):
     """True after `close()` or `abort()`. (An attribute: the buffer above looks at it in each call.)"""
     keeps_dropped: bool = False
     """A file that is dropped unclosed is committed, as the libraries do that a program was written for."""
+    discards_unless: int | None = None
+    """The identity of the only exception that may be handled while the file is closed; see `discard_if_failing`."""
 
     def __init__(self, writer: Writer, url: str, mode: str = "wb", position: int = 0) -> None:
         self._generation = process.generation()
@@ -316,7 +331,13 @@ class WriterFile(AbortsOnError, io.RawIOBase):
         try:
             if self._failure is not None:
                 raise self._failure
-            writer.commit()
+            cause = sys.exception()
+            if cause is None or self.discards_unless in (None, id(cause)):
+                writer.commit()
+            else:
+                writer.abort()
+                reason = f"closed because of {type(cause).__name__}, so not written: {self.name}"
+                warnings.warn(reason, RuntimeWarning, stacklevel=3)
         except BaseException as exc:
             writer.abort()
             if isinstance(exc, OSError):

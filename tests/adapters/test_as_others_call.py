@@ -133,7 +133,7 @@ def test_options_by_the_names_that_scripts_have() -> None:
         "client_kwargs": {"region_name": "eu-west-1", "verify": False},
         "config_kwargs": {"s3": {"addressing_style": "path"}, "retries": {"max_attempts": 3}, "read_timeout": 5},
         "s3_additional_kwargs": {"ServerSideEncryption": "AES256"},
-        "default_fill_cache": False,
+        "use_ssl": True,
         "requester_pays": True,
     }
     assert of_s3fs(given) == {

@@ -197,8 +197,7 @@ def test_adlfs_names_of_options() -> None:
         "account_name": "mine",
         "anon": True,
         "account_host": "mine.blob.core.cn",
-        "max_concurrency": 3,
-        "blocksize": 1,
+        "socket_timeout": 3,
     }
     expected = {"account_name": "mine", "anonymous": True, "endpoint": "https://mine.blob.core.cn"}
     assert Azure.options_of_fsspec(given) == expected

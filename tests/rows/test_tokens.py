@@ -382,7 +382,7 @@ def test_documents_out_of_order_are_corrupt(pair: Path) -> None:
     refused(pair, "lead out of its 2 sequences", layout="documents")
     writers.datatrove(pair / "y.ds", [[1] * 9, [2] * 9])
     (pair / "y.ds.index").write_bytes(struct.pack("<2Q", 9, 17))
-    refused(pair / "y.ds", "end at token 17 of 18", "y.ds.index", layout="packed")
+    refused(pair / "y.ds", "the index has 17 tokens, and there are 18", "y.ds", layout="packed")
     (pair / "y.ds.index").write_bytes(struct.pack("<2Q", 19, 18))
     refused(pair / "y.ds", "not in order", "y.ds.index", layout="packed")
     (pair / "y.ds.index").write_bytes(struct.pack("<5q", 9, 2**63 - 1, -(2**63), -1, 18))  # their differences wrap
@@ -442,7 +442,7 @@ def test_what_is_kept_of_documents_is_of_the_same_tokens(
     writers.datatrove(tmp_path / "y.ds", [[1, 2, 3], [4, 5]])
     assert len(list(TokenDataset(tmp_path / "y.ds", 2, layout="documents"))) == 2
     os.truncate(tmp_path / "y.ds", 8)
-    with pytest.raises(errors.CorruptFileError, match="its documents end at token 5 of 4"):
+    with pytest.raises(errors.CorruptFileError, match="the index has 5 tokens, and there are 4"):
         list(TokenDataset(tmp_path / "y.ds", 2, layout="documents"))
 
 

@@ -54,7 +54,8 @@ class ShardedDataset(EpochDataset):
         batch_size: of Parquet files: a sample is a `pyarrow.RecordBatch` of so many rows, which `transform` gets, and
             the loader takes `batch_size=None`; the last one of each worker has fewer. None gives dicts.
         packing: makes windows of tokens of the records, which are the samples then; see `Packing`.
-        on_error: "raise" a `CorruptFileError` for a record that is damaged, or "skip" it; `skipped` counts them.
+        on_error: "raise" a `CorruptFileError` for a record that is damaged, or "skip" it; `skipped` counts them. A data
+            reader that was made with "skip" skips, too.
         max_skipped: of records in a pass; one more raises. None skips any number.
 
     Iterate it, or give it to a `Loader`. An iteration is one epoch, or what a loaded state left of it; the next one is
@@ -108,7 +109,7 @@ class ShardedDataset(EpochDataset):
         elif batch_size is not None and packing is None:
             raise TypeError(f"batch_size is for Parquet files and tokens, and not for {type(self.reader).__name__}")
         else:
-            records = EpochRecords(self.reader, names, on_error == "skip", max_bytes)
+            records = EpochRecords(self.reader, names, self.reader.on_error == "skip", max_bytes)
         described = [(shard.start, shard.count, self.reader.content_of(shard.name)) for shard in self._shards]
         settings = [*self._order.settings, *([] if packing is None else packing.settings)]
         super().__init__(
@@ -121,7 +122,7 @@ class ShardedDataset(EpochDataset):
             padding=padding,
             batch_size=batch_size,
             packing=packing,
-            skips=on_error == "skip",
+            skips=self.reader.on_error == "skip",
             max_skipped=max_skipped,
         )
 

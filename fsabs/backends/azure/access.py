@@ -45,12 +45,7 @@ _CLOUDS = (
 _is_signature = re.compile("[!-~]+").fullmatch
 _is_account = re.compile("[a-z0-9]{3,24}(?:-secondary)?").fullmatch
 _ADLFS = {"anon": "anonymous", "credential": "credential", "connection_timeout": "connect_timeout"}
-_TUNING = frozenset(
-    {
-        *("blocksize", "block_size", "default_cache_type", "default_fill_cache", "max_concurrency", "version_aware"),
-        *("assume_container_exists", "request_session", "socket_timeout", "location_mode", "cache_type"),
-    }
-)
+_TUNING = frozenset({"assume_container_exists", "request_session", "socket_timeout", "location_mode"})
 """adlfs's options that change no result."""
 
 

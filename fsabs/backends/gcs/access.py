@@ -25,8 +25,8 @@ EMULATOR = "STORAGE_EMULATOR_HOST"
 _GCSFS = {"endpoint_url": "endpoint", "timeout": "read_timeout"}
 """gcsfs's names of options, and ours."""
 _TUNING = """
-project access consistency check_connection default_location session_kwargs secure_serialize block_size cache_timeout
-version_aware experimental_zb_hns_support
+project access consistency check_connection default_location session_kwargs secure_serialize cache_timeout
+experimental_zb_hns_support
 """
 """Those of gcsfs that change no result."""
 

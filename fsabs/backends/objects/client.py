@@ -219,16 +219,21 @@ class Client:
 
         Raises its error if none is.
         """
-        if not isinstance(failure, Transient):
-            raise failure
-        if isinstance(failure, Redirected):
-            return self._followed(request, failure, attempts), 0.0
-        wait = 0.0
-        if isinstance(failure, Moved | Expired):
-            if not (attempts.may_turn() and self._turn(access, failure)):
-                raise failure.error from failure
-        elif isinstance(failure, Throttled) or not (excused and attempts.may_excuse()):
-            wait = attempts.wait_after(failure)
+        try:
+            if not isinstance(failure, Transient):
+                raise failure
+            if isinstance(failure, Redirected):
+                return self._followed(request, failure, attempts), 0.0
+            wait: float | None = 0.0
+            if isinstance(failure, Moved | Expired):
+                if not (attempts.may_turn() and self._turn(access, failure)):
+                    wait = None
+            elif isinstance(failure, Throttled) or not (excused and attempts.may_excuse()):
+                wait = attempts.wait_after(failure)
+            if wait is None:
+                raise failure.final_error() from failure
+        finally:
+            del failure  # the error's traceback holds this frame: a cycle that only the garbage collector frees
         if (instrument := hooks.active) is not None:
             instrument.record_event("retry", self._operation(request), 1, self.dialect.url(request.key))
         return request, wait
@@ -236,7 +241,7 @@ class Client:
     def _followed(self, request: Request, failure: Redirected, attempts: Attempts) -> Request:
         """Return the request that a redirect stands for; raise its error if it leads nowhere, or in circles."""
         if not attempts.may_redirect():
-            raise failure.error from failure
+            raise failure.final_error() from failure
         if not failure.location:
             return request._replace(location="", **failure.known)
         here = request.location
@@ -245,7 +250,7 @@ class Client:
             here = f"{self.endpoint.url}{path}{query and '?' + query}"
         there = absolute(here, failure.location)
         if there is None:
-            raise failure.error from failure
+            raise failure.final_error() from failure
         return request._replace(location=there, **failure.known)
 
     def _turn(self, used: Access, failure: Moved | Expired) -> bool:

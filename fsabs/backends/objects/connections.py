@@ -181,11 +181,14 @@ class ConnectionPool:
                 while (connection := opening.advance()) is None:
                     opening.wait(deadline)
         except OSError as exc:
-            failure = self.failure(exc)
-            self.record(begin, failure)
-            raise failure from exc
+            raise self._not_made(begin, exc) from exc
         self.record(begin)
         return connection
+
+    def _not_made(self, begin: int, exc: OSError) -> Exception:
+        failure = self.failure(exc)
+        self.record(begin, failure)
+        return failure
 
     def failure(self, exc: Exception) -> Exception:
         """Return the failure to connect that an exception stands for; its text names the endpoint."""
@@ -253,7 +256,7 @@ class Opening:
         self.due = 0.0
         """When the next attempt is due, on the monotonic clock."""
         self._waiting: deque[_Address] | None = None  # until the host's name is resolved
-        self._error: OSError = TimeoutError()
+        self._errno = errno.ETIMEDOUT  # of the last address that has failed
         self._connected: socket.socket | None = None
         self._tunnel = pool.tunnel()
         self._heard: bytes | None = None  # of the proxy's response, once it was asked
@@ -294,24 +297,24 @@ class Opening:
             if not code:
                 return self._chosen(key.fileobj, key.data)
             key.fileobj.close()
-            self._error, self.due = OSError(code, os.strerror(code)), 0.0
+            self._errno, self.due = code, 0.0
         while self._waiting and time.monotonic() >= self.due:
             self._begin(*self._waiting.popleft())
         if not self._selector.get_map() and not self._waiting:
-            raise self._error
+            raise OSError(self._errno, os.strerror(self._errno))
         return None
 
     def _begin(self, family: int, address: Any) -> None:
         try:
             made = socket.socket(family, socket.SOCK_STREAM)
         except OSError as exc:
-            self._error = exc
+            self._errno = exc.errno or self._errno
             return
         made.setblocking(False)
         code = made.connect_ex(address)
         if code not in (0, errno.EINPROGRESS):
             made.close()
-            self._error = OSError(code, os.strerror(code))
+            self._errno = code
             return
         self._selector.register(made, selectors.EVENT_WRITE, (family, address))
         self.due = time.monotonic() + ATTEMPT_DELAY if self._waiting else float("inf")

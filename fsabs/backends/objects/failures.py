@@ -76,6 +76,12 @@ class Transient(Exception):
         super().__init__(str(error))
         self.error = error
 
+    def final_error(self) -> OSError:
+        """Return the error to raise from this, which forgets it: else each would keep the other."""
+        error = self.error
+        del self.error
+        return error
+
 
 class Unanswered(Transient):
     """The connection ended before a byte of the response: no failure of a connection that was idle before."""
@@ -316,8 +322,8 @@ class Attempts:
         self._excuses += 1
         return self._excuses <= MAX_EXCUSES
 
-    def wait_after(self, failure: Transient) -> float:
-        """Return the seconds to wait before the next attempt; raises the failure's error if there is none."""
+    def wait_after(self, failure: Transient) -> float | None:
+        """Return the seconds to wait before the next attempt; None if there is none."""
         policy, elapsed = self._policy, time.monotonic() - self._begin
         if isinstance(failure, OutOfQuota):
             wait = failure.retry_after or BACKOFF
@@ -332,7 +338,7 @@ class Attempts:
             wait, exhausted = backoff(self._failures), False
         counted = self._failures + (self._throttled if policy.attempts_set else 0)
         if exhausted or counted >= policy.attempts:
-            raise failure.error from failure
+            return None
         return wait
 
 

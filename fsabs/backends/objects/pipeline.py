@@ -391,7 +391,7 @@ class _Pipeline:
         try:
             request, wait = client.decide(exc, attempts, slot.access or client.access, at_rest, request)
         except OSError as error:
-            self._outcomes[number] = error
+            self._outcomes[number] = error.with_traceback(None)  # which holds this frame, and it the failure
             return
         attempts.since = time.monotonic_ns() if wait else 0
         heapq.heappush(self._later, (self._now + wait, number, request))
@@ -430,6 +430,7 @@ class _Pipeline:
         if process.inherited(self._generation):
             process.abandon(self)
             return
+        self._outcomes.clear()  # of errors, whose tracebacks hold this
         for slot in self._free:
             assert slot.connection is not None
             self._leave(slot)

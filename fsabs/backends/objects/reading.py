@@ -63,7 +63,10 @@ def get_many(fs: ObjectStore, wanted: Sequence[str], width: int, result: Callabl
         for key in wanted:
             outcome = next(outcomes)
             if not isinstance(outcome, Response):
-                raise _error(fs, key, outcome)
+                try:
+                    raise _error(fs, key, outcome)
+                finally:
+                    del outcome  # as in `client.Client`
             content = result(outcome)
             del outcome
             yield content

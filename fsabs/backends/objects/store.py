@@ -303,13 +303,19 @@ class ObjectStore(FS):
             for (_, wanted), outcome in zip(batches, outcomes, strict=True):
                 if not isinstance(outcome, Response):
                     self._named(outcome, "remove", wanted[0])
-                    raise outcome
+                    try:
+                        raise outcome
+                    finally:
+                        del outcome  # as in `client.Client`
                 alone.extend(dialect.not_removed(wanted, outcome))
         with contextlib.closing(send_many(self.http, map(dialect.remove, alone), self.default_concurrency)) as outcomes:
             for name, outcome in zip(alone, outcomes, strict=True):
                 if not isinstance(outcome, Response | FileNotFoundError):
                     self._named(outcome, "remove", name)
-                    raise outcome
+                    try:
+                        raise outcome
+                    finally:
+                        del outcome  # as in `client.Client`
 
     # ---- copying
 

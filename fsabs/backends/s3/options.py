@@ -352,12 +352,10 @@ _BOTO3_WRITTEN = {  # with each object
     "Metadata": "metadata",
 }
 _BOTO3_CONFIG = {"connect_timeout": "connect_timeout", "read_timeout": "read_timeout", "proxies": "proxies"}
-_TUNING_OPTIONS = """
-cache_regions cache_type default_block_size default_cache_type default_fill_cache fill_cache fixed_upload_size
-max_concurrency max_pool_connections signature_version tcp_keepalive use_ssl
-"""
-_TUNING = frozenset(_TUNING_OPTIONS.split())
-"""Those that change no result."""
+_TUNING = frozenset(
+    {"cache_regions", "fixed_upload_size", "max_pool_connections", "signature_version", "tcp_keepalive", "use_ssl"}
+)
+"""Those of s3fs and boto3 that change no result."""
 
 
 def of_s3fs(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -75,13 +75,15 @@ class Hdf5(Container):
         if compression is not None and mode == "r":
             raise ValueError("compression is for a file that is written; what is in this one tells its own")
         check_installed()
-        self._opened = process.PerProcess(self._open_h5py, _close_h5py)
+        self._opened: process.PerProcess[h5py.File] = process.PerProcess(process.not_owned)
         self._draft: Draft | None = None
         super().__init__(parent, path, mode, limits)
         try:
             if self._out is None:
                 self.capabilities = READ_ONLY
                 self.default_concurrency = parent.default_concurrency
+                # No method of this object, which would be in a cycle that only the garbage collector frees.
+                self._opened = process.PerProcess(functools.partial(_open, self._reader(), self._url("")), _close)
                 made(self._opened)
             else:
                 self.capabilities = _WRITING._replace(remove=mode == "a")
@@ -108,14 +110,6 @@ class Hdf5(Container):
         key = self._key(path, "dataset")
         with self._naming("dataset", key):
             return self._dataset(key)
-
-    def _open_h5py(self) -> h5py.File:
-        import h5py
-
-        source = BlobFile(self._reader())
-        source.check_closed()
-        with translated(self._url(""), "open_container"):
-            return h5py.File(source, "r")
 
     # ---- reading
 
@@ -275,7 +269,16 @@ class Hdf5(Container):
         super()._abort()
 
 
-def _close_h5py(file: h5py.File) -> None:
+def _open(blob: Blob, url: str) -> h5py.File:
+    import h5py
+
+    source = BlobFile(blob)
+    source.check_closed()
+    with translated(url, "open_container"):
+        return h5py.File(source, "r")
+
+
+def _close(file: h5py.File) -> None:
     file.close()
 
 

@@ -313,10 +313,9 @@ class Tar(Container):
         if key in index.refused:
             reason = f"the archive's entry {index.refused[key]!r} is absolute, or leads upwards: it can't be read"
             raise PermissionError(errno.EACCES, reason)
-        missing = index.tree.missing(resolved)
-        if resolved != key:
-            missing.strerror = f"a link leads to {resolved!r} in the archive: {missing.strerror}"
-        raise missing
+        if resolved == key:
+            raise index.tree.missing(key)
+        raise _leads_to(resolved, index.tree.missing(resolved))
 
     def _resolved(self, index: TarIndex, key: str) -> str:
         """Return `key` with every link on it replaced by where it leads."""
@@ -477,6 +476,12 @@ def _has_trailing_data(blob: Blob, index: TarIndex) -> bool:
     """Return whether there is anything but zeros behind the members of a plain archive."""
     pieces = (blob.pread(_COPY_SIZE, offset) for offset in range(index.end, blob.size, _COPY_SIZE))
     return any(data.count(0) < len(data) for data in pieces)
+
+
+def _leads_to(resolved: str, missing: OSError) -> OSError:
+    """Return the error for what a link leads to, and is not there."""
+    missing.strerror = f"a link leads to {resolved!r} in the archive: {missing.strerror}"
+    return missing
 
 
 def _exact(index: TarIndex, key: str) -> LinkTarget | None:

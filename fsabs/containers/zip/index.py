@@ -147,11 +147,10 @@ class ZipIndex:
     def _no_file(self, key: str) -> ZipEntry:
         if self.isdir(key):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        exc = self._missing(key)
-        if isinstance(exc, FileNotFoundError) and key in self.table.refused:
+        if key in self.table.refused and isinstance(self._missing(key), FileNotFoundError):
             reason = f"the archive's entry of this name is refused: {self.table.refused[key]}"
             raise PermissionError(errno.EACCES, reason)
-        raise exc
+        raise self._missing(key)  # in no local, which its traceback would hold, and it that
 
     def _missing(self, key: str) -> OSError:
         return missing(key, lambda above: self.entry(above) is not None)

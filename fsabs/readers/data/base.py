@@ -163,6 +163,10 @@ class AbstractDataReader(metaclass=_CheckedOptions):
     one that takes `**kwargs`, as ElasticDL's do, is given everything.
     """
 
+    on_error: OnError = "raise"
+    """What is done about a damaged record: "raise" a `CorruptFileError`, or "skip" it. A data set over this reader goes
+    by it, too."""
+
     def __init__(self, **kwargs: Any) -> None:
         self._kwargs = kwargs
 

@@ -185,7 +185,10 @@ def reader_of(
     columns: Sequence[str] | None = None,
     filters: Sequence[Any] | pc.Expression | None = None,
 ) -> AbstractDataReader:
-    """Return the data reader of a location, or the one that is given; `columns` and `filters` are of Parquet files."""
+    """Return the data reader of a location, or the one that is given; `columns` and `filters` are of Parquet files.
+
+    A reader that is given skips damage if its own `on_error` or this one says so.
+    """
     reader = _reader_of(source, on_error, columns, filters)
     if (columns is not None or filters is not None) and not isinstance(reader, ParquetDataReader):
         raise TypeError(f"columns and filters are of Parquet files, and not for {type(reader).__name__}")
@@ -201,7 +204,10 @@ def _reader_of(
     if not isinstance(source, FS | str | os.PathLike):
         if columns is not None or filters is not None:
             raise TypeError("columns and filters are given to the data reader")
-        return adopt(source)
+        reader = adopt(source)
+        if on_error == "skip":
+            reader.on_error = on_error
+        return reader
     if is_called(source, PARQUET):
         return ParquetDataReader(source, columns=columns, filters=filters, on_error=on_error)
     if is_called(source, JSON_LINES):

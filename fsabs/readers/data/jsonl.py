@@ -92,7 +92,7 @@ class JsonLinesDataReader(FileShardsReader[Blob]):
     def __init__(self, location: Location, *, on_error: OnError = "raise") -> None:
         super().__init__(location)
         check_on_error(on_error)
-        self._on_error = on_error
+        self.on_error = on_error
         self._indexes: dict[str, LineIndex] = {}
 
     # ---- shards
@@ -151,7 +151,7 @@ class JsonLinesDataReader(FileShardsReader[Blob]):
         try:
             return json.loads(line)
         except (ValueError, RecursionError) as exc:  # the latter of what is nested too deep
-            if self._on_error == "skip":
+            if self.on_error == "skip":
                 return LOST
             where = f"line {number + 1}, blank ones not counted,"  # the index counts the others only
             raise errors.corrupt(url, f"{where} is not JSON: {exc}", "read_records") from None

@@ -110,7 +110,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         self._columns = None if columns is None else list(columns)
         self._filters = filters
         self._expression = None if filters is None else _expression(filters)
-        self._on_error = on_error
+        self.on_error = on_error
         self._chunk_bytes = chunk_bytes
         self._footers: dict[str, Footer] = {}
         self._schema: Any = None
@@ -203,6 +203,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
                 raise limits.error("max_ratio", what, "create_shards", blob.url)
             wanted = [True] * len(rows)
             if self._expression is not None:
+                _check_columns(blob, found, range(found.num_row_groups))
                 admitted = self._admitted(blob.url, tail)
                 wanted = [group in admitted for group in range(len(rows))]
             digest = digest_of(tail)
@@ -353,7 +354,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         try:
             return self._whole(chunk) if chunk.whole else self._part(chunk)
         except CorruptFileError:
-            if self._on_error == "raise":
+            if self.on_error == "raise":
                 raise
             return None
 
@@ -394,6 +395,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
 
     def _ranges(self, blob: Blob, metadata: Any, group: int) -> list[tuple[int, int]]:
         """Return where the wanted columns of a row group lie."""
+        _check_columns(blob, metadata, [group])
         row_group = metadata.row_group(group)
         wanted = None if self._columns is None else set(self._columns)
         ranges = []
@@ -433,11 +435,6 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         """The decoded bytes of the largest row group or part of one, by the footers, at least 1."""
         largest = max((max(footer.decoded, default=1) for footer in self._footers.values()), default=1)
         return max(1, min(largest, self._chunk_bytes))
-
-    @property
-    def skips(self) -> bool:
-        """True if damaged row groups are skipped."""
-        return self._on_error == "skip"
 
     @property
     def schema(self) -> Any:
@@ -670,7 +667,39 @@ def _parquet_file(source: RangeFile, metadata: Any, buffer_size: int = 0) -> Any
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    return pq.ParquetFile(pa.PythonFile(source, "r"), metadata=metadata, pre_buffer=False, buffer_size=buffer_size)
+    return pq.ParquetFile(
+        pa.PythonFile(source, "r"),
+        metadata=metadata,
+        pre_buffer=False,
+        buffer_size=buffer_size,
+        page_checksum_verification=True,
+    )
+
+
+class _Reached(Exception):
+    """Raised where the first byte of a column would be read."""
+
+
+class _Unread(RangeFile):
+    """A file of which nothing is read."""
+
+    def read(self, size: int = -1, /) -> Any:
+        """Raise `_Reached`."""
+        raise _Reached
+
+
+def _check_columns(blob: Blob, metadata: Any, groups: Sequence[int]) -> None:
+    """Raise `CorruptFileError` if pyarrow can't make the metadata of the columns of row groups.
+
+    Asked for them by `RowGroupMetaData.column` or by filters, it would end the process. Reading raises instead, and
+    makes those of all columns before it reads the first byte.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with _decoding(blob.url, None), contextlib.suppress(_Reached):
+        file = pq.ParquetFile(pa.PythonFile(_Unread(blob), "r"), metadata=metadata, pre_buffer=True)
+        file.read_row_groups(groups, use_threads=False)
 
 
 def _footer(blob: Blob) -> bytes:

@@ -54,7 +54,7 @@ class RecordIODataReader(FileShardsReader[recordio.RecordReader]):
         self._given = isinstance(data_dir, FS) or bool(data_dir)
         super().__init__(data_dir if self._given else Memory())
         check_on_error(on_error)
-        self._on_error: OnError = on_error
+        self.on_error = on_error
         self._max_skipped = max_skipped
         self._lost = 0
         self._seen: dict[str, tuple[int, str | None]] = {}  # size and version, as of create_shards
@@ -76,7 +76,7 @@ class RecordIODataReader(FileShardsReader[recordio.RecordReader]):
         return shards
 
     def _index(self, path: str) -> recordio.Index:
-        return recordio.Index.load(self._files.fs, path, on_error=self._on_error)
+        return recordio.Index.load(self._files.fs, path, on_error=self.on_error)
 
     def content_of(self, shard_name: str) -> ShardContent:
         """Return the path below the directory, the size, and a digest of the headers of all chunks."""
@@ -86,7 +86,7 @@ class RecordIODataReader(FileShardsReader[recordio.RecordReader]):
     def read_records(self, task: Task) -> Iterator[bytes]:
         """The records of a task."""
         name, numbers = shard_name_of(task), numbers_of(task)
-        if self._on_error == "skip" or not isinstance(numbers, range) or not numbers:
+        if self.on_error == "skip" or not isinstance(numbers, range) or not numbers:
             return self.read_at(name, numbers)
         reader = self.reader(name)
         check_numbers(reader.url, numbers, len(reader))
@@ -97,7 +97,7 @@ class RecordIODataReader(FileShardsReader[recordio.RecordReader]):
 
         With `on_error="skip"`, those that are damaged are left out.
         """
-        if self._on_error == "skip":
+        if self.on_error == "skip":
             for record in self.read_available(shard_name, numbers):
                 if record is not LOST:
                     yield record
@@ -136,7 +136,7 @@ class RecordIODataReader(FileShardsReader[recordio.RecordReader]):
 
     def _open_shard(self, shard_name: str) -> recordio.RecordReader:
         reader = recordio.RecordReader(
-            self._files.fs, self._files.path(shard_name), index=self._indexes.get(shard_name), on_error=self._on_error
+            self._files.fs, self._files.path(shard_name), index=self._indexes.get(shard_name), on_error=self.on_error
         )
         seen = self._seen.get(shard_name)
         if seen is not None and seen != (reader.index.size, reader.index.version):

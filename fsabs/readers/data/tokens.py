@@ -129,14 +129,36 @@ def _llm_c(blob: Blob, path: str, ends: list[bytes]) -> TokenLayout:
 
 
 def _datatrove(fs: FS, blob: Blob, path: str, ends: list[bytes], names: set[str], dtype: str | None) -> TokenLayout:
-    if path + ".metadata" in names and dtype is None:
-        lines = fs.read_text(path + ".metadata").splitlines()
-        _, bar, width = lines[0].rpartition("|") if lines else ("", "", "")
-        if bar and width not in ("2", "4"):
-            raise errors.corrupt(fs.url(path + ".metadata"), f"{width!r} is no size of a token: 2 or 4", "open")
-        dtype = {"2": "uint16", "4": "uint32"}[width] if bar else None
     index = path + ".index" if path + ".index" in names else None
-    return _plain(blob, path, "datatrove", _TYPES[dtype or "uint16"], ends, 0, index)
+    tokens = None if index is None else _last_end(fs, index)
+    if dtype is None and path + ".metadata" in names:
+        dtype = _datatrove_type(fs, path + ".metadata")
+    if dtype is None and tokens:  # by what the index says of the size
+        dtype = {2: "uint16", 4: "uint32"}.get(blob.size // tokens)
+    if dtype is None:
+        raise ValueError(f"nothing says how large the tokens of {blob.url} are: give dtype='uint16' or dtype='uint32'")
+    found = _plain(blob, path, "datatrove", _TYPES[dtype], ends, 0, index)
+    if tokens is not None and tokens != found.tokens:
+        reason = f"the index has {tokens} tokens, and there are {found.tokens} of {dtype}"
+        raise errors.corrupt(blob.url, reason, "open")
+    return found
+
+
+def _datatrove_type(fs: FS, path: str) -> str | None:
+    """Return the type of a token, by a file of metadata that begins with `TOKENIZER|SIZE`; None if it doesn't."""
+    lines = fs.read_text(path).splitlines()
+    _, bar, width = lines[0].rpartition("|") if lines else ("", "", "")
+    if bar and width not in ("2", "4"):
+        raise errors.corrupt(fs.url(path), f"{width!r} is no size of a token: 2 or 4", "open")
+    return {"2": "uint16", "4": "uint32"}[width] if bar else None
+
+
+def _last_end(fs: FS, path: str) -> int:
+    """Return where the last document ends, by an index of datatrove, in tokens."""
+    with fs.open_blob(path) as blob:
+        if blob.size % 8:
+            raise errors.corrupt(blob.url, f"{blob.size} bytes are no whole number of entries of 8", "open")
+        return int.from_bytes(blob.pread(8, blob.size - 8), "little") if blob.size else 0
 
 
 class MegatronIndex(NamedTuple):
