@@ -88,9 +88,14 @@ def copy_file(
 
 
 def check_size(source: FS, src: str, stat: FileStat, size: int) -> None:
-    """Raise `CorruptFileError` if fewer bytes than the store says that the file has can be read."""
-    if size < stat.size and size < (now := source._stat(src)).size:
-        raise errors.corrupt(source._url(src), f"{size} bytes can be read of {now.size}", "copy")
+    """Raise `CorruptFileError` if fewer bytes can be read than the store says that the file has, or more than it has
+    said and still says: a file may grow meanwhile, and a size of 0 may be one that is not known.
+    """
+    if size == stat.size or not stat.size:
+        return
+    now = source._stat(src).size
+    if size < min(stat.size, now) or (size > stat.size == now):
+        raise errors.corrupt(source._url(src), f"{size} bytes can be read of {now}", "copy")
 
 
 def check_version(source: FS, src: str, stat: FileStat, version: str | None) -> None:

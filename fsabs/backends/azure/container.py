@@ -93,6 +93,8 @@ class AzureDialect(Dialect):
 
     scheme = "az"
     name = "azure"
+    sent_with_objects = (b"etag", b"x-ms-request-id")
+    keeps_content = True
     has_directories = True
     max_parts = 50_000
     seconds = staticmethod(_seconds)
@@ -208,9 +210,9 @@ class AzureDialect(Dialect):
             return True
         return b"\r\nx-ms-meta-hdi_isfolder:" in head.lower and head.header(b"x-ms-meta-hdi_isfolder") == "true"
 
-    def found(self, response: Response) -> Found:
+    def found(self, response: Response, total: int | None = None) -> Found:
         """Return what the head of a blob says."""
-        return super().found(response)._replace(directory=self.is_directory(response.head))
+        return super().found(response, total)._replace(directory=self.is_directory(response.head))
 
     # ---- listing
 

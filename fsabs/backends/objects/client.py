@@ -46,6 +46,8 @@ _WITH_BODY = frozenset({"PUT", "POST"})
 _QUOTED = "!#$%&'()*+,/:;=?@[]~"
 """What stays as it is in a URL that a redirect leads to."""
 _is_quoted_url = re.compile(rf"https?://[a-z0-9.-]+(:[0-9]+)?/[A-Za-z0-9_.{re.escape(_QUOTED)}-]*").fullmatch
+ENCODINGS = "gzip, deflate, br, zstd"
+"""The encodings that edges decode for clients which don't accept them."""
 MAX_HOSTS = 32
 """Hosts that redirects have led to, whose connections are kept."""
 
@@ -156,9 +158,9 @@ class Client:
         method, headers, lines = request.method, request.headers, ""
         peer = self.peer(request) if request.location else self._peer
         path, query = self._target(request, peer)
-        if request.range is not None:
-            size, offset = request.range
-            field = f"range:bytes={offset}-{offset + size - 1}"
+        if request.range is not None or request.from_start:
+            size, offset = request.range or (0, 0)
+            field = f"range:bytes={offset}-{offset + size - 1 if size else ''}"
             if peer.access is not None and peer.access.authorises_ranges:
                 headers = (*headers, field)
             else:
@@ -170,7 +172,8 @@ class Client:
         if peer.access is not None:
             lines += peer.access.authorise(method, path, query, headers, request.body)
         target = f"{peer.origin}{path}?{query}" if query else peer.origin + path
-        return f"{method} {target} HTTP/1.1\r\n{peer.fixed}{lines}\r\n".encode()
+        fixed = peer.fixed if not request.as_stored else _accepting_all(peer.fixed)
+        return f"{method} {target} HTTP/1.1\r\n{fixed}{lines}\r\n".encode()
 
     def _target(self, request: Request, peer: Peer) -> tuple[str, str]:
         """Return the path and the query of a request."""
@@ -223,6 +226,8 @@ class Client:
             raise failure
         if isinstance(failure, Redirected):
             return self._followed(request, failure, attempts), 0.0
+        if isinstance(failure, Mismatch) and failure.instead:
+            return request._replace(**failure.instead), 0.0
         wait = 0.0
         if isinstance(failure, Moved | Expired):
             if not (attempts.may_turn() and self._turn(access, failure)):
@@ -418,6 +423,10 @@ class Client:
         except BaseException:
             connection.close()
             raise
+
+
+def _accepting_all(lines: str) -> str:
+    return re.sub(r"Accept-Encoding: [^\r]*", f"Accept-Encoding: {ENCODINGS}", lines)
 
 
 def absolute(here: str, location: str) -> str | None:

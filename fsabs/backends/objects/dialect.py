@@ -28,7 +28,7 @@ from ...core.blobs import Blob
 from ...core.ranges import Range
 from . import bodies
 from .access import Access
-from .failures import refused
+from .failures import UnknownLength, refused
 from .messages import (
     WHOLE,
     Body,
@@ -57,6 +57,13 @@ def _whole_seconds(text: str) -> float | None:
 def iso_seconds(text: str) -> float | None:
     """Return the seconds of a time in UTC: whole ones, since some stores list milliseconds where a HEAD has none."""
     return _whole_seconds(text[:19])
+
+
+def length_of(text: str | None) -> int:
+    """Return the length that a header field says; `UnknownLength` for anything else."""
+    if text is None or not is_number(text):
+        raise UnknownLength(errno.EBADMSG, "a response that doesn't say how long the object is")
+    return int(text)
 
 
 def written_at(head: ResponseHead) -> datetime:
@@ -92,8 +99,11 @@ class Dialect(abc.ABC):
     (`PageQuery.after`)."""
     user_agent: str = ""
     """The value of the header field of that name; without one there is no such field."""
-    has_versions: bool = False
-    """Whether every response with an object's content has a version: one without comes from something else."""
+    sent_with_objects: tuple[bytes, ...] = ()
+    """The header fields (lower case) that the store sends with each object, for a GET and a HEAD, as its documentation
+    says: a response without them comes from something else."""
+    keeps_content: bool = False
+    """Whether the store sends objects as they are stored, with their length and a strong ETag."""
     has_directories: bool = False
     """Whether an object may be a directory, as `is_directory` says."""
     checks_writes: bool = False
@@ -137,9 +147,9 @@ class Dialect(abc.ABC):
         return None
 
     def version(self, head: ResponseHead) -> str | None:
-        """Return the version of the object that a response is about: by default, its ETag."""
+        """Return the version of the object that a response is about: by default, its ETag, a weak one without `W/`."""
         etag = head.header(b"etag")
-        return etag.strip('"') if etag else None
+        return etag.removeprefix("W/").strip('"') if etag else None
 
     def is_directory(self, head: ResponseHead) -> bool:
         """Return whether what a response is about is a directory; for a dialect that `has_directories`."""
@@ -174,13 +184,13 @@ class Dialect(abc.ABC):
     def head(self, key: str) -> Request:
         """Return the request for what `found` returns of an object: a HEAD, or a GET that is `about` it."""
 
-    def found(self, response: Response) -> Found:
-        """Return what the response to a `head` says."""
+    def found(self, response: Response, total: int | None = None) -> Found:
+        """Return what the response to a `head` says. `UnknownLength` if that is not how long the object is, unless
+        another one has said so (`total`).
+        """
         head = response.head
-        length = head.header(b"content-length") or ""
-        if not is_number(length):
-            raise OSError(errno.EBADMSG, "a response that doesn't say how long the object is")
-        return Found(int(length), written_at(head), self.version(head))
+        size = length_of(head.header(b"content-length")) if total is None else total
+        return Found(size, written_at(head), self.version(head))
 
     # ---- listing
 

@@ -82,7 +82,14 @@ class Unanswered(Transient):
 
 
 class Mismatch(Transient):
-    """The response does not belong to the request. A late response to an earlier request looks like that."""
+    """The response does not belong to the request. A late response to an earlier request looks like that.
+
+    `instead` has the fields of the request that is sent in the place of one whose response can't be used.
+    """
+
+    def __init__(self, error: OSError, **instead: Any) -> None:
+        super().__init__(error)
+        self.instead = instead
 
 
 class Throttled(Transient):
@@ -120,6 +127,10 @@ class Redirected(Transient):
         super().__init__(error)
         self.location = location
         self.known = known
+
+
+class UnknownLength(OSError):
+    """A response about an object that doesn't say how long that is."""
 
 
 class LargeObject(Exception):
@@ -249,9 +260,9 @@ def cut_short(received: int, length: int) -> Transient:
     return Transient(errors.CorruptFileError(errno.EBADMSG, reason))
 
 
-def mismatched(reason: str) -> Mismatch:
-    """Return the failure for a response that does not belong to its request."""
-    return Mismatch(errors.CorruptFileError(errno.EBADMSG, reason))
+def mismatched(reason: str, **instead: Any) -> Mismatch:
+    """Return the failure for a response that does not belong to its request; `instead` as for `Mismatch`."""
+    return Mismatch(errors.CorruptFileError(errno.EBADMSG, reason), **instead)
 
 
 def error_name(exc: BaseException) -> str:

@@ -19,8 +19,9 @@ from .. import WRITABLE
 from . import listing
 from .client import Client, shared
 from .dialect import Dialect
+from .failures import UnknownLength
 from .listing import fetch, prefix_of
-from .messages import Found, ObjectPage, PageQuery, Request, Response
+from .messages import Found, ObjectPage, PageQuery, Reading, Request, Response
 from .pipeline import send_many
 from .reading import StoreBlob, get_many, open_from_start, read_whole
 from .writing import StoreWriter, abort_old, copy_parts, put, put_many, put_marked
@@ -94,7 +95,27 @@ class ObjectStore(FS):
         return FileStat.of_directory(keys.name(key))
 
     def _found(self, key: str) -> Found:
-        return self.dialect.found(self._clients.get().send(self.dialect.head(key)))
+        return self.found_in(key, self._clients.get().send(self.dialect.head(key)))
+
+    def found_in(self, key: str, response: Response) -> Found:
+        """Return what the response to a `head` says of an object; its length is asked for where that doesn't say it."""
+        try:
+            return self.dialect.found(response)
+        except UnknownLength as exc:  # of a gateway
+            unknown = exc
+        try:
+            total = self.send(self.dialect.read(key, Reading((1, 0)))).total
+        except errors.StaleFileError:  # an empty object has no range
+            total = 0
+        except errors.CorruptFileError as exc:
+            raise unknown from exc
+        return self.dialect.found(response, total)
+
+    def _is(self, key: str, directory: bool | None) -> bool:
+        try:
+            return super()._is(key, directory)
+        except UnknownLength:  # of a file that is there
+            return not directory
 
     def _head(self, key: str) -> FileStat | None:
         try:

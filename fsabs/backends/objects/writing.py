@@ -304,7 +304,7 @@ class Upload:
 def copy_parts(fs: ObjectStore, source: ObjectStore, src: str, dst: str) -> None:
     """Have the store copy an object in parts, with its metadata and tags."""
     head = source.send(source.dialect.head(src))
-    size, _, version, _ = source.dialect.found(head)
+    size, _, version, _ = source.found_in(src, head)
     asked = source.dialect.tags(src)
     tags = source.dialect.tags_of(source.send(asked)) if asked is not None else ""
     upload = Upload(fs, dst, head, tags)
