@@ -345,7 +345,10 @@ def _make(protocol: str, authority: str, options: dict[str, Any]) -> Any:
         raise errors.MissingDependencyError(f"fsspec needs another package for {protocol}:// : {exc}") from exc
     values = kind._get_kwargs_from_urls(f"{protocol}://{authority}/")
     # fsspec shares instances and keeps listings; both would show another process's or an earlier state.
-    return kind(**{**values, "use_listings_cache": False, "skip_instance_cache": True, **options})
+    try:
+        return kind(**{**values, "use_listings_cache": False, "skip_instance_cache": True, **options})
+    except OSError as exc:
+        raise errors.of_client(exc) from redaction.as_cause(exc)
 
 
 @contextlib.contextmanager

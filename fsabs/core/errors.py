@@ -85,6 +85,15 @@ def unsupported(operation: str, url: str, reason: str) -> io.UnsupportedOperatio
     return named(io.UnsupportedOperation(errno.EOPNOTSUPP, reason), operation, url)
 
 
+def of_client(exc: OSError) -> OSError:
+    """Return the error of what a client needs itself, a file of its credentials for example, as one that nothing takes
+    for what the store says of a file.
+    """
+    if exc.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST):
+        return exc
+    return OSError(errno.EINVAL, without_secrets(f"what requests to the store need: {exc}"))
+
+
 def warn_unnamed(url: str, count: int, example: str) -> None:
     """Warn that a listing of `url` left out `count` keys that no path names."""
     warnings.warn(_unnamed(count, example, url), UnnamedKeysWarning, stacklevel=2)

@@ -7,6 +7,7 @@ the place where the bucket is, and with the credentials of the moment.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 import time
@@ -82,7 +83,10 @@ class Client:
         keep_freed_memory()
         self.dialect = dialect
         self._is_plain = re.compile(f"[A-Za-z0-9_.{re.escape(dialect.safe)}-]*").fullmatch  # most keys need no quoting
-        self.access = dialect.access()
+        try:
+            self.access = dialect.access()
+        except OSError as exc:
+            raise errors.of_client(exc) from exc
         self._peer = self._new_peer(self.endpoint, self.access)
         self._redirected_to: dict[str, Peer] = {}  # by scheme and host
         self._lock = process.Lock()
@@ -258,7 +262,10 @@ class Client:
         with self._lock:
             if self.access is not used:
                 return True  # another request has found out before
-            found = used.moved(failure.place) if isinstance(failure, Moved) else used.renewed()
+            try:
+                found = used.moved(failure.place) if isinstance(failure, Moved) else used.renewed()
+            except OSError as exc:
+                raise errors.of_client(exc) from exc
             if found is None:
                 return False
             pool = self._peer.pool
@@ -433,8 +440,11 @@ def absolute(here: str, location: str) -> str | None:
     """Return the URL that a redirect from the URL `here` leads to, quoted; None where it is not followed.
 
     That is what is no URL of HTTP's, has a user in it, or leads from https to http. A fragment is not for the server.
+    `location` is the value of a header field, whose characters are bytes.
     """
     location = location.partition("#")[0]
+    with contextlib.suppress(UnicodeError):  # most are of UTF-8
+        location = location.encode("latin-1").decode()
     try:
         if _is_quoted_url(location):  # most are
             path = location.index("/", 8)

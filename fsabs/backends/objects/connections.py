@@ -393,17 +393,18 @@ def _interleaved(addresses: list[_Address]) -> list[_Address]:
 
 
 def _tls_context(endpoint: Endpoint) -> ssl.SSLContext:
-    """Return the verification of an endpoint's certificates."""
-    verify = endpoint.verify
+    """Return the verification of an endpoint's certificates, and the certificate of the client."""
+    verify, certificate = endpoint.verify, endpoint.client_certificate
+    loaded: object = verify
     try:
         context = tls.client_context(verify if isinstance(verify, str) else None)
+        if certificate is not None:
+            loaded = certificate
+            with process.forks_deferred:
+                context.load_cert_chain(*((certificate,) if isinstance(certificate, str) else certificate))
     except OSError as exc:  # a missing file would be taken for a missing object
-        raise OSError(errno.EINVAL, f"the certificates {verify} can't be loaded: {exc}") from exc
+        raise OSError(errno.EINVAL, f"the certificates {loaded} can't be loaded: {exc}") from exc
     if verify is False:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    if endpoint.client_certificate is not None:
-        certificate = endpoint.client_certificate
-        with process.forks_deferred:
-            context.load_cert_chain(*((certificate,) if isinstance(certificate, str) else certificate))
     return context

@@ -17,7 +17,6 @@ from __future__ import annotations
 import abc
 import errno
 import functools
-import html
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -280,7 +279,7 @@ class Dialect(abc.ABC):
 
     def begun(self, response: Response) -> str:
         """Return the name of the upload that a response has begun."""
-        return html.unescape(bodies.text_of(response.body, b"UploadId"))
+        return bodies.unescaped(bodies.text_of(response.body, b"UploadId"))
 
     def part(self, part: PartOf, body: Body) -> Request:
         """Return the request that sends a part."""

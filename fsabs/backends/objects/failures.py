@@ -189,7 +189,7 @@ def refusal(status: int, code: str, message: str = "") -> OSError:
     if status == 404:
         text = os.strerror(errno.ENOENT)
     elif 300 <= status < 400:
-        text += ": the bucket is in another region or behind another endpoint"
+        text += ": a redirect that is not followed, or not any further"
     usual = errno.EREMOTEIO if status >= 500 else errno.EREMCHG if status < 400 else errno.EINVAL
     return with_status(OSError(_ERRNO_OF_STATUS.get(status, usual), text), status, code)
 
@@ -232,7 +232,8 @@ def broken(exc: Exception) -> Exception:
     if isinstance(exc, socket.gaierror):
         return Transient(ConnectionError(errno.EHOSTUNREACH, f"the host's name can't be resolved: {exc.strerror}"))
     if isinstance(exc, OSError) and exc.errno != errno.ENOMEM:  # of a body that is too large for this process
-        return Transient(OSError(exc.errno or errno.EIO, exc.strerror or str(exc)))
+        found = errors.of_client(exc)
+        return Transient(OSError(exc.errno or errno.EIO, exc.strerror or str(exc))) if found is exc else found
     return exc
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import functools
 import heapq
-import html
 import itertools
 import re
 import string
@@ -29,7 +28,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ...core import errors, keys
 from ...core.stats import FileStat
 from ...core.threads import TaskOutcome, Threads
-from .bodies import unreadable
+from .bodies import unescaped, unreadable
 from .messages import ObjectPage, PageQuery, Text
 
 if TYPE_CHECKING:
@@ -183,7 +182,7 @@ def stats_of(dialect: Dialect) -> Callable[[str, Text], FileStat]:
 
     def to_stat(name: str, entry: Text) -> FileStat:
         _, written, etag, size = entry
-        version = etag[6:-6] if etag[:6] == "&quot;" == etag[-6:] else html.unescape(etag).strip('"')
+        version = etag[6:-6] if etag[:6] == "&quot;" == etag[-6:] else unescaped(etag).removeprefix("W/").strip('"')
         try:
             stat: FileStat = _new((name, int(size), False, seconds(written), _MODE, version or None))
         except ValueError:

@@ -20,7 +20,17 @@ from ...core.blobs import Blob
 from ...core.ranges import Range
 from ..objects import bodies, checksums
 from ..objects.access import Access
-from ..objects.bodies import NAMESPACE, entries_of, fields_of, page_text, query_of, text_of, unquoted, unreadable
+from ..objects.bodies import (
+    NAMESPACE,
+    entries_of,
+    fields_of,
+    page_text,
+    query_of,
+    text_of,
+    unescaped,
+    unquoted,
+    unreadable,
+)
 from ..objects.dialect import Dialect, PartOf
 from ..objects.failures import (
     GONE,
@@ -238,7 +248,7 @@ class S3Dialect(Dialect):
         found = parse_page(text)
         listed = _prefix.search(text.partition("<Contents>")[0].partition("<CommonPrefixes>")[0])
         # Ceph encodes keys, but not the prefix, and drops what XML can't carry.
-        same = listed is None or prefix in (found.decode(listed[1]), html.unescape(listed[1]))
+        same = listed is None or prefix in (found.decode(listed[1]), unescaped(listed[1]))
         if not same and prefix.isprintable():
             raise unreadable(f"a page of another prefix where {prefix!r} was asked for")
         return found
@@ -304,7 +314,7 @@ class S3Dialect(Dialect):
     def not_removed(self, keys: Sequence[str], response: Response) -> Sequence[str]:
         """Return the keys of the errors in a response."""
         refused_ones = entries_of(response.body.decode("utf-8", "replace"), "Error")
-        found = {html.unescape(text_of(entry.encode(), b"Key")) for entry in refused_ones}
+        found = {unescaped(text_of(entry.encode(), b"Key")) for entry in refused_ones}
         return [key for key in keys if key in found]
 
     def can_copy_from(self, source: Dialect) -> bool:
@@ -375,7 +385,7 @@ class S3Dialect(Dialect):
         """Return the element of a part in the completion."""
         sent = next(filter(None, map(_checksum, request.headers)), None)
         algorithm, checksum = self.checksum_algorithm, sent[2] if sent is not None else ""
-        etag = response.head.header(b"etag") or html.unescape(text_of(response.body, b"ETag"))
+        etag = response.head.header(b"etag") or unescaped(text_of(response.body, b"ETag"))
         if algorithm is not None and not checksum:
             checksum = text_of(response.body, f"Checksum{algorithm}".encode())
         return bodies.part_element(number, etag, (algorithm, checksum) if algorithm and checksum else None)
@@ -431,6 +441,8 @@ def _refusal(request: Request, status: int, code: str, message: str) -> OSError 
         return PermissionError(errno.EACCES, text)
     if code == "RequestTimeout":
         return TimeoutError(errno.ETIMEDOUT, text)
+    if 300 <= status < 400:
+        return OSError(errno.EREMCHG, f"{text}: the bucket is in another region or behind another endpoint")
     if any(header.startswith(_COPIED) for header in request.headers):
         if code == "NotImplemented":  # as Ceph's copy of encrypted objects is
             return OSError(errno.ENOTSUP, text)
@@ -458,7 +470,7 @@ def _check_page(request: Request, body: bytes) -> Mismatch | None:
         found = element.search(body)
         if found is not None and found[1] and asked.get(name, "").isprintable():  # else XML may not have it
             # Some stores encode what they repeat as they encode keys.
-            text = html.unescape(found[1].decode("utf-8", "replace"))
+            text = unescaped(found[1].decode("utf-8", "replace"))
             if asked.get(name) not in (text, urllib.parse.unquote(text), urllib.parse.unquote_plus(text)):
                 return mismatched(f"a page that begins at {name}={text} where {asked.get(name)} was asked for")
     return None
@@ -502,13 +514,13 @@ def parse_page(text: str) -> ObjectPage:
     """Parse a page; `CorruptFileError` for what is none, or is cut short."""
     if "<ListBucketResult" not in text or not text.rstrip().endswith("</ListBucketResult>"):
         raise unreadable(f"not a page of a listing: {text[:80]!r}")
-    decode = unquoted if "<EncodingType>url</EncodingType>" in text else html.unescape
+    decode = unquoted if "<EncodingType>url</EncodingType>" in text else unescaped
     token = None
     if "<IsTruncated>true</IsTruncated>" in text:
         found = re.search(r"<NextContinuationToken>([^<]*)</NextContinuationToken>", text)
         if found is None:
             raise unreadable("a page of a listing that goes on, without a token")
-        token = html.unescape(found[1])
+        token = unescaped(found[1])
     return ObjectPage(_objects(text), [decode(found) for found in _prefixes.findall(text)], token, decode)
 
 
