@@ -48,8 +48,8 @@ def split(keys: list[str], prefix: str, size: int, seconds: float = 0) -> tuple[
         return ObjectPage(found, [], "more" if at + size < len(keys) else None, str)
 
     found = keys[:size]
-    for page in _Split(fetch, prefix, keys[:size]).run():
-        found += page.keys()
+    for some, _ in _Split(fetch, prefix, keys[:size]).run():
+        found += some
     return found, requests
 
 

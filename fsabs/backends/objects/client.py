@@ -484,6 +484,8 @@ class SharedClient:
         """Returns this process's client."""
         self.store = ""
         """The text that names the store, once it has been resolved."""
+        self.lists_in_order = True
+        """Whether no listing was out of order."""
 
 
 _shared: weakref.WeakValueDictionary[Any, SharedClient] = weakref.WeakValueDictionary()

@@ -74,6 +74,15 @@ class ObjectStore(FS):
         """This process's client."""
         return self._clients.get()
 
+    @property
+    def lists_in_order(self) -> bool:
+        """Whether the store lists keys in their order, as far as this process knows."""
+        return self.dialect.ordered and self._clients.lists_in_order
+
+    @lists_in_order.setter
+    def lists_in_order(self, found: bool) -> None:
+        self._clients.lists_in_order = found
+
     def send(self, request: Request) -> Response:
         """Return the successful response to a request; raises `OSError`, with `status` and `code` for a refusal."""
         return self._clients.get().send(request)
@@ -145,13 +154,13 @@ class ObjectStore(FS):
         return self._existing(key, listing.level(self, key))
 
     def _list_page(self, key: str, after: str) -> ListPage | None:
-        if not self.dialect.ordered:
+        if not self.lists_in_order:
             return None
         prefix = prefix_of(key)
         page = fetch(self, PageQuery(prefix, after=prefix + after if after else None))
         names = [name[len(prefix) :] for name in page.keys()]  # noqa: SIM118 - not a dictionary
-        if after and names and names[0] <= after:  # some stores ignore where a listing is to begin
-            return None
+        if not listing.ascends(after, list(filter(None, names))):
+            return None  # some stores ignore where a listing is to begin
         listed = zip(names, page.objects, strict=True)
         to_stat = listing.stats_of(self.dialect)
         files = [to_stat(name, entry) for name, entry in listed if listing.is_path(name) and name[-1] != "/"]
