@@ -149,6 +149,8 @@ class Fsspec(FS):
     def _list_page(self, key: str, after: str) -> ListPage | None:
         if self.scheme not in _OBJECT_STORES:
             return None
+        if after.endswith("/" + LAST_NAME):
+            after = after.removesuffix("/" + LAST_NAME) + chr(ord("/") + 1)  # behind all that is in that directory
         folder = after[: after.rfind("/") + 1]  # a request gives one directory alone
         members = [*self._list(keys.join(key, folder.rstrip("/")))]
         names = [folder + member.listed() for member in members]

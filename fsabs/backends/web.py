@@ -29,7 +29,7 @@ from .objects.access import Access, ConnectionOptions, Endpoint, described, endp
 from .objects.addresses import LONGEST, Addresses, signed_until
 from .objects.client import absolute
 from .objects.dialect import EPOCH, Dialect
-from .objects.failures import Expired, LargeObject, Redirected, UnknownLength, is_location_refused, refusal, refused
+from .objects.failures import Expired, LargeObject, Redirected, is_location_refused, refusal, refused
 from .objects.http1 import ResponseHead
 from .objects.messages import WHOLE, Body, Found, ObjectPage, PageQuery, Reading, Request, Response, header_lines
 from .objects.reading import FIRST, LARGE, StoreBlob, get_many
@@ -313,7 +313,7 @@ class Https(ObjectStore):
             response = self.http.send(self.dialect.head(key))
             if not _is_encoded(key, response.head):
                 return self.found_in(key, response)
-        except UnknownLength:
+        except errors.UnknownSizeError:
             raise
         except OSError as exc:
             if getattr(exc, "status", 0) not in _NO_HEAD and exc.errno != errno.EBADMSG:

@@ -41,6 +41,10 @@ class CorruptFileError(OSError):
     """The bytes of a file are not what its format or its store says they are."""
 
 
+class UnknownSizeError(OSError):
+    """A store does not say how large a file is, which is there."""
+
+
 class StaleFileError(OSError):
     """A file was replaced or removed while it was open for reading, or a container while it was added to."""
 

@@ -130,6 +130,7 @@ def _copy_blob(
         nonlocal check_later, counted, crc
         crc = done = 0
         with committing(writer):
+            writer.expect(blob.size)
             writer.keep(stat, moved=moved)
             check_later = check and not writer.compare_by(compare)
             in_turns = write_each if blob.size <= PIECE else write_behind  # a thread isn't worth its while for one

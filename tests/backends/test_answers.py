@@ -16,12 +16,13 @@ import fsabs
 from tests.servers.scripted import Asked, ScriptedStore, message
 
 pytestmark = [pytest.mark.quick, pytest.mark.timeout(60)]
-KEYS = {"aws_access_key_id": "me", "aws_secret_access_key": "secret", "region": "us-east-1"}
+KEYS: dict[str, Any] = {"aws_access_key_id": "me", "aws_secret_access_key": "secret", "region": "us-east-1"}
 Script = Callable[[ScriptedStore, Asked, socket.socket], None]
 
 
 def opened(store: ScriptedStore, **options: Any) -> fsabs.FS:
-    return fsabs.from_url("s3://bucket", endpoint=store.endpoint, **{**KEYS, "max_attempts": 2, **options})
+    fs: fsabs.FS = fsabs.from_url("s3://bucket", endpoint=store.endpoint, **{**KEYS, "max_attempts": 2, **options})
+    return fs
 
 
 # ---- what a client needs itself
@@ -40,7 +41,7 @@ def test_a_missing_client_certificate_is_no_missing_file(scheme: str) -> None:
         assert not isinstance(caught.value, FileNotFoundError)
 
 
-class Locked(MemoryFileSystem):
+class Locked(MemoryFileSystem):  # type: ignore[misc]
     """A filesystem that looks for its key when it is made."""
 
     protocol = "locked"

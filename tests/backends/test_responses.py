@@ -323,7 +323,7 @@ def test_right_bytes_or_an_error_by_every_way_to_read(stored: Stored, read: str,
 
 # ---- servers that say little, or too much
 
-S3_KEYS = {"aws_access_key_id": "me", "aws_secret_access_key": "secret", "region": "us-east-1"}
+S3_KEYS: dict[str, Any] = {"aws_access_key_id": "me", "aws_secret_access_key": "secret", "region": "us-east-1"}
 TIME = "2026-01-01T00:00:00.000Z"
 
 

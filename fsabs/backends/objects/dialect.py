@@ -22,12 +22,12 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...core import keys
+from ...core import errors, keys
 from ...core.blobs import Blob
 from ...core.ranges import Range
 from . import bodies
 from .access import Access
-from .failures import UnknownLength, refused
+from .failures import refused
 from .messages import (
     WHOLE,
     Body,
@@ -59,9 +59,9 @@ def iso_seconds(text: str) -> float | None:
 
 
 def length_of(text: str | None) -> int:
-    """Return the length that a header field says; `UnknownLength` for anything else."""
+    """Return the length that a header field says; `UnknownSizeError` for anything else."""
     if text is None or not is_number(text):
-        raise UnknownLength(errno.EBADMSG, "a response that doesn't say how long the object is")
+        raise errors.UnknownSizeError(errno.EBADMSG, "a response that doesn't say how long the object is")
     return int(text)
 
 
@@ -96,6 +96,9 @@ class Dialect(abc.ABC):
     ordered: bool = True
     """Whether the store lists keys in their order, those with any prefix, and from behind any string
     (`PageQuery.after`)."""
+    lists_all: bool = True
+    """Whether a listing shows all that there is: some leave out the mark of the listed directory, which is the empty
+    object whose key is the prefix, or what is below a key that has an object."""
     user_agent: str = ""
     """The value of the header field of that name; without one there is no such field."""
     sent_with_objects: tuple[bytes, ...] = ()
@@ -184,7 +187,7 @@ class Dialect(abc.ABC):
         """Return the request for what `found` returns of an object: a HEAD, or a GET that is `about` it."""
 
     def found(self, response: Response, total: int | None = None) -> Found:
-        """Return what the response to a `head` says. `UnknownLength` if that is not how long the object is, unless
+        """Return what the response to a `head` says. `UnknownSizeError` if that is not how long the object is, unless
         another one has said so (`total`).
         """
         head = response.head
@@ -317,8 +320,15 @@ class Dialect(abc.ABC):
     # ---- what depends on options
 
     def has_content(self, version: str, blob: Blob, part_size: int) -> bool | None:
-        """Return whether the version of a whole object is one of this content; None if versions don't say."""
+        """Return whether the version of a whole object is one of this content; None if versions don't say.
+
+        False is for versions that are digests, as `has_digest` knows.
+        """
         return None
+
+    def has_digest(self, head: ResponseHead) -> bool:
+        """Return whether a version is a digest of the content, from the response to a `head` of the object."""
+        return True
 
     def same_content(self, version: str, other: str) -> bool | None:
         """Return whether two versions, in stores of this kind, are of equal contents; None if versions don't say."""

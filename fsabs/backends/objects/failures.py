@@ -129,10 +129,6 @@ class Redirected(Transient):
         self.known = known
 
 
-class UnknownLength(OSError):
-    """A response about an object that doesn't say how long that is."""
-
-
 class LargeObject(Exception):
     """An object that is better read in ranges."""
 

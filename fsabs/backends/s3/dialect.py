@@ -9,10 +9,9 @@ from __future__ import annotations
 import errno
 import functools
 import html
-import itertools
 import re
 import urllib.parse
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from ...core import errors, keys
@@ -57,7 +56,7 @@ from ..objects.messages import (
     is_number,
 )
 from ..objects.writing import part_size
-from .endpoint import S3Access, needs_no_boto3, resolve
+from .endpoint import S3Access, is_aws, needs_no_boto3, resolve
 from .options import MARK, S3Options, environment, parse
 
 CHECKSUM_MODE = "x-amz-checksum-mode:ENABLED"
@@ -93,8 +92,8 @@ _STATUS_OF_CODE = {
 """For an error in the body of a response with status 200."""
 _COPIED = "x-amz-copy-source:"
 _checksum = re.compile("(x-amz-checksum-(?:crc[0-9a-z]+|sha[0-9]+)):(.*)").fullmatch
-_is_md5 = re.compile("[0-9a-f]{32}").fullmatch
-"""Matches the ETag of an object that was stored in one piece; of one that was stored in parts it has another form."""
+_is_of_md5s = re.compile(r"([0-9a-f]{32})(?:-(\d+))?").fullmatch
+"""Matches an MD5, or one of the MD5s of parts, with their number: what ETags are, or look as."""
 _is_error = re.compile(rb"(<\?xml[^>]*>\s*)?<Error[\s>]").match
 _STARTS = {
     "continuation-token": re.compile(rb"<ContinuationToken>([^<]*)</ContinuationToken>"),
@@ -222,6 +221,11 @@ class S3Dialect(Dialect):
         return Request("HEAD", key, self.versions.get(key, ""), self._read_headers)
 
     # ---- listing
+
+    @property
+    def lists_all(self) -> bool:  # type: ignore[override]
+        """Whether the store is AWS's own: of others with its interface, some don't."""
+        return is_aws(resolve(self.bucket, self.options).store)
 
     def signed_query(self, key: str) -> str:
         """Return the query of a signed URL before it is signed: the version, and who pays and owns, as fields."""
@@ -412,11 +416,16 @@ class S3Dialect(Dialect):
         """Return whether an ETag is that of a content; those of encrypted objects don't say."""
         return None if self.key_digest() else _etag_is_of(version, blob, part_size)
 
+    def has_digest(self, head: ResponseHead) -> bool:
+        """Return whether an ETag may be an MD5: those of objects that are encrypted with keys of KMS only look so."""
+        return head.header(b"x-amz-server-side-encryption") in (None, "AES256")
+
     def same_content(self, version: str, other: str) -> bool | None:
         """Return whether two ETags are of equal contents: MD5s say so, others may differ for equal contents."""
-        if version == other:
-            return True
-        return False if _is_md5(version) and _is_md5(other) else None
+        one, two = _is_of_md5s(version), _is_of_md5s(other)
+        if one is None or two is None:
+            return None
+        return version == other or (None if one[2] or two[2] else False)
 
 
 def _merged(headers: Iterable[str], more: Iterable[str]) -> tuple[str, ...]:
@@ -437,6 +446,8 @@ def _refusal(request: Request, status: int, code: str, message: str) -> OSError 
         return FileNotFoundError(errno.ENOENT, "the bucket does not exist")
     if code == GONE:
         return OSError(errno.EIO, "the multipart upload is gone: another client aborted it")
+    if status == 403 and "virtual host" in message.lower():
+        return PermissionError(errno.EACCES, f"{text}: the option path_style=False has requests name it so")
     if code in _REFUSED_CODES:
         return PermissionError(errno.EACCES, text)
     if code == "RequestTimeout":
@@ -482,29 +493,20 @@ def _etag_is_of(etag: str, blob: Blob, chunk: int) -> bool | None:
     That of a single PUT is the MD5 of the object, that of an upload in parts the MD5 of the parts' MD5s and their
     number. The sizes of the parts are not in it: those of this package, and of other common clients, are tried.
     """
-    match = re.fullmatch(r"([0-9a-f]{32})(?:-(\d+))?", etag)
+    match = _is_of_md5s(etag)
     if match is None:
         return None
     if match[2] is None:
         return checksums.digest("MD5", checksums.pieces_of(blob, 0, blob.size)).hex() == match[1]
     count = int(match[2])
-    for size in dict.fromkeys((chunk, 5 << 20, 8 << 20, 16 << 20, 32 << 20, 50 << 20, 64 << 20)):
-        ends = list(_ends(blob.size, size))
-        if len(ends) == count:
-            parts = (checksums.pieces_of(blob, start, end - start) for start, end in itertools.pairwise([0, *ends]))
+    for least in dict.fromkeys((chunk, 5 << 20, 8 << 20, 16 << 20, 32 << 20, 50 << 20, 64 << 20)):
+        size = part_size(blob.size, least, S3Dialect.max_parts)
+        starts = range(0, blob.size or 1, size)
+        if len(starts) == count:
+            parts = (checksums.pieces_of(blob, start, min(size, blob.size - start)) for start in starts)
             if checksums.digest("MD5", (checksums.digest("MD5", part) for part in parts)).hex() == match[1]:
                 return True
     return None
-
-
-def _ends(size: int, chunk: int) -> Iterator[int]:
-    """Yield where the parts of an upload of `size` bytes end."""
-    at = 0
-    for number in itertools.count(1):
-        at = min(size, at + part_size(number, chunk))
-        yield at
-        if at >= size:
-            return
 
 
 # ---- pages of objects
