@@ -327,16 +327,17 @@ class ObjectStore(FS):
     def _remove_below(self, key: str, kept: str) -> None:
         """Remove the keys of a tree that paths name, but `kept`; at the end raises an error if there are others."""
         self.dialect.check_writable(prefix_of(key), below=True)
-        lists_all = self.dialect.lists_all
-        if key and not kept and not lists_all:
-            self._delete(prefix_of(key))
         for _ in range(MAX_LISTINGS):
             there = False
             for names in listing.named(self, key):
                 some = [name for name in names if name != kept]
                 there = there or bool(some)
                 self._delete_batch(some)
-            if lists_all or not there:
+            if self.dialect.lists_all:
+                return
+            if not there:
+                if key and not kept:
+                    self._delete(prefix_of(key))
                 return
         raise OSError(errno.ENOTEMPTY, "more is listed each time that all of it was removed")
 
