@@ -282,11 +282,14 @@ def test_etags_that_only_look_like_md5s(
 # ---- caches, connections
 
 
-def test_a_file_that_was_written_anew_after_it_was_listed_is_opened(store: ScriptedStore, tmp_path: Path) -> None:
-    fs = fsabs.from_url("s3://bucket", cache=str(tmp_path / "cache"), endpoint=store.endpoint, **KEYS)
+def test_a_file_that_was_written_anew_after_blocks_of_it_were_cached(store: ScriptedStore, tmp_path: Path) -> None:
+    cache = {"dir": str(tmp_path / "cache"), "check_interval": 3600}
+    fs = fsabs.from_url("s3://bucket", cache=cache, endpoint=store.endpoint, **KEYS)
     store.objects["large"] = bytes(20 * MIB)
-    assert list(fs.list(detail=True))
-    store.objects["large"] = b"1" * (21 * MIB)
+    with fs.open("large", "rb") as file:
+        file.seek(10 * MIB)
+        assert file.read(10) == bytes(10)
+    store.objects["large"] = b"1" * (20 * MIB)
     with fs.open("large", "rb") as file:
         assert file.read() == store.objects["large"]
 
