@@ -68,7 +68,12 @@ class FSBase:
         return str(pure)
 
     def __eq__(self, other: object) -> bool:
-        return self._key == other._key if isinstance(other, FSBase) else NotImplemented
+        if not isinstance(other, FSBase):
+            return NotImplemented
+        return self._key == other._key and (self.fs is other.fs or self._place() == other._place())
+
+    def _place(self) -> identity.Place:
+        return self.fs._place(self.fs._cwd)
 
     def __hash__(self) -> int:
         return hash(self._key)

@@ -149,6 +149,8 @@ class Fsspec(FS):
     def _list_page(self, key: str, after: str) -> ListPage | None:
         if self.scheme not in _OBJECT_STORES:
             return None
+        if after.endswith("/" + LAST_NAME):
+            after = after.removesuffix("/" + LAST_NAME) + chr(ord("/") + 1)  # behind all that is in that directory
         folder = after[: after.rfind("/") + 1]  # a request gives one directory alone
         members = [*self._list(keys.join(key, folder.rstrip("/")))]
         names = [folder + member.listed() for member in members]
@@ -345,7 +347,10 @@ def _make(protocol: str, authority: str, options: dict[str, Any]) -> Any:
         raise errors.MissingDependencyError(f"fsspec needs another package for {protocol}:// : {exc}") from exc
     values = kind._get_kwargs_from_urls(f"{protocol}://{authority}/")
     # fsspec shares instances and keeps listings; both would show another process's or an earlier state.
-    return kind(**{**values, "use_listings_cache": False, "skip_instance_cache": True, **options})
+    try:
+        return kind(**{**values, "use_listings_cache": False, "skip_instance_cache": True, **options})
+    except OSError as exc:
+        raise errors.of_client(exc) from redaction.as_cause(exc)
 
 
 @contextlib.contextmanager

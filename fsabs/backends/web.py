@@ -173,9 +173,8 @@ class WebDialect(Dialect):
         return Redirected(error, there)
 
     def version(self, head: ResponseHead) -> str | None:
-        """Return the ETag, a weak one with its `W/`, or the time of the last change."""
-        etag = head.header(b"etag")
-        return etag.strip('"') if etag else head.header(b"last-modified")
+        """Return the ETag, or the time of the last change."""
+        return super().version(head) or head.header(b"last-modified")
 
     # ---- reading
 
@@ -183,20 +182,18 @@ class WebDialect(Dialect):
         """Return the URL, with digests in place of secrets."""
         return redaction.distinct_url(f"{self.scheme}://{self.bucket}/{urllib.parse.quote(key, safe=_SAFE + '#')}")
 
-    def _request(self, method: str, key: str, headers: tuple[str, ...] = (), wanted: Reading = WHOLE) -> Request:
+    def _request(self, method: str, key: str, wanted: Reading) -> Request:
         path, _, query = urllib.parse.quote(key.partition("#")[0], safe=_SAFE).partition("?")
-        request = Request(method, key, query, headers, b"", *wanted, path=f"/{path}")
+        request = Request(method, key, query, (), b"", *wanted, path=f"/{path}")
         return request._replace(location=self._addresses.get(_name(request)))
 
     def read(self, key: str, wanted: Reading = WHOLE) -> Request:
-        """Return a GET, on condition of a strong ETag."""
-        version = wanted.version or ""
-        strong = version and not version.endswith(" GMT") and not version.startswith("W/")
-        return self._request("GET", key, (f'if-match:"{version}"',) if strong else (), wanted)
+        """Return a GET, on no condition: a weak ETag, which a version may be, meets none (RFC 9110, 13.1.1)."""
+        return self._request("GET", key, wanted)
 
     def head(self, key: str) -> Request:
         """Return a HEAD."""
-        return self._request("HEAD", key)
+        return self._request("HEAD", key, WHOLE)
 
     def page_request(self, query: PageQuery) -> Request:
         """Raise `io.UnsupportedOperation`: a web server has no listings."""
@@ -315,7 +312,9 @@ class Https(ObjectStore):
         try:
             response = self.http.send(self.dialect.head(key))
             if not _is_encoded(key, response.head):
-                return self.dialect.found(response)
+                return self.found_in(key, response)
+        except errors.UnknownSizeError:
+            raise
         except OSError as exc:
             if getattr(exc, "status", 0) not in _NO_HEAD and exc.errno != errno.EBADMSG:
                 raise
@@ -335,9 +334,13 @@ class Https(ObjectStore):
         except errors.StaleFileError:  # a range of an empty file is refused
             response = self._whole(key)
         size, version = response.total, self.dialect.version(response.head)
+        whole = size == len(response.body)
         if response.status == 206 and size is not None and not _is_encoded(key, response.head):
-            return StoreBlob(self, key, size, version, response.body)
-        whole = response.status == 200 and size == len(response.body)
+            if version is not None:
+                return StoreBlob(self, key, size, version, response.body)
+        else:
+            whole = whole and response.status == 200
+        # Without a version nothing shows that two parts are of one content.
         response = _decoded(key, response) if whole else self._whole(key)
         return BytesBlob(self, key, response.body, self.dialect.version(response.head))
 

@@ -135,6 +135,14 @@ class CachedFS(LayerFS):
         self._stats.seen(url, stat, asked)
         return stat
 
+    def _stat_directory(self, key: str) -> FileStat:
+        try:
+            return FS._stat_directory(self, key)
+        except NotADirectoryError:
+            if self._stats.offline:
+                raise
+            return self.inner._stat_directory(key)
+
     def _list(self, key: str) -> Iterator[FileStat]:
         return self._listed(key, "list", self.inner._list)
 
@@ -529,15 +537,25 @@ class CachedFiles:
     def open(self, fs: FS, key: str, open_inner: Callable[[str], Blob]) -> Blob:
         """Return a blob of a file of `fs`."""
         self.reached(key)
-        known, data = self.known(key)
-        file, data, opened = self._located(key, known) if known is None or data is None else (known, data, None)
-        if data is not None:
-            return WholeBlob(fs, key, data, file.stat.version)
-        if file.entry is None:
-            return open_inner(key) if opened is None else opened
-        if file.small is None:
-            return self.inner._compared(key, self.block_blob(fs, key, file, opened))
-        return WholeBlob(fs, key, *self.whole(key, file, open_inner, opened))
+        for _ in range(_ATTEMPTS):
+            known, data = self.known(key)
+            file, data, opened = self._located(key, known) if known is None or data is None else (known, data, None)
+            if data is not None:
+                return WholeBlob(fs, key, data, file.stat.version)
+            if file.entry is None:
+                return open_inner(key) if opened is None else opened
+            if file.small is not None:
+                return WholeBlob(fs, key, *self.whole(key, file, open_inner, opened))
+            with contextlib.suppress(errors.StaleFileError):  # it changed since it was asked for, and nothing was read
+                if opened is None and not self._is_begun(file.entry, file.stat.size):
+                    opened = self._opened_as(file, self.inner._open_blob, key)
+                return self.inner._compared(key, self.block_blob(fs, key, file, opened))
+        return open_inner(key)
+
+    def _is_begun(self, entry: EntryKey, size: int) -> bool:
+        """Return whether the first or the last block of a large file is cached."""
+        blocks = self.blocks(entry, size)
+        return any(self.contents().contains(blocks.entry(number)) for number in {0, len(blocks) - 1})
 
     def read(self, key: str, known: CachedFile | None) -> bytes:
         """Return the content of a file of which `known` has found no content."""

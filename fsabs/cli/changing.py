@@ -263,15 +263,13 @@ def remove_all(invocation: Invocation, given: Namespace) -> int:
             directory = not found.is_link() and found.stat().directory
             if directory and not given.recursive:
                 raise IsADirectoryError(f"{found.shown} is a directory; -r removes it")
-            if found.contents and not directory:
-                raise NotADirectoryError(f"{found.shown} is no directory")
             if not (given.dry_run or found.fs.capabilities.remove):
                 member = containers.resolve(found.text, "a")
-                member.fs.remove(member.path, given.recursive)
+                member.fs.remove(member.spelled, given.recursive)
                 members.append(found)
                 return
             if not given.dry_run:
-                found.fs.remove(found.path or ".", given.recursive)
+                found.fs.remove(found.spelled or ".", given.recursive)
             if shown:
                 _show(invocation, "removed", found, given.dry_run)
 
@@ -334,6 +332,16 @@ def _compile_pattern(pattern: str) -> tuple[re.Pattern[str], bool, bool]:
     )
 
 
+def _may_be_directory(target: ResolvedPath) -> bool:
+    """Return whether there is a directory; False where a store takes objects that nobody may look at."""
+    try:
+        return target.is_directory()
+    except PermissionError:
+        if not target.fs.capabilities.implied_directories:
+            raise
+        return False
+
+
 class Transfer:
     """Copies of one command, with the options `TRANSFER`; a context manager, which writes the summary at its end."""
 
@@ -377,7 +385,7 @@ class Transfer:
             except (OSError, ValueError) as exc:
                 self.error(exc)
         into = target.contents or len(found) > 1 or len(sources) > 1
-        is_directory = not into and target.fs.capabilities.read and target.is_directory()
+        is_directory = not into and target.fs.capabilities.read and _may_be_directory(target)
         pairs = []
         for source, matched in found:
             name = keys.name(source.path) or keys.name(source.text.rstrip("/"))

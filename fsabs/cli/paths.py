@@ -54,17 +54,22 @@ class ResolvedPath(NamedTuple):
         return redacted(self.text)
 
     @property
+    def spelled(self) -> str:
+        """The path on `fs`, with a `/` at its end if it was written with one."""
+        return f"{self.path}/" if self.contents and self.path else self.path
+
+    @property
     def url(self) -> str:
         """The full URL, without secrets."""
         return self.fs.url(self.path)
 
     def stat(self) -> FileStat:
         """Return the stat of the file or directory."""
-        return self.fs.stat(self.path)
+        return self.fs.stat(self.spelled)
 
     def is_directory(self) -> bool:
         """Return whether there is a directory."""
-        return self.fs.isdir(self.path)
+        return self.fs.isdir(self.spelled)
 
     def is_link(self) -> bool:
         """Return whether there is a symbolic link, which is not followed by what removes."""

@@ -41,6 +41,10 @@ class CorruptFileError(OSError):
     """The bytes of a file are not what its format or its store says they are."""
 
 
+class UnknownSizeError(OSError):
+    """A store does not say how large a file is, which is there."""
+
+
 class StaleFileError(OSError):
     """A file was replaced or removed while it was open for reading, or a container while it was added to."""
 
@@ -83,6 +87,15 @@ def stale(url: str, reason: str = "the file changed while it was open", operatio
 def unsupported(operation: str, url: str, reason: str) -> io.UnsupportedOperation:
     """Return an `io.UnsupportedOperation` (both an `OSError` and a `ValueError`) that names FS and operation."""
     return named(io.UnsupportedOperation(errno.EOPNOTSUPP, reason), operation, url)
+
+
+def of_client(exc: OSError) -> OSError:
+    """Return the error of what a client needs itself, a file of its credentials for example, as one that nothing takes
+    for what the store says of a file.
+    """
+    if exc.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST):
+        return exc
+    return OSError(errno.EINVAL, without_secrets(f"what requests to the store need: {exc}"))
 
 
 def warn_unnamed(url: str, count: int, example: str) -> None:

@@ -239,9 +239,7 @@ class FS(abc.ABC):
         """Return the stat of a file or directory; `FileNotFoundError`, and `NotADirectoryError` for `file/`."""
         key = self._key(path, "stat")
         try:
-            stat = self._stat(key)
-            if not stat.directory and names_directory(path):
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            stat = self._stat_directory(key) if names_directory(path) else self._stat(key)
         except OSError as exc:
             self._named(exc, "stat", key)
             raise
@@ -249,11 +247,11 @@ class FS(abc.ABC):
 
     def exists(self, path: StrPath) -> bool:
         """Return whether there is a file or a directory; a store that can't be reached is an error, not False."""
-        return self._is(self._key(path, "exists"), directory=True if names_directory(path) else None)
+        return self._is(self._key(path, "exists"), None, names_directory(path))
 
     def isdir(self, path: StrPath) -> bool:
         """Return whether there is a directory."""
-        return self._is(self._key(path, "isdir"), directory=True)
+        return self._is(self._key(path, "isdir"), True, names_directory(path))
 
     def isfile(self, path: StrPath) -> bool:
         """Return whether there is a file."""
@@ -363,9 +361,9 @@ class FS(abc.ABC):
     def remove(self, path: StrPath, recursive: bool = False) -> None:
         """Remove a file, or with `recursive` a directory and all that is in it; else that is `IsADirectoryError`.
 
-        Where a store has both an object and others below its key, `recursive` removes all of them. A link is removed,
-        and what it leads to stays. The FS's own root, `.`, is emptied and stays; an empty path is none
-        (`FileNotFoundError`).
+        Where a store has both an object and others below its key, `recursive` removes all of them; with a path that
+        ends in `/`, those below it. A link is removed, and what it leads to stays. The FS's own root, `.`, is emptied
+        and stays; an empty path is none (`FileNotFoundError`).
         """
         key = self._nonempty_key(path, "remove")
         self._require("remove", "remove", key)
@@ -374,9 +372,10 @@ class FS(abc.ABC):
         with self._naming("remove", key):
             if key in ("", self._root):
                 self._empty(key)
-            elif names_directory(path) and not self._stat(key).directory:
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-            elif self._is_link(key) or not self._stat(key).directory:
+                return
+            if below := names_directory(path):
+                self._stat_directory(key)  # else an error
+            if self._is_link(key) or not (below or self._stat(key).directory):
                 self._remove(key)
                 if recursive and self.capabilities.implied_directories and self._is(key, directory=True):
                     self._remove_tree(key)  # a store of objects may have one, and others below its key
@@ -619,6 +618,13 @@ class FS(abc.ABC):
     def _stat(self, key: str) -> FileStat:
         """Return the stat of `key`; `FileNotFoundError` if there is nothing."""
 
+    def _stat_directory(self, key: str) -> FileStat:
+        """Return the stat of the directory `key`, which may have a file's name; `NotADirectoryError` for a file."""
+        stat = self._stat(key)
+        if not stat.directory:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        return stat
+
     @abc.abstractmethod
     def _list(self, key: str) -> Iterator[FileStat]:
         """Yield the members of the directory `key`, one level, with bare names.
@@ -817,6 +823,7 @@ class FS(abc.ABC):
 
         def write(writer: Writer) -> None:
             try:
+                writer.expect(len(data))
                 writer.write(data)
                 writer.commit()
             except BaseException:
@@ -854,6 +861,7 @@ class FS(abc.ABC):
     def _write_blob(self, key: str, blob: Blob) -> None:
         """Make the content of `blob` that of the file `key`; errors of writing name it. The blob may be closed then."""
         with self._naming("copy", key), committing(self._create(key, False)) as writer:
+            writer.expect(blob.size)
             for piece in pieces(blob):
                 writer.write(piece)
 
@@ -951,6 +959,10 @@ class FS(abc.ABC):
         """Make `mode` the permissions of the file or directory `key` (needs `modes`)."""
         raise self._unsupported("set permissions", key)
 
+    def _has_digest(self, key: str) -> bool:
+        """Return whether the version of the file `key`, which looks like a digest of its content, is one."""
+        return True
+
     def _has_content(self, stat: FileStat, blob: Blob) -> bool | None:
         """Return whether the file with this stat has the content of `blob`; None if the stat does not say."""
         return None
@@ -1026,9 +1038,12 @@ class FS(abc.ABC):
     def _unsupported(self, operation: str, key: str) -> io.UnsupportedOperation:
         return errors.unsupported(operation, self._url(key), f"{type(self).__name__} can't {operation}")
 
-    def _is(self, key: str, directory: bool | None) -> bool:
+    def _is(self, key: str, directory: bool | None, below: bool = False) -> bool:
+        """Return whether there is a file or a directory, or either; `below`: whether the path names a directory."""
         try:
-            found = self._stat(key).directory
+            found = (self._stat_directory(key) if below else self._stat(key)).directory
+        except errors.UnknownSizeError:
+            found = False
         except OSError as exc:
             if exc.errno in _NOTHING_THERE:
                 return False

@@ -76,11 +76,25 @@ def _step(fs: FS, base: str, parts: list[str], listings: _Listings) -> Iterator[
         if rest:
             yield from ((start + name[:-1], rest) for name in found if name[-1] == "/")
         else:
-            yield [start + name.removesuffix("/") for name in found]
+            yield dict.fromkeys(start + name.removesuffix("/") for name in found)
     elif not rest or (len(rest) == 1 and rest[0] != "**"):
-        yield _ending(_names(fs, base, recursive=True), start, rest[0] if rest else "*")
+        yield _once(fs, _ending(_names(fs, base, recursive=True), start, rest[0] if rest else "*"))
     else:
-        yield _matching(_names(fs, base, recursive=True), start, parts)
+        yield _once(fs, _matching(_names(fs, base, recursive=True), start, parts))
+
+
+def _once(fs: FS, paths: Iterator[str]) -> Iterator[str]:
+    """Yield each path once: a store of objects may have a file and a directory of one name, a little behind it."""
+    if not fs.capabilities.implied_directories:
+        yield from paths
+        return
+    beginnings = [""]  # each path before that the last one begins with
+    for path in paths:
+        while not path.startswith(beginnings[-1]):
+            beginnings.pop()
+        if path != beginnings[-1]:
+            beginnings.append(path)
+            yield path
 
 
 def _ending(names: Iterator[str], start: str, last: str) -> Iterator[str]:

@@ -69,6 +69,9 @@ class Writer(abc.ABC):
         """Seconds after its failure in which another writer may succeed with the same content; 0 if none would."""
         return 0.0
 
+    def expect(self, size: int) -> None:  # noqa: B027 - most stores need no plan
+        """Plan for `size` bytes, of which all will be written; called before the first."""
+
     def keep(self, stat: FileStat, *, moved: bool = False) -> None:  # noqa: B027 - most stores keep neither
         """Have the file get the time of `stat` and, if it is new or `moved`, its permissions, where these are kept.
 
@@ -116,6 +119,10 @@ class LayerWriter(Writer):
     def retry_seconds(self) -> float:
         """Those of the inner writer."""
         return self.inner.retry_seconds
+
+    def expect(self, size: int) -> None:
+        """Have the inner writer plan for `size` bytes."""
+        self.inner.expect(size)
 
     def keep(self, stat: FileStat, *, moved: bool = False) -> None:
         """Have the inner writer keep what it can of `stat`."""

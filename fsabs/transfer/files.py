@@ -88,9 +88,14 @@ def copy_file(
 
 
 def check_size(source: FS, src: str, stat: FileStat, size: int) -> None:
-    """Raise `CorruptFileError` if fewer bytes than the store says that the file has can be read."""
-    if size < stat.size and size < (now := source._stat(src)).size:
-        raise errors.corrupt(source._url(src), f"{size} bytes can be read of {now.size}", "copy")
+    """Raise `CorruptFileError` if fewer bytes can be read than the store says that the file has, or more than it has
+    said and still says: a file may grow meanwhile, and a size of 0 may be one that is not known.
+    """
+    if size == stat.size or not stat.size:
+        return
+    now = source._stat(src).size
+    if size < min(stat.size, now) or (size > stat.size == now):
+        raise errors.corrupt(source._url(src), f"{size} bytes can be read of {now}", "copy")
 
 
 def check_version(source: FS, src: str, stat: FileStat, version: str | None) -> None:
@@ -125,6 +130,7 @@ def _copy_blob(
         nonlocal check_later, counted, crc
         crc = done = 0
         with committing(writer):
+            writer.expect(blob.size)
             writer.keep(stat, moved=moved)
             check_later = check and not writer.compare_by(compare)
             in_turns = write_each if blob.size <= PIECE else write_behind  # a thread isn't worth its while for one

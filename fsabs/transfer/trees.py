@@ -11,10 +11,9 @@ import contextlib
 import errno
 import functools
 import operator
-import os
 import stat as stat_bits
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from ..core import errors, identity, keys
 from ..core.stats import FileStat, TreeCounts
@@ -36,6 +35,7 @@ from .walks import (
 if TYPE_CHECKING:
     from ..core.fs import FS
 
+T = TypeVar("T")
 _FEW = 100
 """Files that are asked for one by one at a target where that takes requests: its listing may have thousands besides."""
 _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
@@ -151,7 +151,7 @@ class TreeTransfer:
         there: Existing | None = None
         if len(files) > _FEW and self._target.capabilities.stat_is_request and self._looks():
             files = sorted(files, key=operator.itemgetter(1))
-            there = Existing(self._target, self._dst, self._target_failed)
+            there = self._looked(lambda: Existing(self._target, self._dst, self._target_failed))
         with self._copier as copier:
             copier.run(file for src, dst in files for file in self._single(src, dst, there))
         self._restore_modes()
@@ -166,7 +166,7 @@ class TreeTransfer:
             if there is not None:
                 found = there.find(keys.relative(dst, self._dst))
             else:
-                found = entry(self._target, dst) if self._target.capabilities.read else None
+                found = self._looked(lambda: entry(self._target, dst)) if self._target.capabilities.read else None
             if not self._target.capabilities.implied_directories and not self._plan.dry_run:
                 with self._target._naming("copy", dst), contextlib.suppress(FileExistsError):
                     self._target._makedirs(keys.parent(dst), 0o777)
@@ -279,8 +279,7 @@ class TreeTransfer:
     def _check(self) -> None:
         """Refuse what is no directory, and a copy of a directory into itself, which would never end."""
         with self._source._naming("copy_tree", self._src):
-            if not self._source._stat(self._src).directory:
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            self._source._stat_directory(self._src)
             if identity.inside(self._target, self._dst, self._source, self._src):
                 raise OSError(errno.EINVAL, "can't copy a tree into itself")
         if self._plan.backups is not None:
@@ -289,7 +288,9 @@ class TreeTransfer:
 
     def _copies(self) -> Iterator[FileCopy]:
         """Yield the files that are to be copied; do what is not copying."""
-        there = Existing(self._target, self._dst, self._target_failed) if self._looks() else None
+        there: Existing | None = None
+        if self._looks():
+            there = self._looked(lambda: Existing(self._target, self._dst, self._target_failed))
         for stat in self._files():
             file = FileCopy(keys.join(self._src, stat.filename), keys.join(self._dst, stat.filename), stat)
             yield from self._copied(file, there.find(stat.filename) if there is not None else self._special(file.dst))
@@ -350,6 +351,19 @@ class TreeTransfer:
             return True
         one, other = self._source._place(self._src), self._target._place(self._dst)
         return one.kind == other.kind  # a file there may be the one that is copied
+
+    def _looked(self, look: Callable[[], T]) -> T | None:
+        """Return what `look` finds at the target; None where it may be written to and not looked at, if that is enough
+        to copy.
+        """
+        try:
+            return look()
+        except PermissionError:
+            plan = self._plan
+            must_know = plan.existing == "skip" or plan.backups is not None or plan.move
+            if must_know or not self._target.capabilities.implied_directories:
+                raise
+            return None
 
     def _is_there(self, file: FileCopy, found: FileStat) -> bool:
         """Return whether a file need not be copied; refuse one that would be copied or moved onto itself."""

@@ -248,7 +248,7 @@ class Comparison:
     - if the target's version has a checksum, and the source is near: if the source's content has that checksum;
     - else if the target was written after the source, by the clocks of their stores.
 
-    With `content`, only contents count: by checksums where one of the stores has them, else by reading both.
+    With `content`, only contents count: by checksums that are equal, else by reading both.
     """
 
     def __init__(self, source: FS, target: FS, content: bool = False) -> None:
@@ -271,26 +271,31 @@ class Comparison:
         if self._source.default_concurrency == 1:  # it is read as fast as anything
             with self._source._open_blob(src) as blob:
                 verdict = self._target._has_content(there, blob)
+            if verdict is False and not self._target._has_digest(dst):
+                verdict = None
             if verdict is not None:
                 return verdict
-        elif (same := self._by_versions(stat, there)) is not None:
+        elif (same := self._by_versions(src, stat, dst, there)) is not None:
             return same
         if written is not None and time is not None:
             return written > time
         return self._by_content(src, stat, dst, there)
 
-    def _by_versions(self, stat: FileStat, there: FileStat) -> bool | None:
+    def _by_versions(self, src: str, stat: FileStat, dst: str, there: FileStat) -> bool | None:
         """Return whether two versions of stores of one kind are of equal contents; None if they don't tell."""
         if stat.version is None or there.version is None or self._source.scheme != self._target.scheme:
             return None
-        return self._source._same_content(stat.version, there.version)
+        same = self._source._same_content(stat.version, there.version)
+        if same is False and not (self._source._has_digest(src) and self._target._has_digest(dst)):
+            return None
+        return same
 
     def _by_content(self, src: str, stat: FileStat, dst: str, there: FileStat) -> bool:
         with self._source._open_blob(src) as one, self._target._open_blob(dst) as other:
             verdict = self._target._has_content(there, one)
             if verdict is None:
                 verdict = self._source._has_content(stat, other)
-            return _equal(one, other) if verdict is None else verdict
+            return verdict or _equal(one, other)
 
 
 def _equal(one: Blob, other: Blob) -> bool:

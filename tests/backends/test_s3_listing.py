@@ -59,8 +59,8 @@ class Pages:
     def listed(self, prefix: str) -> list[str]:
         """Return the keys that ranges give after the first page."""
         found = self.keys[: self.size]
-        for page in _Split(self, prefix, found).run():
-            found += page.keys()
+        for some, _ in _Split(self, prefix, found[:]).run():
+            found += some
         return found
 
 

@@ -142,8 +142,8 @@ class EverythingIsAFile(LayerFS):
 
 @breaks("exists")
 class PrefixesExist(LayerFS):
-    def _is(self, key: str, directory: bool | None) -> bool:
-        if super()._is(key, directory):
+    def _is(self, key: str, directory: bool | None, below: bool = False) -> bool:
+        if super()._is(key, directory, below):
             return True
         try:
             members = list(self._list(keys.parent(key)))

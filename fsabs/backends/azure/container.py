@@ -21,7 +21,7 @@ from ...core.errors import StaleFileError
 from ...core.fs import FS, FileStat, StoreNotes
 from ..objects import ObjectStore, bodies, checksums
 from ..objects.access import Access, ConnectionOptions, Endpoint, described, endpoint_at
-from ..objects.bodies import query_of, text_of, unreadable
+from ..objects.bodies import query_of, text_of, unescaped, unreadable
 from ..objects.client import shared
 from ..objects.dialect import Dialect, PartOf, content_type_of
 from ..objects.failures import GONE, Expired, code_of, mismatched, refusal_text, refused, with_status
@@ -93,6 +93,8 @@ class AzureDialect(Dialect):
 
     scheme = "az"
     name = "azure"
+    sent_with_objects = (b"etag", b"x-ms-request-id")
+    keeps_content = True
     has_directories = True
     max_parts = 50_000
     seconds = staticmethod(_seconds)
@@ -183,7 +185,7 @@ class AzureDialect(Dialect):
         elif request.method == "GET" and "comp=list" in request.query:
             found = text_of(body, b"Marker")
             asked = dict(urllib.parse.parse_qsl(request.query)).get("marker", "")
-            if found and html.unescape(found) != asked:
+            if found and unescaped(found) != asked:
                 return mismatched(f"a page that begins at {found!r} where {asked!r} was asked for")
         return None
 
@@ -208,9 +210,9 @@ class AzureDialect(Dialect):
             return True
         return b"\r\nx-ms-meta-hdi_isfolder:" in head.lower and head.header(b"x-ms-meta-hdi_isfolder") == "true"
 
-    def found(self, response: Response) -> Found:
+    def found(self, response: Response, total: int | None = None) -> Found:
         """Return what the head of a blob says."""
-        return super().found(response)._replace(directory=self.is_directory(response.head))
+        return super().found(response, total)._replace(directory=self.is_directory(response.head))
 
     # ---- listing
 
@@ -232,22 +234,22 @@ class AzureDialect(Dialect):
         if "<EnumerationResults" not in text or not text.rstrip().endswith("</EnumerationResults>"):
             raise unreadable(f"not a page of a listing: {text[:80]!r}")
         head, _, rest = text.partition("<Blobs>")
-        if html.unescape(text_of(head.encode(), b"Prefix")) != prefix:
+        if unescaped(text_of(head.encode(), b"Prefix")) != prefix:
             raise unreadable(f"a page of another prefix where {prefix!r} was asked for")
         listed, folders = _plain(rest), list[str]()
         if len(listed) != rest.count("<Blob>") or "hdi_isfolder>" in rest:
             listed = []
             for entry in rest.split("<Blob>")[1:]:
                 if _is_folder(entry):
-                    folders.append(html.unescape(_name(entry)))
+                    folders.append(unescaped(_name(entry)))
                 else:
                     listed.append(_blob(entry))
         if not text.isascii() and _has_astral(text):  # it sorts by UTF-16, and we by code points
-            listed.sort(key=lambda entry: html.unescape(entry[0]))
+            listed.sort(key=lambda entry: unescaped(entry[0]))
         within = rest.split("<BlobPrefix>")[1:] if "</BlobPrefix" in rest else ()
-        prefixes = [html.unescape(_name(entry)) for entry in within]
-        token = html.unescape(text_of(rest[-16384:].encode(), b"NextMarker")) or None
-        return ObjectPage(listed, prefixes, token, html.unescape, folders)
+        prefixes = [unescaped(_name(entry)) for entry in within]
+        token = unescaped(text_of(rest[-16384:].encode(), b"NextMarker")) or None
+        return ObjectPage(listed, prefixes, token, unescaped, folders)
 
     # ---- writing
 
@@ -377,7 +379,7 @@ def _name(entry: str) -> str:
         raise unreadable(f"an entry of a listing without a name: {entry[:80]!r}")
     name = entry[begin:end]
     if entry.startswith(' Encoded="true"', start + 5):  # it has what XML can't carry
-        name = html.escape(urllib.parse.unquote(html.unescape(name), errors="surrogateescape"), quote=False)
+        name = html.escape(urllib.parse.unquote(unescaped(name), errors="surrogateescape"), quote=False)
     return name
 
 

@@ -66,6 +66,8 @@ class GCSDialect(Dialect):
     scheme = "gs"
     name = "gcs"
     safe = "~"
+    sent_with_objects = (b"x-goog-generation",)
+    keeps_content = True
     accept_encoding = "gzip"  # else objects that are stored so come decompressed, whole, and without a length
     checks_writes = True
     max_removed = 100
@@ -161,8 +163,8 @@ class GCSDialect(Dialect):
         return head.header(b"x-goog-generation")
 
     def has_checksum(self, head: ResponseHead) -> bool:
-        """Return whether a response has one of the bytes that are stored, which are those that it has."""
-        return b"\r\nx-goog-hash:" in head.lower and not _is_decompressed(head)
+        """Return whether a response has one."""
+        return b"\r\nx-goog-hash:" in head.lower
 
     def mismatch(self, head: ResponseHead, pieces: Iterable[bytes]) -> str | None:
         """Compare with the checksum of the object."""
@@ -183,7 +185,7 @@ class GCSDialect(Dialect):
         """Return a request for an object's resource."""
         return Request("GET", key, _ABOUT, about=True)
 
-    def found(self, response: Response) -> Found:
+    def found(self, response: Response, total: int | None = None) -> Found:
         """Return what an object's resource says."""
         found = _object_of(response.body) or {}
         if found.get("storageClass") == _ZONAL_CLASS:
@@ -361,10 +363,6 @@ def _reason(body: bytes) -> tuple[str, str]:
         reasons = [one.get("reason", "") for one in error.get("errors") or () if isinstance(one, dict)]
         return str(reasons[0] if reasons else ""), " ".join(str(error.get("message", "")).split())
     return "", " ".join(body[:500].decode("utf-8", "replace").split())
-
-
-def _is_decompressed(head: ResponseHead) -> bool:
-    return head.header(b"x-goog-stored-content-encoding") == "gzip" and head.header(b"content-encoding") != "gzip"
 
 
 def _check_xml(request: Request, head: ResponseHead, body: bytes) -> Exception | None:

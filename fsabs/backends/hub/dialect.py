@@ -28,7 +28,7 @@ from ...core.identity import Identity
 from ...core.limits import parse_json
 from ..objects.addresses import LONGEST, signed_until
 from ..objects.client import absolute
-from ..objects.dialect import EPOCH, Dialect
+from ..objects.dialect import EPOCH, Dialect, length_of
 from ..objects.failures import (
     Expired,
     OutOfQuota,
@@ -117,6 +117,7 @@ class HubDialect(Dialect):
     """A repository at a commit, with the options of `Hub`."""
 
     scheme = name = "hf"
+    sent_with_objects = (b"x-repo-commit",)
     user_agent = "fsabs"
     checks_writes = True  # a large file is sent, and committed, by its digest; a small one is part of its commit
 
@@ -288,13 +289,12 @@ class HubDialect(Dialect):
         """Return a HEAD."""
         return Request("HEAD", key, path=self._path(key))
 
-    def found(self, response: Response) -> Found:
+    def found(self, response: Response, total: int | None = None) -> Found:
         """Return what the response to a HEAD says."""
         head = response.head
-        size = head.header(b"x-linked-size") or head.header(b"content-length") or ""
-        if not is_number(size):
-            raise OSError(errno.EBADMSG, "a response that doesn't say how long the file is")
-        return Found(int(size), EPOCH, self.version(head))
+        if total is None:
+            total = length_of(head.header(b"x-linked-size") or head.header(b"content-length"))
+        return Found(total, EPOCH, self.version(head))
 
     # ---- listing
 

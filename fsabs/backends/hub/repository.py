@@ -198,7 +198,7 @@ class Hub(ObjectStore):
                 raise
             tree.remember(key, None)
             return None
-        found = self.dialect.found(response)
+        found = self.found_in(key, response)
         if found.version is None:
             raise OSError(errno.EBADMSG, "a response without the digest of the file")
         file = HubFile(found.size, found.version)

@@ -22,6 +22,8 @@ from .messages import Request, Response, StoredUpload
 NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 _RESULTS = {"uploads": b"InitiateMultipartUploadResult", "delete": b"DeleteResult"}
 _KEY = re.compile(rb"<Key>([^<]*)</Key>")
+_reference = re.compile("&(?:#([x0-9a-fA-F]{1,8});|([^;&]{0,8};?))")
+_ENTITIES = {"amp;": "&", "lt;": "<", "gt;": ">", "quot;": '"', "apos;": "'"}
 _any_element = re.compile(r"<([A-Za-z0-9]+)>([^<]*)</\1>")
 _MAX_SIZE = 64 * 1024 * 1024
 """Bytes of a page of at most 1,000 entries that came compressed."""
@@ -75,10 +77,26 @@ def page_text(response: Response) -> str:
         raise unreadable(f"not a page of a listing: {exc}") from exc
 
 
+def unescaped(text: str) -> str:
+    """Return a text of XML without its references; `CorruptFileError` for one that XML does not have."""
+    return _reference.sub(_referred, text) if "&" in text else text
+
+
+def _referred(match: re.Match[str]) -> str:
+    number = match[1]
+    if not number:
+        if (found := _ENTITIES.get(match[2])) is None:
+            raise unreadable(f"a reference that XML does not have: {match[0]!r}")
+        return found
+    try:
+        return chr(int(number[1:], 16) if number[0] == "x" else int(number))
+    except (ValueError, OverflowError):
+        raise unreadable(f"a character that there is not: {match[0]!r}") from None
+
+
 def unquoted(key: str) -> str:
     """Return a key that a page has in the encoding `url`."""
-    if "&" in key:
-        key = html.unescape(key)
+    key = unescaped(key)
     return urllib.parse.unquote_plus(key, errors="surrogateescape") if "%" in key or "+" in key else key
 
 
@@ -100,7 +118,7 @@ def part_element(number: int, etag: str, checksum: tuple[str, str] | None) -> st
 
 def fields_of(entry: str) -> dict[str, str]:
     """Return the texts of the elements in an entry, by name."""
-    return {name: html.unescape(value) for name, value in _any_element.findall(entry)}
+    return {name: unescaped(value) for name, value in _any_element.findall(entry)}
 
 
 def uploads_page(response: Response) -> tuple[list[StoredUpload], Any]:
@@ -130,7 +148,7 @@ def check_posted(request: Request, body: bytes) -> Mismatch | None:
     if element not in body:
         return mismatched(f"a body without {element.decode()}")
     named = _KEY.search(body) if request.key and request.key.isprintable() else None  # else XML may not have it
-    if named is not None and (key := html.unescape(named[1].decode("utf-8", "replace"))) != request.key:
+    if named is not None and (key := unescaped(named[1].decode("utf-8", "replace"))) != request.key:
         return mismatched(f"the result of an upload to {key!r}")
     return None
 

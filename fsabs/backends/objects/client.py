@@ -7,6 +7,7 @@ the place where the bucket is, and with the credentials of the moment.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 import time
@@ -46,6 +47,8 @@ _WITH_BODY = frozenset({"PUT", "POST"})
 _QUOTED = "!#$%&'()*+,/:;=?@[]~"
 """What stays as it is in a URL that a redirect leads to."""
 _is_quoted_url = re.compile(rf"https?://[a-z0-9.-]+(:[0-9]+)?/[A-Za-z0-9_.{re.escape(_QUOTED)}-]*").fullmatch
+ENCODINGS = "gzip, deflate, br, zstd"
+"""The encodings that edges decode for clients which don't accept them."""
 MAX_HOSTS = 32
 """Hosts that redirects have led to, whose connections are kept."""
 
@@ -80,7 +83,10 @@ class Client:
         keep_freed_memory()
         self.dialect = dialect
         self._is_plain = re.compile(f"[A-Za-z0-9_.{re.escape(dialect.safe)}-]*").fullmatch  # most keys need no quoting
-        self.access = dialect.access()
+        try:
+            self.access = dialect.access()
+        except OSError as exc:
+            raise errors.of_client(exc) from exc
         self._peer = self._new_peer(self.endpoint, self.access)
         self._redirected_to: dict[str, Peer] = {}  # by scheme and host
         self._lock = process.Lock()
@@ -156,9 +162,9 @@ class Client:
         method, headers, lines = request.method, request.headers, ""
         peer = self.peer(request) if request.location else self._peer
         path, query = self._target(request, peer)
-        if request.range is not None:
-            size, offset = request.range
-            field = f"range:bytes={offset}-{offset + size - 1}"
+        if request.range is not None or request.from_start:
+            size, offset = request.range or (0, 0)
+            field = f"range:bytes={offset}-{offset + size - 1 if size else ''}"
             if peer.access is not None and peer.access.authorises_ranges:
                 headers = (*headers, field)
             else:
@@ -170,7 +176,8 @@ class Client:
         if peer.access is not None:
             lines += peer.access.authorise(method, path, query, headers, request.body)
         target = f"{peer.origin}{path}?{query}" if query else peer.origin + path
-        return f"{method} {target} HTTP/1.1\r\n{peer.fixed}{lines}\r\n".encode()
+        fixed = peer.fixed if not request.as_stored else _accepting_all(peer.fixed)
+        return f"{method} {target} HTTP/1.1\r\n{fixed}{lines}\r\n".encode()
 
     def _target(self, request: Request, peer: Peer) -> tuple[str, str]:
         """Return the path and the query of a request."""
@@ -224,6 +231,8 @@ class Client:
                 raise failure
             if isinstance(failure, Redirected):
                 return self._followed(request, failure, attempts), 0.0
+            if isinstance(failure, Mismatch) and failure.instead:
+                return request._replace(**failure.instead), 0.0
             wait: float | None = 0.0
             if isinstance(failure, Moved | Expired):
                 if not (attempts.may_turn() and self._turn(access, failure)):
@@ -258,7 +267,10 @@ class Client:
         with self._lock:
             if self.access is not used:
                 return True  # another request has found out before
-            found = used.moved(failure.place) if isinstance(failure, Moved) else used.renewed()
+            try:
+                found = used.moved(failure.place) if isinstance(failure, Moved) else used.renewed()
+            except OSError as exc:
+                raise errors.of_client(exc) from exc
             if found is None:
                 return False
             pool = self._peer.pool
@@ -425,12 +437,19 @@ class Client:
             raise
 
 
+def _accepting_all(lines: str) -> str:
+    return re.sub(r"Accept-Encoding: [^\r]*", f"Accept-Encoding: {ENCODINGS}", lines)
+
+
 def absolute(here: str, location: str) -> str | None:
     """Return the URL that a redirect from the URL `here` leads to, quoted; None where it is not followed.
 
     That is what is no URL of HTTP's, has a user in it, or leads from https to http. A fragment is not for the server.
+    `location` is the value of a header field, whose characters are bytes.
     """
     location = location.partition("#")[0]
+    with contextlib.suppress(UnicodeError):  # most are of UTF-8
+        location = location.encode("latin-1").decode()
     try:
         if _is_quoted_url(location):  # most are
             path = location.index("/", 8)
@@ -470,6 +489,8 @@ class SharedClient:
         """Returns this process's client."""
         self.store = ""
         """The text that names the store, once it has been resolved."""
+        self.lists_in_order = True
+        """Whether no listing was out of order."""
 
 
 _shared: weakref.WeakValueDictionary[Any, SharedClient] = weakref.WeakValueDictionary()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import errno
+import functools
 import itertools
 import os
 import select
@@ -22,7 +23,8 @@ import time
 import urllib.parse
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...core import hooks, process, tls
 from .failures import error_name, mismatched, not_connected
@@ -30,7 +32,10 @@ from .failures import error_name, mismatched, not_connected
 if TYPE_CHECKING:
     from .access import Endpoint
 
+T = TypeVar("T")
 MAX_IDLE = 64
+MAX_IDLE_OF_PROCESS = 256
+"""Of all pools of a process: as many buckets as it has opened would keep one each."""
 MAX_IDLE_SECONDS = 60.0
 """A connection that was idle for longer is closed: a NAT or the store may have forgotten it."""
 ADDRESSES_SECONDS = 30.0
@@ -127,6 +132,8 @@ class ConnectionPool:
         self._session: ssl.SSLSession | None = None
         self._closed = False
         self._addresses: tuple[float, list[_Address]] = (0.0, [])
+        with _lock:
+            _pools.get().add(self)
 
     def take(self) -> Connection | None:
         """Return an idle connection that is open and silent; None if there is none."""
@@ -149,8 +156,16 @@ class ConnectionPool:
         if self._closed:
             _close_all(self._idle)
         elif len(self._idle) > MAX_IDLE:
-            with contextlib.suppress(IndexError):
-                self._idle.popleft().close()
+            self.close_oldest()
+
+    def idle_times(self) -> list[float]:
+        """Return since when each connection has been idle, the oldest first."""
+        return [connection.idle_since for connection in list(self._idle)]
+
+    def close_oldest(self) -> None:
+        """Close the connection that has been idle for the longest time."""
+        with contextlib.suppress(IndexError):  # it was taken meanwhile
+            self._idle.popleft().close()
 
     def drop_aged(self, dead: Connection) -> None:
         """Close a connection that is dead, and those that have been idle for as long as it had been."""
@@ -242,6 +257,30 @@ class ConnectionPool:
         )
 
 
+_pools: process.PerProcess[weakref.WeakSet[ConnectionPool]] = process.PerProcess(weakref.WeakSet)
+_lock = process.Lock()
+
+
+def close_idle(most: int) -> None:
+    """Close the connections of this process that have been idle for the longest time, but for `most`."""
+    with _lock:
+        pools = list(_pools.get())
+    idle = [(since, number) for number, pool in enumerate(pools) for since in pool.idle_times()]
+    for _, number in sorted(idle)[: max(0, len(idle) - most)]:
+        pools[number].close_oldest()
+
+
+def with_descriptor(make: Callable[[], T]) -> T:
+    """Return what `make` returns, which takes a descriptor; where there is none left, idle connections are closed."""
+    try:
+        return make()
+    except OSError as exc:
+        if exc.errno not in (errno.EMFILE, errno.ENFILE):
+            raise
+    close_idle(0)
+    return make()
+
+
 class Opening:
     """A connection that is being made, without waiting: addresses are tried, each before the last one fails; then a
     proxy opens a tunnel, and TLS is agreed upon.
@@ -251,7 +290,8 @@ class Opening:
 
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
-        self._selector = selectors.DefaultSelector()
+        close_idle(MAX_IDLE_OF_PROCESS - 1)
+        self._selector = with_descriptor(selectors.DefaultSelector)
         self.descriptor: int = self._selector.fileno()
         self.due = 0.0
         """When the next attempt is due, on the monotonic clock."""
@@ -306,7 +346,7 @@ class Opening:
 
     def _begin(self, family: int, address: Any) -> None:
         try:
-            made = socket.socket(family, socket.SOCK_STREAM)
+            made = with_descriptor(functools.partial(socket.socket, family, socket.SOCK_STREAM))
         except OSError as exc:
             self._errno = exc.errno or self._errno
             return
@@ -396,17 +436,18 @@ def _interleaved(addresses: list[_Address]) -> list[_Address]:
 
 
 def _tls_context(endpoint: Endpoint) -> ssl.SSLContext:
-    """Return the verification of an endpoint's certificates."""
-    verify = endpoint.verify
+    """Return the verification of an endpoint's certificates, and the certificate of the client."""
+    verify, certificate = endpoint.verify, endpoint.client_certificate
+    loaded: object = verify
     try:
         context = tls.client_context(verify if isinstance(verify, str) else None)
+        if certificate is not None:
+            loaded = certificate
+            with process.forks_deferred:
+                context.load_cert_chain(*((certificate,) if isinstance(certificate, str) else certificate))
     except OSError as exc:  # a missing file would be taken for a missing object
-        raise OSError(errno.EINVAL, f"the certificates {verify} can't be loaded: {exc}") from exc
+        raise OSError(errno.EINVAL, f"the certificates {loaded} can't be loaded: {exc}") from exc
     if verify is False:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    if endpoint.client_certificate is not None:
-        certificate = endpoint.client_certificate
-        with process.forks_deferred:
-            context.load_cert_chain(*((certificate,) if isinstance(certificate, str) else certificate))
     return context

@@ -17,13 +17,12 @@ from __future__ import annotations
 import abc
 import errno
 import functools
-import html
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...core import keys
+from ...core import errors, keys
 from ...core.blobs import Blob
 from ...core.ranges import Range
 from . import bodies
@@ -59,6 +58,13 @@ def iso_seconds(text: str) -> float | None:
     return _whole_seconds(text[:19])
 
 
+def length_of(text: str | None) -> int:
+    """Return the length that a header field says; `UnknownSizeError` for anything else."""
+    if text is None or not is_number(text):
+        raise errors.UnknownSizeError(errno.EBADMSG, "a response that doesn't say how long the object is")
+    return int(text)
+
+
 def written_at(head: ResponseHead) -> datetime:
     """Return when the object was written that a response is about, by its Last-Modified; `EPOCH` if it doesn't say."""
     try:
@@ -90,10 +96,16 @@ class Dialect(abc.ABC):
     ordered: bool = True
     """Whether the store lists keys in their order, those with any prefix, and from behind any string
     (`PageQuery.after`)."""
+    lists_all: bool = True
+    """Whether a listing shows all that there is: some leave out the mark of the listed directory, which is the empty
+    object whose key is the prefix, or what is below a key that has an object."""
     user_agent: str = ""
     """The value of the header field of that name; without one there is no such field."""
-    has_versions: bool = False
-    """Whether every response with an object's content has a version: one without comes from something else."""
+    sent_with_objects: tuple[bytes, ...] = ()
+    """The header fields (lower case) that the store sends with each object, for a GET and a HEAD, as its documentation
+    says: a response without them comes from something else."""
+    keeps_content: bool = False
+    """Whether the store sends objects as they are stored, with their length and a strong ETag."""
     has_directories: bool = False
     """Whether an object may be a directory, as `is_directory` says."""
     checks_writes: bool = False
@@ -137,9 +149,9 @@ class Dialect(abc.ABC):
         return None
 
     def version(self, head: ResponseHead) -> str | None:
-        """Return the version of the object that a response is about: by default, its ETag."""
+        """Return the version of the object that a response is about: by default, its ETag, a weak one without `W/`."""
         etag = head.header(b"etag")
-        return etag.strip('"') if etag else None
+        return etag.removeprefix("W/").strip('"') if etag else None
 
     def is_directory(self, head: ResponseHead) -> bool:
         """Return whether what a response is about is a directory; for a dialect that `has_directories`."""
@@ -174,13 +186,13 @@ class Dialect(abc.ABC):
     def head(self, key: str) -> Request:
         """Return the request for what `found` returns of an object: a HEAD, or a GET that is `about` it."""
 
-    def found(self, response: Response) -> Found:
-        """Return what the response to a `head` says."""
+    def found(self, response: Response, total: int | None = None) -> Found:
+        """Return what the response to a `head` says. `UnknownSizeError` if that is not how long the object is, unless
+        another one has said so (`total`).
+        """
         head = response.head
-        length = head.header(b"content-length") or ""
-        if not is_number(length):
-            raise OSError(errno.EBADMSG, "a response that doesn't say how long the object is")
-        return Found(int(length), written_at(head), self.version(head))
+        size = length_of(head.header(b"content-length")) if total is None else total
+        return Found(size, written_at(head), self.version(head))
 
     # ---- listing
 
@@ -270,7 +282,7 @@ class Dialect(abc.ABC):
 
     def begun(self, response: Response) -> str:
         """Return the name of the upload that a response has begun."""
-        return html.unescape(bodies.text_of(response.body, b"UploadId"))
+        return bodies.unescaped(bodies.text_of(response.body, b"UploadId"))
 
     def part(self, part: PartOf, body: Body) -> Request:
         """Return the request that sends a part."""
@@ -308,8 +320,15 @@ class Dialect(abc.ABC):
     # ---- what depends on options
 
     def has_content(self, version: str, blob: Blob, part_size: int) -> bool | None:
-        """Return whether the version of a whole object is one of this content; None if versions don't say."""
+        """Return whether the version of a whole object is one of this content; None if versions don't say.
+
+        False is for versions that are digests, as `has_digest` knows.
+        """
         return None
+
+    def has_digest(self, head: ResponseHead) -> bool:
+        """Return whether a version is a digest of the content, from the response to a `head` of the object."""
+        return True
 
     def same_content(self, version: str, other: str) -> bool | None:
         """Return whether two versions, in stores of this kind, are of equal contents; None if versions don't say."""

@@ -88,7 +88,14 @@ class Unanswered(Transient):
 
 
 class Mismatch(Transient):
-    """The response does not belong to the request. A late response to an earlier request looks like that."""
+    """The response does not belong to the request. A late response to an earlier request looks like that.
+
+    `instead` has the fields of the request that is sent in the place of one whose response can't be used.
+    """
+
+    def __init__(self, error: OSError, **instead: Any) -> None:
+        super().__init__(error)
+        self.instead = instead
 
 
 class Throttled(Transient):
@@ -184,7 +191,7 @@ def refusal(status: int, code: str, message: str = "") -> OSError:
     if status == 404:
         text = os.strerror(errno.ENOENT)
     elif 300 <= status < 400:
-        text += ": the bucket is in another region or behind another endpoint"
+        text += ": a redirect that is not followed, or not any further"
     usual = errno.EREMOTEIO if status >= 500 else errno.EREMCHG if status < 400 else errno.EINVAL
     return with_status(OSError(_ERRNO_OF_STATUS.get(status, usual), text), status, code)
 
@@ -227,7 +234,8 @@ def broken(exc: Exception) -> Exception:
     if isinstance(exc, socket.gaierror):
         return Transient(ConnectionError(errno.EHOSTUNREACH, f"the host's name can't be resolved: {exc.strerror}"))
     if isinstance(exc, OSError) and exc.errno != errno.ENOMEM:  # of a body that is too large for this process
-        return Transient(OSError(exc.errno or errno.EIO, exc.strerror or str(exc)))
+        found = errors.of_client(exc)
+        return Transient(OSError(exc.errno or errno.EIO, exc.strerror or str(exc))) if found is exc else found
     return exc
 
 
@@ -255,9 +263,9 @@ def cut_short(received: int, length: int) -> Transient:
     return Transient(errors.CorruptFileError(errno.EBADMSG, reason))
 
 
-def mismatched(reason: str) -> Mismatch:
-    """Return the failure for a response that does not belong to its request."""
-    return Mismatch(errors.CorruptFileError(errno.EBADMSG, reason))
+def mismatched(reason: str, **instead: Any) -> Mismatch:
+    """Return the failure for a response that does not belong to its request; `instead` as for `Mismatch`."""
+    return Mismatch(errors.CorruptFileError(errno.EBADMSG, reason), **instead)
 
 
 def error_name(exc: BaseException) -> str:

@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...core import errors
 from ...core.buffers import BytesBuffer
 from .connections import WOULD_BLOCK, Connection
-from .failures import LargeObject, ProtocolError, cut_short, hung_up, mismatched
+from .failures import LargeObject, Mismatch, ProtocolError, cut_short, hung_up, mismatched
 from .messages import Request, Response, is_number, parts_of
 
 if TYPE_CHECKING:
@@ -263,52 +263,92 @@ def expected_body(dialect: Dialect, request: Request, head: ResponseHead) -> Exp
     """
     status, range_ = head.status, request.range
     if not request.wants_content:
-        if request.method == "HEAD" and status != 200:
-            raise mismatched(f"status {status} for a HEAD")
+        if request.method == "HEAD":
+            if status != 200:
+                raise mismatched(f"status {status} for a HEAD")
+            if request.key:
+                _check_sender(dialect, request, head)
         return _ANY
+    _check_sender(dialect, request, head)
     if dialect.has_directories and dialect.is_directory(head):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if request.version is not None or dialect.has_versions:
+    if request.version is not None:
         found = dialect.version(head)
         if found is None:
             raise mismatched("a response without a version: nothing shows that it is the object's")
-        if request.version not in (None, found):
+        if request.version != found:
             raise errors.StaleFileError(errno.ESTALE, "the object is not the version that was opened")
     length = head.length if head.framing is _FIXED else None
-    if range_ is None:
-        if status != 200:
-            raise mismatched(f"status {status} for a whole object")
-        if request.size is not None and length not in (None, request.size):
-            raise mismatched(f"an object of {length} bytes where {request.size} were expected")
-        if length is None and head.framing is Framing.UNTIL_CLOSE:
-            if request.size is None and not dialect.has_checksum(head):
-                raise mismatched("a response that doesn't say how long it is")
-            length = request.size
-        return (0, length, True)
-    if status == 206:
+    if status == 206 and (range_ is not None or request.from_start):
         return _expected_range(request, range_, head, length)
     if status != 200:
-        raise mismatched(f"status {status} for a range")
-    return _expected_part(request, range_, length)
+        raise mismatched(f"status {status} for a {'whole object' if range_ is None else 'range'}")
+    if length is None and dialect.keeps_content:
+        _check_kept(request, head)
+    if range_ is not None:
+        return _expected_part(request, range_, length, head.framing)
+    if request.size is not None and length not in (None, request.size):
+        raise mismatched(f"an object of {length} bytes where {request.size} were expected")
+    if head.framing is Framing.UNTIL_CLOSE:
+        if request.size is None and not dialect.has_checksum(head):
+            raise _endless(request)
+        length = request.size
+    return (0, length, True)
 
 
-def _expected_range(request: Request, range_: tuple[int, int], head: ResponseHead, length: int | None) -> ExpectedBody:
-    size, offset = range_
+def _check_sender(dialect: Dialect, request: Request, head: ResponseHead) -> None:
+    """Raise `Mismatch` for a response about an object that lacks what its store sends with each of them.
+
+    What a redirect of the store leads to is another's; the redirect has said what is there.
+    """
+    if request.location and request.size is not None:
+        return
+    for field in dialect.sent_with_objects:
+        if head.lower.find(b"\r\n" + field + b":") < 0:
+            reason = f"without {field.decode()}, which the store always sends: perhaps that of a sign-in page"
+            raise mismatched(f"a response {reason}")
+
+
+def _check_kept(request: Request, head: ResponseHead) -> None:
+    """Raise `Mismatch` for an object that something on the way has decoded, or encoded: its length is not known then,
+    and its ETag, if that is right, a weak one.
+    """
+    encoded = (head.header(b"content-encoding") or "identity").lower() != "identity"
+    if encoded or (head.header(b"etag") or "").startswith("W/"):
+        reason = "content without a length that something on the way has encoded or decoded: it is not what was stored"
+        raise mismatched(reason, **({} if request.as_stored else {"as_stored": True}))
+
+
+def _endless(request: Request) -> Mismatch:
+    """Return the failure for a body of which neither a length nor chunks say where it ends; a range says so."""
+    reason = "a response that doesn't say how long it is: its end can't be told from a lost connection"
+    asks = request.range is None and not request.from_start
+    return mismatched(reason, **({"from_start": True} if asks else {}))
+
+
+def _expected_range(
+    request: Request, range_: tuple[int, int] | None, head: ResponseHead, length: int | None
+) -> ExpectedBody:
     sent = head.header(b"content-range") or "no range"
     bounds, _, total = sent.partition("/")
+    if range_ is None and not is_number(total):
+        raise mismatched(f"{sent} where all of an object was expected")
+    size, offset = range_ or (int(total), 0)
     if request.size is None and is_number(total):
         size = min(size, int(total) - offset)  # the object may end in it
     if length not in (None, size) or bounds != f"bytes {offset}-{offset + size - 1}":
         raise mismatched(f"{sent} in {length} bytes where {size} from {offset} were expected")
     if request.size is not None and total not in ("*", str(request.size)):
         raise mismatched(f"a range of {total} bytes where the object had {request.size}")
-    return (0, size, False)
+    return (0, size, range_ is None)
 
 
-def _expected_part(request: Request, range_: tuple[int, int], length: int | None) -> ExpectedBody:
+def _expected_part(request: Request, range_: tuple[int, int], length: int | None, framing: Framing) -> ExpectedBody:
     """Check the whole object, sent for a range of it: used if it is the version that was opened."""
     size, offset = range_
     total = request.size if request.size is not None else length
+    if total is None and framing is Framing.UNTIL_CLOSE:
+        raise _endless(request)
     if total is None and request.version is None and not offset:
         return (0, None, True)  # nothing says how long it is: all of it is received
     if total is None or (request.size is not None and length not in (None, request.size)):

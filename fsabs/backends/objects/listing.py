@@ -13,10 +13,12 @@ wait are bounded in number.
 
 from __future__ import annotations
 
+import bisect
 import functools
 import heapq
-import html
 import itertools
+import math
+import operator
 import re
 import string
 import time
@@ -24,12 +26,12 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from errno import EBADMSG, EINVAL, EOPNOTSUPP
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ...core import errors, keys
 from ...core.stats import FileStat
 from ...core.threads import TaskOutcome, Threads
-from .bodies import unreadable
+from .bodies import unescaped, unreadable
 from .messages import ObjectPage, PageQuery, Text
 
 if TYPE_CHECKING:
@@ -51,8 +53,13 @@ SAMPLES = 5
 """Keys of a page that are looked at to guess those of others."""
 SLOW = 0.02
 """A listing is split if each page was waited for so many seconds."""
+MAX_EMPTY = 1000
+"""Pages without a name that follow one another, as of a million objects that were removed and left their marks."""
+MAX_SHOWN = 100_000
+"""Directories that a walk remembers, for a store that comes back to them."""
 _END = "\U0010ffff" * 256
 """Above all that a key can go on with: it has at most 1,024 bytes."""
+_NONE: Text = ("", "", "", "0")
 
 
 # ---- the tree of names
@@ -101,11 +108,17 @@ def walk(
     """
     prefix, left_out = prefix_of(key), _LeftOut(fs, key)
     above: list[str] = []
-    shown: set[str] = set()  # of a store that comes back to a directory
+    shown: set[str] = set()  # for a store that comes back to a directory
+    most = MAX_SHOWN if fs.lists_in_order else math.inf
+    pending: list[str] = []
     folder, cut = "", len(prefix)
-    for page in flat(fs, prefix):
-        for entry in page.objects:
-            name = page.decode(entry[0])[cut:]
+    for found, page in flat(fs, prefix):
+        comes_back = not fs.lists_in_order
+        if comes_back and len(shown) > most:
+            raise unreadable(f"a listing out of order, of more than {most:,} directories")
+        entries = zip(found, page.objects, strict=True)
+        for whole, entry in _with_folders(fs, entries, page, pending) if page.folders or pending else entries:
+            name = whole[cut:]
             if not is_plain(name) and not is_path(name):
                 if name:
                     left_out.add(prefix + name)
@@ -116,15 +129,32 @@ def walk(
                 folder, folders = name[:last], name[:last].split("/")[:-1]
                 for depth in range(_common_length(above, folders), len(folders)):
                     path = "/".join(folders[: depth + 1])
-                    if not fs.dialect.ordered:
-                        if path in shown:
-                            continue
+                    if comes_back and path in shown:
+                        continue
+                    if len(shown) <= most:
                         shown.add(path)
                     yield of_directory(path)
                 above = folders
             if last < len(name):
                 yield of_object(name, entry)
     left_out.warn()
+
+
+def _with_folders(
+    fs: ObjectStore, entries: Iterator[tuple[str, Text]], page: ObjectPage, pending: list[str]
+) -> Iterator[tuple[str, Text]]:
+    """Yield the entries of a page, and its folders, each as a key that ends in `/`: which is above its own.
+
+    `pending` is a heap of those that are to come, on later pages.
+    """
+    for folder in page.folders:
+        heapq.heappush(pending, folder + "/")
+    for key, entry in entries:
+        while pending and pending[0] < key:
+            yield heapq.heappop(pending), _NONE
+        yield key, entry
+    while pending and (page.token is None or not fs.lists_in_order):
+        yield heapq.heappop(pending), _NONE
 
 
 def level(fs: ObjectStore, key: str, start: str = "") -> Iterator[FileStat | None]:
@@ -157,22 +187,21 @@ def _merged(
 def unnamed(fs: ObjectStore, key: str) -> Iterator[str]:
     """Yield the keys below a directory that no path names."""
     prefix = prefix_of(key)
-    for page in flat(fs, prefix):
-        found = page.keys()
+    for found, _ in flat(fs, prefix):
         yield from (name for name in found if not is_path(name[len(prefix) :]) and name != prefix)
 
 
 def named(fs: ObjectStore, key: str) -> Iterator[list[str]]:
     """Yield the keys of a tree that paths name, a page at a time; at the end raises an error if there are others."""
     prefix, left_out = prefix_of(key), _LeftOut(fs, key)
-    for page in flat(fs, prefix):
-        found = []
-        for name in (*page.keys(), *page.folders):
+    for found, page in flat(fs, prefix):
+        known = []
+        for name in (*found, *page.folders):
             if name == prefix or is_path(name[len(prefix) :]):
-                found.append(name)
+                known.append(name)
             else:
                 left_out.add(name)
-        yield found
+        yield known
     if (failure := left_out.error()) is not None:
         raise failure
 
@@ -183,7 +212,7 @@ def stats_of(dialect: Dialect) -> Callable[[str, Text], FileStat]:
 
     def to_stat(name: str, entry: Text) -> FileStat:
         _, written, etag, size = entry
-        version = etag[6:-6] if etag[:6] == "&quot;" == etag[-6:] else html.unescape(etag).strip('"')
+        version = etag[6:-6] if etag[:6] == "&quot;" == etag[-6:] else unescaped(etag).removeprefix("W/").strip('"')
         try:
             stat: FileStat = _new((name, int(size), False, seconds(written), _MODE, version or None))
         except ValueError:
@@ -196,9 +225,17 @@ def stats_of(dialect: Dialect) -> Callable[[str, Text], FileStat]:
 # ---- pages
 
 
+def check_new(names: Sequence[str], firsts: set[str]) -> None:
+    """Raise `CorruptFileError` for a page with a name that an earlier page began with: it would never end."""
+    if not firsts.isdisjoint(names):
+        again = next(name for name in names if name in firsts)
+        raise errors.CorruptFileError(EBADMSG, f"a listing that goes in circles: {again!r} is there again")
+    firsts.update(names[:1])
+
+
 def fetch(fs: ObjectStore, query: PageQuery) -> ObjectPage:
     """Return a page, which begins behind the key `after`; one that is empty is the last."""
-    while True:
+    for _ in range(MAX_EMPTY):
         page = fs._page(query)
         if query.after is not None and page.objects and page.key(0) == query.after:
             page = page._replace(objects=page.objects[1:])
@@ -207,59 +244,77 @@ def fetch(fs: ObjectStore, query: PageQuery) -> ObjectPage:
         if page.token is None or page.objects or page.prefixes or page.folders:
             return page
         query = query._replace(token=page.token, after=None)  # as Azure sends between the parts of a container
+    raise errors.CorruptFileError(EBADMSG, f"{MAX_EMPTY} pages of a listing with nothing on them, and more to come")
 
 
 def pages(fs: ObjectStore, query: PageQuery) -> Generator[ObjectPage, None, None]:
     """Yield the pages of a listing, one request ahead."""
-    page = fetch(fs, query)
-    if page.token is None:
-        yield page
-        return
+    page, firsts = fetch(fs, query), set[str]()
     with Threads[ObjectPage](1) as threads:
-        while page.token is not None:
+        while True:
+            check_new([*(entry[0] for entry in page.objects), *page.prefixes, *page.folders], firsts)
+            if page.token is None:
+                break
             following = threads.start(functools.partial(fetch, fs, query._replace(token=page.token)))
             yield page
             page = following()
-        yield page
+    yield page
 
 
-def flat(fs: ObjectStore, prefix: str) -> Iterator[ObjectPage]:
-    """Yield the pages of all objects below `prefix`, in the order of their keys; side by side if there are many."""
-    if not fs.dialect.ordered:
-        yield from pages(fs, PageQuery(prefix))
-        return
-    begin = time.monotonic()
-    page = fetch(fs, PageQuery(prefix))
-    slow, waited, able, proved = time.monotonic() - begin > SLOW, 0.0, True, False
-    with Threads[tuple[ObjectPage, bool]](1) as threads:
+KeyedPage = tuple[list[str], ObjectPage]
+"""The keys of a page, and the page."""
+
+
+def flat(fs: ObjectStore, prefix: str) -> Iterator[KeyedPage]:
+    """Yield the pages of all objects below `prefix`, in the order of their keys; side by side if there are many.
+
+    A store that turns out to list keys in another order is gone on with by the markers of its pages, and taken for one
+    without an order from then on.
+    """
+    query, begin, waited = PageQuery(prefix), time.monotonic(), 0.0
+    page = fetch(fs, query)
+    slow, able, last, agreed, firsts = time.monotonic() - begin > SLOW, True, "", False, set[str]()
+    with Threads[ObjectPage](2) as threads:
         for number in itertools.count(1):
-            if page.token is None or (slow and proved and page.objects):
+            found = page.keys()
+            if not (fs.lists_in_order and ascends(last, found)):
+                fs.lists_in_order = agreed = able = False
+                check_new(found, firsts)
+            firsts.update(found[:1])  # of pages in order, too: they may come again
+            last = found[-1] if found else last
+            if page.token is None or agreed:
                 break
-            by_key = able and slow and bool(page.objects)
-            following = threads.start(functools.partial(_following, fs, prefix, page, by_key))
-            yield page
+            following = threads.start(functools.partial(fetch, fs, query._replace(token=page.token)))
+            probed = None
+            if able and slow and found:
+                probed = threads.start(functools.partial(_fetch_after, fs, prefix, last))
+            yield found, page
             begin = time.monotonic()
-            page, proved = following()
-            able = able and proved >= by_key
+            page = following()
             waited += time.monotonic() - begin
             slow = waited > SLOW * number
-    yield page
+            if probed is not None:
+                agreed = able = _agrees(probed, page)
+    yield found, page
     if page.token is not None:
-        yield from _Split(functools.partial(_fetch_after, fs, prefix), prefix, page.keys()).run()
+        yield from _side_by_side(fs, prefix, found, page.token)
 
 
-def _following(fs: ObjectStore, prefix: str, page: ObjectPage, by_key: bool) -> tuple[ObjectPage, bool]:
-    """Return the next page, and whether it was found by the last key: some stores ignore that, or refuse it."""
-    if by_key:
-        last = page.key(-1)
-        try:
-            found = _fetch_after(fs, prefix, last)
-            if found.objects and found.key(0) > last:
-                return found, True
-        except OSError as exc:
-            if exc.errno not in (EINVAL, EOPNOTSUPP):
-                raise
-    return fetch(fs, PageQuery(prefix, token=page.token)), False
+def ascends(last: str, found: list[str]) -> bool:
+    """Return whether keys are above the last one before, each above the one before it."""
+    return not found or (last < found[0] and all(map(operator.lt, found, itertools.islice(found, 1, None))))
+
+
+def _agrees(probed: Callable[[], ObjectPage], page: ObjectPage) -> bool:
+    """Return whether the page behind a key is the one that follows: some stores ignore the key, or refuse it."""
+    try:
+        found = probed().keys()
+    except OSError as exc:
+        if exc.errno not in (EINVAL, EOPNOTSUPP):
+            raise
+        return False
+    same = min(len(found), len(page.objects))
+    return same > 0 and found[:same] == page.keys()[:same]
 
 
 def _fetch_after(fs: ObjectStore, prefix: str, after: str) -> ObjectPage:
@@ -269,10 +324,53 @@ def _fetch_after(fs: ObjectStore, prefix: str, after: str) -> ObjectPage:
     return page
 
 
+def _side_by_side(fs: ObjectStore, prefix: str, before: list[str], token: str) -> Iterator[KeyedPage]:
+    """Yield the pages behind a page with the keys `before`, of which `token` is the marker."""
+    above = last = before[-1]
+    try:
+        for found, page in _Split(functools.partial(_fetch_after, fs, prefix), prefix, before).run():
+            last = found[-1]
+            yield found, page
+        return
+    except OutOfOrder:
+        fs.lists_in_order = False
+    # All again, by markers. What was given is what is above all that was before it, up to the last key that was given.
+    for page in pages(fs, PageQuery(prefix, token=token)):
+        kept = []
+        for key, entry in zip(page.keys(), page.objects, strict=True):
+            if key <= above or key > last:
+                kept.append(entry)
+            above = max(above, key)
+        page = page._replace(objects=kept)
+        yield page.keys(), page
+
+
+class OutOfOrder(errors.CorruptFileError):
+    """A store has not listed its keys in their order, or not all of them."""
+
+
+class _Range(NamedTuple):
+    """A range of keys that was listed, as far as `end`."""
+
+    start: str
+    number: int
+    """No two have the same: pages are not compared."""
+    end: str
+    found: list[str]
+    page: ObjectPage
+    first: str | None
+    """The first key behind `start`, in the range or not."""
+    beyond: str | None
+    """The first key behind `end`; None if there is none."""
+    is_open: bool
+    """Whether nothing is known of what is behind `end`."""
+
+
 class _Split:
     """The objects behind the keys of a page, in ranges that are listed side by side.
 
-    A range `(start, end)` has the keys above `start` and not above `end`.
+    A range `(start, end)` has the keys above `start` and not above `end`. Raises `OutOfOrder` where a page is not in
+    order, or two ranges don't meet: what was yielded by then is complete.
     """
 
     def __init__(self, fetch_after: Callable[[str], ObjectPage], prefix: str, page: list[str]) -> None:
@@ -281,20 +379,26 @@ class _Split:
         self._waiting: list[tuple[str, str]] = []  # a heap of ranges that are to be listed
         self._under_way = 0
         self._ended: SimpleQueue[tuple[str, str, TaskOutcome[ObjectPage]]] = SimpleQueue()
-        self._done: list[tuple[str, int, str, ObjectPage]] = []  # a heap by start; with where each ends
+        self._done: list[_Range] = []  # a heap by start
         self._numbers = itertools.count()
         for part in self._divided(page, prefix + _END):
             heapq.heappush(self._waiting, part)
         self._next = page[-1]  # where the range begins whose page is yielded next
+        self._last = page[-1]  # the last key before it
 
-    def run(self) -> Iterator[ObjectPage]:
+    def run(self) -> Iterator[KeyedPage]:
         """Yield the pages in order."""
+        before: _Range | None = None
         with Threads[ObjectPage](WIDTH) as threads:
             while True:
-                while self._done and self._done[0][0] == self._next:
-                    _, _, self._next, page = heapq.heappop(self._done)
-                    if page.objects:
-                        yield page
+                while self._done and self._done[0].start == self._next:
+                    done = heapq.heappop(self._done)
+                    if before is not None and not before.is_open and done.first != before.beyond:
+                        self._check_seam(done)
+                    before, self._next = done, done.end
+                    if done.found:
+                        self._last = done.found[-1]
+                        yield done.found, done.page
                 if not (self._waiting or self._under_way):
                     assert not self._done, "the ranges leave a gap"
                     return
@@ -302,6 +406,12 @@ class _Split:
                 start, end, outcome = self._ended.get()
                 self._under_way -= 1
                 self._take(start, end, outcome.result())
+
+    def _check_seam(self, done: _Range) -> None:
+        """Check that a range begins with the key that follows the last one; a change meanwhile is no disorder."""
+        following = self._fetch(self._last)
+        if (following.key(0) if following.objects else None) != done.first:
+            raise OutOfOrder(EBADMSG, f"other keys follow {self._last!r} than a page that begins there has")
 
     def _begin(self, threads: Threads[ObjectPage]) -> None:
         while self._waiting and self._under_way < WIDTH:
@@ -318,19 +428,20 @@ class _Split:
     def _take(self, start: str, end: str, page: ObjectPage) -> None:
         """Keep what a page has of its range, and plan the rest of the range."""
         found = page.keys()
-        if found and found[0] <= start:
-            raise errors.CorruptFileError(
-                EBADMSG, f"a page that begins at {found[0]!r} where it should behind {start!r}"
-            )
-        inside = len(found)
-        while inside and found[inside - 1] > end:
-            inside -= 1
-        if inside == len(found) and page.token is not None and found:
+        if not ascends(start, found):
+            raise OutOfOrder(EBADMSG, f"a page that begins at {found[0]!r} where it should behind {start!r}, in order")
+        inside = bisect.bisect_right(found, end)
+        first = found[0] if found else None
+        beyond = found[inside] if inside < len(found) else None
+        is_open = beyond is None and page.token is not None
+        if is_open and found:
             for part in self._divided(found, end):
                 heapq.heappush(self._waiting, part)
             end = found[-1]
         kept = page._replace(objects=page.objects[:inside])
-        heapq.heappush(self._done, (start, next(self._numbers), end, kept))
+        heapq.heappush(
+            self._done, _Range(start, next(self._numbers), end, found[:inside], kept, first, beyond, is_open)
+        )
 
     def _divided(self, found: list[str], end: str) -> list[tuple[str, str]]:
         """Divide the range behind a page into shares that are likely to have at least a page each."""

@@ -97,6 +97,10 @@ class Request(NamedTuple):
     """The digest of the whole object, as the dialect has it, if it is known: other content is an error."""
     about: bool = False
     """Whether the response to a GET of a key is about the object, and not its content."""
+    from_start: bool = False
+    """Whether a whole object is asked for as a range, whose response says how long it is."""
+    as_stored: bool = False
+    """Whether content is accepted in every encoding: what it was stored in is then left as it is."""
 
     @property
     def wants_content(self) -> bool:

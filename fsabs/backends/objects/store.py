@@ -20,7 +20,7 @@ from . import listing
 from .client import Client, shared
 from .dialect import Dialect
 from .listing import fetch, prefix_of
-from .messages import Found, ObjectPage, PageQuery, Request, Response
+from .messages import Found, ObjectPage, PageQuery, Reading, Request, Response
 from .pipeline import send_many
 from .reading import StoreBlob, get_many, open_from_start, read_whole
 from .writing import StoreWriter, abort_old, copy_parts, put, put_many, put_marked
@@ -36,6 +36,8 @@ COSTS = (
 )
 PART_SIZE = 8 * 1024 * 1024
 """Bytes of a part by default: small ones are sent sooner, and their memory, of a few in flight, is used again."""
+MAX_LISTINGS = 64
+"""Times that a tree is listed which is removed: some stores list nothing below a key that has an object."""
 BATCHES = 8
 """Requests to remove many objects that are in flight."""
 
@@ -73,6 +75,15 @@ class ObjectStore(FS):
         """This process's client."""
         return self._clients.get()
 
+    @property
+    def lists_in_order(self) -> bool:
+        """Whether the store lists keys in their order, as far as this process knows."""
+        return self.dialect.ordered and self._clients.lists_in_order
+
+    @lists_in_order.setter
+    def lists_in_order(self, found: bool) -> None:
+        self._clients.lists_in_order = found
+
     def send(self, request: Request) -> Response:
         """Return the successful response to a request; raises `OSError`, with `status` and `code` for a refusal."""
         return self._clients.get().send(request)
@@ -89,12 +100,36 @@ class ObjectStore(FS):
     def _stat(self, key: str) -> FileStat:
         if key and (found := self._head(key)) is not None:
             return found
-        if not self._any_below(key) and key:
+        if not self._any_below(key) and key and not self._is_marked(key):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         return FileStat.of_directory(keys.name(key))
 
+    def _stat_directory(self, key: str) -> FileStat:
+        found = self._stat(key)
+        if not found.directory and not self._any_below(key):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        return FileStat.of_directory(found.filename)
+
+    def _is_marked(self, key: str) -> bool:
+        """Return whether there is the mark of a directory, which its own listing does not show."""
+        return not self.dialect.lists_all and self._head(key + "/") is not None
+
     def _found(self, key: str) -> Found:
-        return self.dialect.found(self._clients.get().send(self.dialect.head(key)))
+        return self.found_in(key, self._clients.get().send(self.dialect.head(key)))
+
+    def found_in(self, key: str, response: Response) -> Found:
+        """Return what the response to a `head` says of an object; its length is asked for where that doesn't say it."""
+        try:
+            return self.dialect.found(response)
+        except errors.UnknownSizeError as exc:  # of a gateway
+            unknown = exc
+        try:
+            total = self.send(self.dialect.read(key, Reading((1, 0)))).total
+        except errors.StaleFileError:  # an empty object has no range
+            total = 0
+        except errors.CorruptFileError as exc:
+            raise unknown from exc
+        return self.dialect.found(response, total)
 
     def _head(self, key: str) -> FileStat | None:
         try:
@@ -124,13 +159,13 @@ class ObjectStore(FS):
         return self._existing(key, listing.level(self, key))
 
     def _list_page(self, key: str, after: str) -> ListPage | None:
-        if not self.dialect.ordered:
+        if not self.lists_in_order:
             return None
         prefix = prefix_of(key)
         page = fetch(self, PageQuery(prefix, after=prefix + after if after else None))
         names = [name[len(prefix) :] for name in page.keys()]  # noqa: SIM118 - not a dictionary
-        if after and names and names[0] <= after:  # some stores ignore where a listing is to begin
-            return None
+        if not listing.ascends(after, list(filter(None, names))):
+            return None  # some stores ignore where a listing is to begin
         listed = zip(names, page.objects, strict=True)
         to_stat = listing.stats_of(self.dialect)
         files = [to_stat(name, entry) for name, entry in listed if listing.is_path(name) and name[-1] != "/"]
@@ -146,6 +181,8 @@ class ObjectStore(FS):
                 yield member
         if not there:
             found = self._head(key)
+            if found is None and self._is_marked(key):
+                return
             if found is None:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
             if not found.directory:
@@ -243,9 +280,13 @@ class ObjectStore(FS):
     def _mkdir(self, key: str, mode: int) -> None:
         if not key:
             self._any_below(key)  # raises an error if there is no such bucket
-        if not key or self._is(key, directory=None):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        with contextlib.suppress(PermissionError):  # who may write may not look, perhaps
+            if not key or self._is(key, directory=None):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
         put(self, key + "/", b"")
+
+    def _has_digest(self, key: str) -> bool:
+        return self.dialect.has_digest(self.send(self.dialect.head(key)).head)
 
     def _has_content(self, stat: FileStat, blob: Blob) -> bool | None:
         if stat.version is None or stat.size != blob.size:
@@ -286,8 +327,19 @@ class ObjectStore(FS):
     def _remove_below(self, key: str, kept: str) -> None:
         """Remove the keys of a tree that paths name, but `kept`; at the end raises an error if there are others."""
         self.dialect.check_writable(prefix_of(key), below=True)
-        for names in listing.named(self, key):
-            self._delete_batch([name for name in names if name != kept])
+        for _ in range(MAX_LISTINGS):
+            there = False
+            for names in listing.named(self, key):
+                some = [name for name in names if name != kept]
+                there = there or bool(some)
+                self._delete_batch(some)
+            if self.dialect.lists_all:
+                return
+            if not there:
+                if key and not kept:
+                    self._delete(prefix_of(key))
+                return
+        raise OSError(errno.ENOTEMPTY, "more is listed each time that all of it was removed")
 
     def _delete_batch(self, names: list[str]) -> None:
         """Remove objects, by requests for many where the store has such."""

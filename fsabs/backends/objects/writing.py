@@ -39,7 +39,6 @@ LARGE_PIECE = 256 * 1024
 """Bytes of a joined piece, at least, before the next one is begun."""
 MAX_PIPELINED = 2 * 1024**2
 """Contents of up to so many bytes are sent by a pipeline; larger ones take a thread each."""
-MAX_PART_SIZE = 5 * 1024**3
 PARTS_IN_FLIGHT = 4
 """Parts of one upload that are sent while the next one is filled."""
 COPIED_PART = 512 * 1024**2
@@ -113,15 +112,16 @@ class StoreWriter(Writer):
     def write(self, data: bytes) -> None:
         """Collect `data`; send the parts that are full, when there is more."""
         rest: bytes | memoryview = data
-        while len(rest) > (room := self._part_size() - self._size):
+        while len(rest) > (room := self._chunk - self._size):
             view = memoryview(rest)
             self._collect(view[:room], type(data) is bytes)
             self._send()
             rest = view[room:]
         self._collect(rest, type(data) is bytes)
 
-    def _part_size(self) -> int:
-        return part_size(self._upload.count + 1 if self._upload else 1, self._chunk)
+    def expect(self, size: int) -> None:
+        """Plan parts of which there are not too many."""
+        self._chunk = part_size(size, self._chunk, self._fs.dialect.max_parts)
 
     def _collect(self, piece: bytes | memoryview, fixed: bool) -> None:
         """Add a piece to the part; it is copied if it is small, or its memory not `fixed`."""
@@ -231,12 +231,12 @@ def _put_small(fs: ObjectStore, pairs: Iterator[writemany.Content], width: int) 
 # ---- uploads of parts
 
 
-def part_size(number: int, first: int) -> int:
-    """Return the size of part `number` (from 1) of an upload of unknown length: it doubles every 1,000 parts.
+def part_size(size: int, least: int, most: int) -> int:
+    """Return the size of the parts of `size` bytes, but for the last one's, so that there are at most `most` of them.
 
-    10,000 parts that start at 5 MiB reach 4.8 TiB, those that start at 32 MiB 31 TiB.
+    Some stores take parts of one size only.
     """
-    return int(min(first << ((number - 1) // 1000), MAX_PART_SIZE))
+    return max(least, -(-size // most))
 
 
 class Upload:
@@ -272,7 +272,7 @@ class Upload:
 
     def _begin(self, request: Callable[[PartOf], Request]) -> None:
         if self.count >= self._fs.dialect.max_parts:
-            raise OSError(errno.EFBIG, f"more than {self.count} parts; larger parts reach further")
+            raise OSError(errno.EFBIG, f"more than {self.count} parts: a larger mpu_chunksize reaches further")
         while len(self._in_flight) >= PARTS_IN_FLIGHT:
             self._wait()
         self.count += 1
@@ -304,12 +304,12 @@ class Upload:
 def copy_parts(fs: ObjectStore, source: ObjectStore, src: str, dst: str) -> None:
     """Have the store copy an object in parts, with its metadata and tags."""
     head = source.send(source.dialect.head(src))
-    size, _, version, _ = source.dialect.found(head)
+    size, _, version, _ = source.found_in(src, head)
     asked = source.dialect.tags(src)
     tags = source.dialect.tags_of(source.send(asked)) if asked is not None else ""
     upload = Upload(fs, dst, head, tags)
     try:
-        step = max(COPIED_PART, -(-size // fs.dialect.max_parts))
+        step = part_size(size, COPIED_PART, fs.dialect.max_parts)
         for offset in range(0, size, step):
             upload.copy_part(source, src, version, (min(step, size - offset), offset))
         upload.complete(exclusive=False)

@@ -9,10 +9,9 @@ from __future__ import annotations
 import errno
 import functools
 import html
-import itertools
 import re
 import urllib.parse
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from ...core import errors, keys
@@ -20,7 +19,17 @@ from ...core.blobs import Blob
 from ...core.ranges import Range
 from ..objects import bodies, checksums
 from ..objects.access import Access
-from ..objects.bodies import NAMESPACE, entries_of, fields_of, page_text, query_of, text_of, unquoted, unreadable
+from ..objects.bodies import (
+    NAMESPACE,
+    entries_of,
+    fields_of,
+    page_text,
+    query_of,
+    text_of,
+    unescaped,
+    unquoted,
+    unreadable,
+)
 from ..objects.dialect import Dialect, PartOf
 from ..objects.failures import (
     GONE,
@@ -47,7 +56,7 @@ from ..objects.messages import (
     is_number,
 )
 from ..objects.writing import part_size
-from .endpoint import S3Access, needs_no_boto3, resolve
+from .endpoint import S3Access, is_aws, needs_no_boto3, resolve
 from .options import MARK, S3Options, environment, parse
 
 CHECKSUM_MODE = "x-amz-checksum-mode:ENABLED"
@@ -83,8 +92,8 @@ _STATUS_OF_CODE = {
 """For an error in the body of a response with status 200."""
 _COPIED = "x-amz-copy-source:"
 _checksum = re.compile("(x-amz-checksum-(?:crc[0-9a-z]+|sha[0-9]+)):(.*)").fullmatch
-_is_md5 = re.compile("[0-9a-f]{32}").fullmatch
-"""Matches the ETag of an object that was stored in one piece; of one that was stored in parts it has another form."""
+_is_of_md5s = re.compile(r"([0-9a-f]{32})(?:-(\d+))?").fullmatch
+"""Matches an MD5, or one of the MD5s of parts, with their number: what ETags are, or look as."""
 _is_error = re.compile(rb"(<\?xml[^>]*>\s*)?<Error[\s>]").match
 _STARTS = {
     "continuation-token": re.compile(rb"<ContinuationToken>([^<]*)</ContinuationToken>"),
@@ -106,7 +115,8 @@ class S3Dialect(Dialect):
     """The bucket `bucket`, with the options of `S3`."""
 
     scheme = name = "s3"
-    has_versions = True
+    sent_with_objects = (b"etag",)
+    keeps_content = True
 
     def __init__(self, bucket: str, options: S3Options) -> None:
         self.bucket = bucket
@@ -169,8 +179,6 @@ class S3Dialect(Dialect):
             return self.failure(request, head._replace(status=status), body)
         if request.method == "PUT":
             return _check_put(request, head, body)
-        if request.method == "HEAD" and request.key and b"\r\netag:" not in head.lower:
-            return mismatched("a response without an ETag: nothing shows that there is such an object")
         if request.method == "DELETE" and (body or head.status not in (200, 204)):
             return mismatched(f"status {head.status} with {len(body)} bytes: nothing shows that anything was removed")
         if request.method == "POST":
@@ -203,7 +211,7 @@ class S3Dialect(Dialect):
     def read(self, key: str, wanted: Reading = WHOLE) -> Request:
         """Return a GET."""
         headers, version = self._whole_headers if wanted.range is None else self._read_headers, wanted.version
-        if version and not version.startswith("W/"):  # a weak one matches nothing (RFC 9110, section 13.1.1)
+        if version:
             headers = (*headers, f'if-match:"{version}"')
         query = self.versions.get(key, "") if self.versions else ""
         return Request("GET", key, query, headers, b"", *wanted)
@@ -213,6 +221,11 @@ class S3Dialect(Dialect):
         return Request("HEAD", key, self.versions.get(key, ""), self._read_headers)
 
     # ---- listing
+
+    @property
+    def lists_all(self) -> bool:  # type: ignore[override]
+        """Whether the store is AWS's own: of others with its interface, some don't."""
+        return is_aws(resolve(self.bucket, self.options).store)
 
     def signed_query(self, key: str) -> str:
         """Return the query of a signed URL before it is signed: the version, and who pays and owns, as fields."""
@@ -239,7 +252,7 @@ class S3Dialect(Dialect):
         found = parse_page(text)
         listed = _prefix.search(text.partition("<Contents>")[0].partition("<CommonPrefixes>")[0])
         # Ceph encodes keys, but not the prefix, and drops what XML can't carry.
-        same = listed is None or prefix in (found.decode(listed[1]), html.unescape(listed[1]))
+        same = listed is None or prefix in (found.decode(listed[1]), unescaped(listed[1]))
         if not same and prefix.isprintable():
             raise unreadable(f"a page of another prefix where {prefix!r} was asked for")
         return found
@@ -305,7 +318,7 @@ class S3Dialect(Dialect):
     def not_removed(self, keys: Sequence[str], response: Response) -> Sequence[str]:
         """Return the keys of the errors in a response."""
         refused_ones = entries_of(response.body.decode("utf-8", "replace"), "Error")
-        found = {html.unescape(text_of(entry.encode(), b"Key")) for entry in refused_ones}
+        found = {unescaped(text_of(entry.encode(), b"Key")) for entry in refused_ones}
         return [key for key in keys if key in found]
 
     def can_copy_from(self, source: Dialect) -> bool:
@@ -376,7 +389,7 @@ class S3Dialect(Dialect):
         """Return the element of a part in the completion."""
         sent = next(filter(None, map(_checksum, request.headers)), None)
         algorithm, checksum = self.checksum_algorithm, sent[2] if sent is not None else ""
-        etag = response.head.header(b"etag") or html.unescape(text_of(response.body, b"ETag"))
+        etag = response.head.header(b"etag") or unescaped(text_of(response.body, b"ETag"))
         if algorithm is not None and not checksum:
             checksum = text_of(response.body, f"Checksum{algorithm}".encode())
         return bodies.part_element(number, etag, (algorithm, checksum) if algorithm and checksum else None)
@@ -403,11 +416,16 @@ class S3Dialect(Dialect):
         """Return whether an ETag is that of a content; those of encrypted objects don't say."""
         return None if self.key_digest() else _etag_is_of(version, blob, part_size)
 
+    def has_digest(self, head: ResponseHead) -> bool:
+        """Return whether an ETag may be an MD5: those of objects that are encrypted with keys of KMS only look so."""
+        return head.header(b"x-amz-server-side-encryption") in (None, "AES256")
+
     def same_content(self, version: str, other: str) -> bool | None:
         """Return whether two ETags are of equal contents: MD5s say so, others may differ for equal contents."""
-        if version == other:
-            return True
-        return False if _is_md5(version) and _is_md5(other) else None
+        one, two = _is_of_md5s(version), _is_of_md5s(other)
+        if one is None or two is None:
+            return None
+        return version == other or (None if one[2] or two[2] else False)
 
 
 def _merged(headers: Iterable[str], more: Iterable[str]) -> tuple[str, ...]:
@@ -428,10 +446,14 @@ def _refusal(request: Request, status: int, code: str, message: str) -> OSError 
         return FileNotFoundError(errno.ENOENT, "the bucket does not exist")
     if code == GONE:
         return OSError(errno.EIO, "the multipart upload is gone: another client aborted it")
+    if status == 403 and "virtual host" in message.lower():
+        return PermissionError(errno.EACCES, f"{text}: the option path_style=False has requests name it so")
     if code in _REFUSED_CODES:
         return PermissionError(errno.EACCES, text)
     if code == "RequestTimeout":
         return TimeoutError(errno.ETIMEDOUT, text)
+    if 300 <= status < 400:
+        return OSError(errno.EREMCHG, f"{text}: the bucket is in another region or behind another endpoint")
     if any(header.startswith(_COPIED) for header in request.headers):
         if code == "NotImplemented":  # as Ceph's copy of encrypted objects is
             return OSError(errno.ENOTSUP, text)
@@ -459,7 +481,7 @@ def _check_page(request: Request, body: bytes) -> Mismatch | None:
         found = element.search(body)
         if found is not None and found[1] and asked.get(name, "").isprintable():  # else XML may not have it
             # Some stores encode what they repeat as they encode keys.
-            text = html.unescape(found[1].decode("utf-8", "replace"))
+            text = unescaped(found[1].decode("utf-8", "replace"))
             if asked.get(name) not in (text, urllib.parse.unquote(text), urllib.parse.unquote_plus(text)):
                 return mismatched(f"a page that begins at {name}={text} where {asked.get(name)} was asked for")
     return None
@@ -471,29 +493,20 @@ def _etag_is_of(etag: str, blob: Blob, chunk: int) -> bool | None:
     That of a single PUT is the MD5 of the object, that of an upload in parts the MD5 of the parts' MD5s and their
     number. The sizes of the parts are not in it: those of this package, and of other common clients, are tried.
     """
-    match = re.fullmatch(r"([0-9a-f]{32})(?:-(\d+))?", etag)
+    match = _is_of_md5s(etag)
     if match is None:
         return None
     if match[2] is None:
         return checksums.digest("MD5", checksums.pieces_of(blob, 0, blob.size)).hex() == match[1]
     count = int(match[2])
-    for size in dict.fromkeys((chunk, 5 << 20, 8 << 20, 16 << 20, 32 << 20, 50 << 20, 64 << 20)):
-        ends = list(_ends(blob.size, size))
-        if len(ends) == count:
-            parts = (checksums.pieces_of(blob, start, end - start) for start, end in itertools.pairwise([0, *ends]))
+    for least in dict.fromkeys((chunk, 5 << 20, 8 << 20, 16 << 20, 32 << 20, 50 << 20, 64 << 20)):
+        size = part_size(blob.size, least, S3Dialect.max_parts)
+        starts = range(0, blob.size or 1, size)
+        if len(starts) == count:
+            parts = (checksums.pieces_of(blob, start, min(size, blob.size - start)) for start in starts)
             if checksums.digest("MD5", (checksums.digest("MD5", part) for part in parts)).hex() == match[1]:
                 return True
     return None
-
-
-def _ends(size: int, chunk: int) -> Iterator[int]:
-    """Yield where the parts of an upload of `size` bytes end."""
-    at = 0
-    for number in itertools.count(1):
-        at = min(size, at + part_size(number, chunk))
-        yield at
-        if at >= size:
-            return
 
 
 # ---- pages of objects
@@ -503,13 +516,13 @@ def parse_page(text: str) -> ObjectPage:
     """Parse a page; `CorruptFileError` for what is none, or is cut short."""
     if "<ListBucketResult" not in text or not text.rstrip().endswith("</ListBucketResult>"):
         raise unreadable(f"not a page of a listing: {text[:80]!r}")
-    decode = unquoted if "<EncodingType>url</EncodingType>" in text else html.unescape
+    decode = unquoted if "<EncodingType>url</EncodingType>" in text else unescaped
     token = None
     if "<IsTruncated>true</IsTruncated>" in text:
         found = re.search(r"<NextContinuationToken>([^<]*)</NextContinuationToken>", text)
         if found is None:
             raise unreadable("a page of a listing that goes on, without a token")
-        token = html.unescape(found[1])
+        token = unescaped(found[1])
     return ObjectPage(_objects(text), [decode(found) for found in _prefixes.findall(text)], token, decode)
 
 

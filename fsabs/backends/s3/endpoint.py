@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core import process, redaction
+from ...core.errors import ConfigError
 from ..objects.access import Access, Endpoint, bundled, checked_url, described
 from ..objects.messages import Body, has_breaks, header_lines, parts_of
 from .options import CONNECT_TIMEOUT, READ_TIMEOUT, Options, core_session, environment
@@ -304,7 +305,11 @@ class S3Access(Access):
         if place == self.place.region:
             return None
         elsewhere = self._options._replace(region=place)
-        return S3Access(self._bucket, self._options, resolve(self._bucket, elsewhere))
+        try:
+            found = resolve(self._bucket, elsewhere)
+        except ConfigError:  # what the store names is no region
+            return None
+        return S3Access(self._bucket, self._options, found)
 
 
 def _forget_client(options: Options) -> None:
