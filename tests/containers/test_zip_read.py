@@ -301,9 +301,12 @@ class _StandardZstd(types.ModuleType):
     class ZstdError(Exception):
         pass
 
+    class DecompressionParameter:
+        window_log_max = 100
+
     class ZstdDecompressor:
-        def __init__(self) -> None:
-            self._inner = zstandard.ZstdDecompressor().decompressobj()
+        def __init__(self, options: dict[int, int]) -> None:
+            self._inner = zstandard.ZstdDecompressor(max_window_size=1 << options[100]).decompressobj()
             self._pending = b""
             self.eof, self.needs_input, self.unused_data = False, True, b""
 

@@ -613,7 +613,7 @@ def load(parent: FS, key: str, blob: Blob, limits: Limits) -> tuple[TarIndex, De
     if decoding is None:
         return index, None
     codec, size, points = decoding
-    return index, codec.blob(parent, key, blob, codec.codec, size, blob.version, points)
+    return index, codec.blob(parent, key, blob, codec.codec.within(limits), size, blob.version, points)
 
 
 def _cached(identity: Identity | None) -> _Scanned | None:
@@ -638,7 +638,7 @@ def _scan(blob: Blob, limits: Limits) -> _Scanned:
     if codec is None:
         return HeaderScanner(PlainSource(blob), blob.url, limits).run(), None
     points = SeekPoints()
-    source = StreamSource(Cursor(blob, codec.codec, points), blob, limits)
+    source = StreamSource(Cursor(blob, codec.codec.within(limits), points), blob, limits)
     index = HeaderScanner(source, blob.url, limits).run()
     if source.drain() and trailing_data(index.end) not in index.problems:
         index = index._replace(problems=(*index.problems, trailing_data(index.end)))

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...containers.decoding import MAGIC_SIZE, Cursor, SeekPoint, SeekPoints
-from ...containers.tar.compression import TarCodec, add_blocks, codec_of_content, codec_of_name
+from ...containers.decoding import MAGIC_SIZE, Codec, Cursor, SeekPoint, SeekPoints
+from ...containers.tar.compression import add_blocks, codec_of_content, codec_of_name
 from ...core import errors
 from ...core.blobs import Blob
 from ...core.limits import Limits
@@ -167,7 +167,8 @@ class JsonLinesDataReader(FileShardsReader[Blob]):
         compression = codec_of_name(index.codec)
         add_blocks(points, compression, blob, index.size)
         path = self._stats[shard_name].filename
-        return compression.blob(self._files.fs, path, blob, compression.codec, index.size, blob.version, points)
+        codec = compression.codec.within(self._files.fs.limits)
+        return compression.blob(self._files.fs, path, blob, codec, index.size, blob.version, points)
 
 
 def _lines_of(data: bytes, count: int) -> list[bytes]:
@@ -182,7 +183,7 @@ def _scan(blob: Blob, limits: Limits) -> LineIndex:
     points = SeekPoints()
     lines, offsets, checksum, at, count = [0], [0], 0, 0, 0
     begun = b""  # stands for the line that a piece goes on with, unless that is blank so far
-    for piece in _pieces(blob) if compression is None else _decoded(blob, compression, points):
+    for piece in _pieces(blob) if compression is None else _decoded(blob, compression.codec.within(limits), points):
         checksum = zlib.crc32(piece, checksum)
         at += len(piece)
         if compression is not None and limits.expands_too_far(at, blob.size):
@@ -214,8 +215,8 @@ def _pieces(blob: Blob) -> Iterator[bytes]:
         yield source.pread(min(CHUNK_BYTES, blob.size - offset), offset)
 
 
-def _decoded(blob: Blob, compression: TarCodec, points: SeekPoints) -> Iterator[bytes]:
-    cursor = Cursor(blob, compression.codec, points)
+def _decoded(blob: Blob, codec: Codec, points: SeekPoints) -> Iterator[bytes]:
+    cursor = Cursor(blob, codec, points)
     while piece := cursor.read(CHUNK_BYTES):
         yield piece
     if cursor.trailing:
