@@ -448,6 +448,8 @@ class Cursor:
         self._frame = point.out  # offset where the frame began, or was entered
         self.trailing = ""
         """At the end: what lies behind the last frame; empty if nothing does."""
+        self.lost_frame = False
+        """At the end: whether what lies behind would be a frame if one byte at its start were another."""
 
     @property
     def position(self) -> int:
@@ -557,6 +559,8 @@ class Cursor:
             left = self._source.size - offset
             what = f"{left} bytes behind the {self._codec.name} data that are no frame of it"
             self.trailing = f"{what}, at offset {offset}: {magic!r}"
+            changed = (magic[:at] + bytes([byte]) + magic[at + 1 :] for at in range(len(magic)) for byte in range(256))
+            self.lost_frame = any(map(self._codec.starts, changed))
             return False
         self._points.add(SeekPoint(self.stop, offset, crc=self._crc))
         self._decoder, self._frame, self._portion = self._codec.decoder(), self.stop, FIRST_FED
@@ -591,11 +595,9 @@ class Cursor:
         return self._fetched[start : self._fed]
 
     def _check_end(self, declared: Declared) -> None:
-        """Check that the compressed bytes end with the content, and the content's CRC-32."""
+        """Check that no frame goes on behind the content, and the content's CRC-32, which proves that it is whole."""
         if self.stop > declared.size or self._next(1):
             raise self._corrupt(f"{declared.what} holds more than the {declared.size} bytes that were expected")
-        if self.trailing:
-            raise self._corrupt(self.trailing)
         if self._crc != declared.crc:
             raise declared.wrong_crc(self._source.url, self._crc)
 
@@ -711,6 +713,13 @@ class DecodedBlob(Blob):
             self._clip(0, 0)
             return Cursor(self._source, self._codec, self._points, declared=self._declared).read_all(0)
         return super().read_all()
+
+    def check(self) -> str:
+        """Decode all, and so check it; return what lies behind the compressed data, empty if nothing does."""
+        cursor = Cursor(self._source, self._codec, SeekPoints(), declared=self._declared)
+        while cursor.read(PIECE):
+            pass
+        return cursor.trailing
 
     def _read(self, size: int, offset: int, read: Callable[[Reader], T]) -> T | None:
         """Return what `read` returns for a reader at `offset`; None if the content ends before."""

@@ -261,10 +261,8 @@ def test_a_large_member_that_says_it_is_empty(method: int, monkeypatch: pytest.M
             read("x")
 
 
-def test_bytes_behind_a_stream() -> None:
+def test_a_stream_that_is_cut() -> None:
     member = packed("x", b"content")
-    with pytest.raises(CorruptFileError, match="4 bytes behind the deflate data"):
-        opened(by_hand([member._replace(data=member.data + b"junk")])).read_bytes("x")
     with pytest.raises(CorruptFileError, match="ends in the middle"):
         data = member.data[:-1]
         opened(by_hand([member._replace(data=data)])).read_bytes("x")

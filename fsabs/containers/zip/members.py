@@ -195,7 +195,7 @@ def _decoded(data: bytes, method: int, flags: int, size: int, origin: Origin, ke
         if method == records.DEFLATED:
             engine = _zlib.decompressobj(-zlib.MAX_WBITS)
             found: bytes = engine.decompress(data, size + 1)
-            ended = engine.eof and not engine.unused_data
+            ended = engine.eof
         else:
             decoder = codec.decoder()
             found = decoder.decode(data, size + 1)
