@@ -333,8 +333,15 @@ def codec_of_name(name: str) -> TarCodec:
     return _CODECS[name]
 
 
-def codec_of_content(data: bytes) -> TarCodec | None:
-    """The compression that the first `MAGIC_SIZE` bytes of a file tell, or None."""
+def codec_of_content(data: bytes, url: str) -> TarCodec | None:
+    """The compression that the first `MAGIC_SIZE` bytes of the file at `url` tell, or None.
+
+    `UnsupportedOperation` for one that can't be read.
+    """
+    for magic, name in _UNREADABLE.items():
+        if data.startswith(magic):
+            reason = f"the file is compressed by {name}; {', '.join(_CODECS)} can be read"
+            raise errors.unsupported("open", url, reason)
     return next((found for found in _CODECS.values() if found.codec.starts(data)), None)
 
 
@@ -364,3 +371,12 @@ _CODECS = {
     "zst": TarCodec(_ZST, range(-7, 23), 3, _zst_encoder),
 }
 """A compression has a row here, and the ends of its files' names in `COMPRESSIONS`."""
+_UNREADABLE = {
+    b"\x5d\0\0": "lzma (.lzma)",  # the usual properties, and a dictionary of whole 64 KiB
+    b"\x04\x22\x4d\x18": "lz4",
+    b"\x02\x21\x4c\x18": "lz4 (of its old format)",
+    b"\x1f\x9d": "compress (.Z)",
+    b"LZIP": "lzip (.lz)",
+    b"\x89LZO\0": "lzop (.lzo)",
+    b"\xff\x06\0\0sN": "snappy",
+}

@@ -188,7 +188,7 @@ def _lines_of(data: bytes, count: int) -> list[bytes]:
 
 def _scan(blob: Blob, limits: Limits) -> LineIndex:
     """Return the index of a file; EFBIG for one that expands too far."""
-    compression = codec_of_content(blob.pread(MAGIC_SIZE, 0))
+    compression = codec_of_content(blob.pread(MAGIC_SIZE, 0), blob.url)
     points = SeekPoints()
     lines, offsets, checksum, at, count = [0], [0], 0, 0, 0
     begun = b""  # stands for the line that a piece goes on with, unless that is blank so far
