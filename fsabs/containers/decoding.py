@@ -271,11 +271,11 @@ class Codec(NamedTuple):
     """As messages have it."""
     span: str
     """As traces have it: what decompression is called there."""
-    decoder: Callable[[], Decoder]
+    decoder: Callable[..., Decoder]
     """Makes the decoder of a frame."""
     starts: Callable[[bytes], bool] = starts_nothing
     """Whether `MAGIC_SIZE` bytes, or all that are left, are the start of one more frame."""
-    resume: Callable[[bytes], Decoder] | None = None
+    resume: Callable[..., Decoder] | None = None
     """Makes the decoder that starts at a seek point inside of a frame, from the point's `resume_data`."""
     marks_end: bool = True
     """Whether a frame says where it ends; the end of one that doesn't is that of the compressed bytes."""

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from fsabs import CorruptFileError, Memory
+from fsabs.containers.tar import Tar
 
 pytestmark = pytest.mark.quick
 
@@ -37,7 +38,7 @@ def test_zeros_before_a_number(digits: int) -> None:
     records = record("path=name", digits) + record(f"size={3:0{digits}}", digits)
     with Memory() as fs:
         fs.write_bytes("a.tar", archive(records, b"abc"))
-        with fs.open_container("a.tar") as tar:
+        with Tar(fs, "a.tar") as tar:
             assert {name: tar.read_bytes(name) for name in tar.list()} == {"name": b"abc", "y": b"y"}
             assert tar.verify() == []
 

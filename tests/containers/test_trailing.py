@@ -10,13 +10,14 @@ import warnings
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
 
 from fsabs import CorruptFileError, Memory
 from fsabs.adapters.torch import ShardedDataset
-from fsabs.containers.zip import records
+from fsabs.containers.zip import Zip, records
 
 from .zips import BZIP2, DEFLATED, Made, by_hand, deflated
 
@@ -42,10 +43,10 @@ FILES: dict[str, Callable[[bytes], bytes]] = {
 def test_bytes_behind_a_members_data(method: int, small: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "SMALL", small)
     data = MEMBERS[method](CONTENT)
-    fields = {"method": method, "size": len(CONTENT), "crc": zlib.crc32(CONTENT)}
+    fields: dict[str, Any] = {"method": method, "size": len(CONTENT), "crc": zlib.crc32(CONTENT)}
     with Memory() as fs:
         fs.write_bytes("a.zip", by_hand([Made(b"x", data + b"junk", **fields), Made(b"y", data, **fields)]))
-        with fs.open_container("a.zip") as archive:
+        with Zip(fs, "a.zip") as archive:
             assert archive.read_bytes("x") == CONTENT
             with archive.open("x", "rb") as file:
                 assert b"".join(iter(lambda: file.read(7), b"")) == CONTENT
@@ -58,7 +59,7 @@ def test_bytes_behind_a_members_data(method: int, small: int, monkeypatch: pytes
 def test_bytes_behind_an_empty_members_data() -> None:
     with Memory() as fs:
         fs.write_bytes("a.zip", by_hand([Made(b"x", deflated(b"") + b"junk", method=DEFLATED, size=0, crc=0)]))
-        with fs.open_container("a.zip") as archive:
+        with Zip(fs, "a.zip") as archive:
             assert archive.read_bytes("x") == b""
             assert [(problem.path, problem.kind) for problem in archive.verify()] == [("x", "trailing data")]
 

@@ -348,7 +348,7 @@ def test_bzip2_of_several_streams() -> None:
     member = Made(b"x", data, method=BZIP2, size=len(content), crc=zlib.crc32(content))
     assert contents(opened(by_hand([member]))) == {"x": content}
     with pytest.raises(CorruptFileError):
-        opened(by_hand([member._replace(data=data + b"junk")])).read_bytes("x")
+        opened(by_hand([member._replace(data=data + data[:-1])])).read_bytes("x")
 
 
 def _lzma(content: bytes, properties: bytes = b"\x5d" + struct.pack("<L", 1 << 23)) -> bytes:
@@ -437,7 +437,7 @@ def test_isa_l_and_zlib_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     for engine in (zlib, decoding.fastest_zlib()):
         monkeypatch.setattr(members, "_zlib", engine)
         archive = opened(by_hand(made))
-        assert archive.read_bytes("x") == data
-        for name in ("short", "long", "crc", "cut", "more"):
+        assert archive.read_bytes("x") == archive.read_bytes("more") == data
+        for name in ("short", "long", "crc", "cut"):
             with pytest.raises(CorruptFileError):
                 archive.read_bytes(name)

@@ -10,7 +10,7 @@ from ...core.limits import Limits
 from . import content
 
 
-class _Confined:
+class _Confined(h5py.HLObject):  # type: ignore[misc]
     """What a file, a group and a dataset have in common: the limits, and the way to the whole file."""
 
     def __init__(self, node: Any, limits: Limits, **options: bool) -> None:
@@ -19,6 +19,7 @@ class _Confined:
 
     @property
     def file(self) -> ConfinedFile:
+        """The file that the object is in."""
         return ConfinedFile(self, self._limits)
 
 
@@ -27,9 +28,9 @@ class _ConfinedMembers(_Confined):
 
     def __getitem__(self, name: Any) -> Any:
         if not isinstance(name, str | bytes):  # a reference
-            return confined(super().__getitem__(name), self._limits)  # type: ignore[misc]
+            return confined(super().__getitem__(name), self._limits)
         path = content.text(name) if isinstance(name, bytes) else name
-        start = None if path.startswith("/") else h5py.Group(self.id)  # type: ignore[attr-defined]
+        start = None if path.startswith("/") else h5py.Group(self.id)
         try:
             return confined(content.locate(h5py.File(self.id), path, self._limits, start), self._limits)
         except (FileNotFoundError, NotADirectoryError) as exc:
@@ -37,7 +38,7 @@ class _ConfinedMembers(_Confined):
 
     def get(self, name: Any, default: Any = None, getclass: bool = False, getlink: bool = False, **options: Any) -> Any:
         if getclass or getlink:
-            return super().get(name, default, getclass, getlink, **options)  # type: ignore[misc]
+            return super().get(name, default, getclass, getlink, **options)
         try:
             return self[name]
         except KeyError:
