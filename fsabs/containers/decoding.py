@@ -13,6 +13,8 @@ Cursors belong to a process. A forked child starts its own, from the seek points
 
 from __future__ import annotations
 
+import errno
+import functools
 import importlib
 import sys
 import time
@@ -24,6 +26,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 from ..core import errors, hooks, process
 from ..core.blobs import Blob, Origin
 from ..core.buffers import BytesBuffer
+from ..core.limits import DEFAULT, Limits
 from ..core.readahead import ReadAhead
 
 T = TypeVar("T")
@@ -50,6 +53,11 @@ MAGIC_SIZE = 6
 STANDARD_ZSTD = sys.version_info >= (3, 14)
 """Whether Python has zstd."""
 
+_ZSTD_WINDOW_LOG = 31
+"""Of the largest window that zstd decodes, which has 2 GiB; without being asked for it, it stops at 128 MiB."""
+_ZSTD_HEADER = 18
+"""Bytes of the longest header of a frame."""
+
 _DEFLATE_PORTION = 128 * 1024  # what zlib leaves of it is copied, and stays in the copies of its state
 _ZSTD_PORTION = 4096  # a block of 4 bytes may stand for 128 KiB, and zstandard has no other limit
 
@@ -73,13 +81,18 @@ class DecodeError(ValueError):
     """Compressed bytes that are not what their format says."""
 
 
+class WindowTooLarge(DecodeError):
+    """Compressed bytes that are no worse than others, but take more memory than is allowed."""
+
+
 class Decoder:
     """The decoder of one frame, by a decompressor with the interface of the standard library's."""
 
-    def __init__(self, state: Any, *failures: type[Exception]) -> None:
+    def __init__(self, state: Any, *failures: type[Exception], limits: Limits = DEFAULT) -> None:
         """`failures` are what `state` raises for damaged data."""
         self._state = state
         self._failures = failures
+        self._limits = limits
 
     @property
     def eof(self) -> bool:
@@ -99,9 +112,14 @@ class Decoder:
     def decode(self, data: bytes, limit: int) -> bytes:
         """Feed `data`; return the next bytes of the content, about `limit` at most. Raises `DecodeError`."""
         try:
-            return cast(bytes, self._state.decompress(data, limit))
+            return self._decode(data, limit)
         except self._failures as exc:
             raise DecodeError(str(exc)) from exc
+        except MemoryError as exc:
+            raise WindowTooLarge("decoding it takes more memory than there is") from exc
+
+    def _decode(self, data: bytes, limit: int) -> bytes:
+        return cast(bytes, self._state.decompress(data, limit))
 
     def copy(self) -> tuple[Decoder, int] | None:
         """Return a decoder in the same state, and how many of the bytes fed it has to be fed again; None if it can't be
@@ -154,24 +172,57 @@ class Inflate(_InPortions):
         return None if self.eof else (Inflate(self._wbits, self._state.copy()), len(self._fed) - self._at)
 
 
-class Zstandard(_InPortions):
-    """A zstd frame by the `zstandard` package; a skippable one holds nothing."""
+class _Zstd(Decoder):
+    """A zstd frame; a skippable one holds nothing."""
 
-    def __init__(self, module: Any) -> None:
-        super().__init__(module.ZstdDecompressor().decompressobj(), module.ZstdError)
+    _head = b""  # of the frame: as much as may be its header
 
     def decode(self, data: bytes, limit: int) -> bytes:
+        """As `Decoder.decode`; raises `WindowTooLarge`."""
+        if len(self._head) < _ZSTD_HEADER:
+            self._head += data[: _ZSTD_HEADER - len(self._head)]
+            self._check_window(zstd_window(self._head))
+        return super().decode(data, limit)
+
+    def _check_window(self, size: int) -> None:
+        what = f"a zstd window of {size} bytes"
+        if self._limits.beyond("max_window_bytes", size):
+            raise WindowTooLarge(self._limits.reason("max_window_bytes", what))
+        if size > 1 << _ZSTD_WINDOW_LOG:
+            raise WindowTooLarge(f"{what}, and zstd decodes those of {1 << _ZSTD_WINDOW_LOG} at most")
+
+
+def zstd_window(head: bytes) -> int:
+    """Return the bytes of content that a frame's decoder has to keep; 0 if `head`, its start, doesn't tell (RFC 8878).
+
+    A frame of one segment has no window: it is all kept, and its size stands behind a dictionary's id.
+    """
+    if len(head) < 6 or not head.startswith(b"\x28\xb5\x2f\xfd"):
+        return 0
+    descriptor = head[4]
+    if not descriptor & 0x20:
+        base = 1 << 10 + (head[5] >> 3)
+        return base + base // 8 * (head[5] & 7)
+    start, size = 5 + (0, 1, 2, 4)[descriptor & 3], 1 << (descriptor >> 6)
+    return int.from_bytes(head[start : start + size], "little") if len(head) >= start + size else 0
+
+
+class Zstandard(_Zstd, _InPortions):
+    """A zstd frame by the `zstandard` package."""
+
+    def __init__(self, module: Any, limits: Limits) -> None:
+        state = module.ZstdDecompressor(max_window_size=1 << _ZSTD_WINDOW_LOG).decompressobj()
+        super().__init__(state, module.ZstdError, limits=limits)
+
+    def _decode(self, data: bytes, limit: int) -> bytes:
         """As `Decoder.decode`; more than `limit` by at most what one portion stands for."""
         portion, state = self._portion(data, _ZSTD_PORTION), self._state
         found: list[bytes] = []
-        try:
-            while portion and limit > 0 and not state.eof:
-                found.append(state.decompress(portion))
-                limit -= len(found[-1])
-                self._at += len(portion)
-                portion = self._fed[self._at : self._at + _ZSTD_PORTION]
-        except self._failures as exc:
-            raise DecodeError(str(exc)) from exc
+        while portion and limit > 0 and not state.eof:
+            found.append(state.decompress(portion))
+            limit -= len(found[-1])
+            self._at += len(portion)
+            portion = self._fed[self._at : self._at + _ZSTD_PORTION]
         return found[0] if len(found) == 1 else b"".join(found)
 
 
@@ -182,16 +233,17 @@ def bzip2_decoder() -> Decoder:
     return Decoder(bz2.BZ2Decompressor(), OSError, ValueError)
 
 
-def zstd_decoder() -> Decoder:
+def zstd_decoder(limits: Limits = DEFAULT) -> Decoder:
     """Return the decoder of a zstd frame, by Python's own library or another; raises `MissingDependencyError`."""
     if STANDARD_ZSTD:
         module = importlib.import_module("compression.zstd")
-        return Decoder(module.ZstdDecompressor(), module.ZstdError)
+        options = {module.DecompressionParameter.window_log_max: _ZSTD_WINDOW_LOG}
+        return _Zstd(module.ZstdDecompressor(options=options), module.ZstdError, limits=limits)
     try:
         module = importlib.import_module("zstandard")
     except ImportError as exc:
         raise errors.missing("zstandard", "zstd", "reading zstd") from exc
-    return Zstandard(module)
+    return Zstandard(module, limits)
 
 
 # ---- the formats
@@ -219,16 +271,25 @@ class Codec(NamedTuple):
     """As messages have it."""
     span: str
     """As traces have it: what decompression is called there."""
-    decoder: Callable[[], Decoder]
+    decoder: Callable[..., Decoder]
     """Makes the decoder of a frame."""
     starts: Callable[[bytes], bool] = starts_nothing
     """Whether `MAGIC_SIZE` bytes, or all that are left, are the start of one more frame."""
-    resume: Callable[[bytes], Decoder] | None = None
+    resume: Callable[..., Decoder] | None = None
     """Makes the decoder that starts at a seek point inside of a frame, from the point's `resume_data`."""
     marks_end: bool = True
     """Whether a frame says where it ends; the end of one that doesn't is that of the compressed bytes."""
     padded: bool = False
     """Whether zeros behind a frame mean nothing."""
+    has_window: bool = False
+    """Whether a frame says how much memory its decoder needs: what makes decoders takes `limits`."""
+
+    def within(self, limits: Limits) -> Codec:
+        """Return the codec whose decoders have these limits."""
+        if not self.has_window:
+            return self
+        resume = None if self.resume is None else functools.partial(self.resume, limits=limits)
+        return self._replace(decoder=functools.partial(self.decoder, limits=limits), resume=resume)
 
 
 # ---- where decoding may start
@@ -387,6 +448,8 @@ class Cursor:
         self._frame = point.out  # offset where the frame began, or was entered
         self.trailing = ""
         """At the end: what lies behind the last frame; empty if nothing does."""
+        self.lost_frame = False
+        """At the end: whether what lies behind would be a frame if one byte at its start were another."""
 
     @property
     def position(self) -> int:
@@ -475,6 +538,8 @@ class Cursor:
         begin = time.monotonic_ns() if hooks.active is not None else 0
         try:
             data = decoder.decode(feed, limit)
+        except WindowTooLarge as exc:
+            raise errors.error(errno.EFBIG, "read", self._source.url, str(exc)) from exc
         except DecodeError as exc:
             raise self._corrupt(f"bad {self._codec.name} data before offset {self._src}: {exc}") from exc
         if (instrument := hooks.active) is not None:
@@ -494,6 +559,8 @@ class Cursor:
             left = self._source.size - offset
             what = f"{left} bytes behind the {self._codec.name} data that are no frame of it"
             self.trailing = f"{what}, at offset {offset}: {magic!r}"
+            changed = (magic[:at] + bytes([byte]) + magic[at + 1 :] for at in range(len(magic)) for byte in range(256))
+            self.lost_frame = any(map(self._codec.starts, changed))
             return False
         self._points.add(SeekPoint(self.stop, offset, crc=self._crc))
         self._decoder, self._frame, self._portion = self._codec.decoder(), self.stop, FIRST_FED
@@ -528,11 +595,9 @@ class Cursor:
         return self._fetched[start : self._fed]
 
     def _check_end(self, declared: Declared) -> None:
-        """Check that the compressed bytes end with the content, and the content's CRC-32."""
+        """Check that no frame goes on behind the content, and the content's CRC-32, which proves that it is whole."""
         if self.stop > declared.size or self._next(1):
             raise self._corrupt(f"{declared.what} holds more than the {declared.size} bytes that were expected")
-        if self.trailing:
-            raise self._corrupt(self.trailing)
         if self._crc != declared.crc:
             raise declared.wrong_crc(self._source.url, self._crc)
 
@@ -648,6 +713,13 @@ class DecodedBlob(Blob):
             self._clip(0, 0)
             return Cursor(self._source, self._codec, self._points, declared=self._declared).read_all(0)
         return super().read_all()
+
+    def check(self) -> str:
+        """Decode all, and so check it; return what lies behind the compressed data, empty if nothing does."""
+        cursor = Cursor(self._source, self._codec, SeekPoints(), declared=self._declared)
+        while cursor.read(PIECE):
+            pass
+        return cursor.trailing
 
     def _read(self, size: int, offset: int, read: Callable[[Reader], T]) -> T | None:
         """Return what `read` returns for a reader at `offset`; None if the content ends before."""

@@ -37,6 +37,9 @@ class Limits(NamedTuple):
     that is more. 2 GiB are some 20 million entries of a zip, and 4 million members of a compressed tar."""
     max_header_bytes: int | None = 16 * 1024**2
     """Bytes of the extended headers and the sparse map of one member of a tar."""
+    max_window_bytes: int | None = 2 * 1024**3
+    """Bytes of content that a decoder keeps, because compressed data refers back to them: the window of zstd (which has
+    2 GiB at most), the dictionary of xz with what the decoder takes besides."""
     max_depth: int | None = 2048
     """Directories above a member of an archive; a path on Linux can't have more."""
     max_links: int | None = 40

@@ -23,8 +23,8 @@ bucket_key_enabled cache_control content_disposition content_encoding content_la
 object_lock_legal_hold object_lock_mode object_lock_retain_until
 bearer_token_path below cache check_interval dir force_type fsspec http_cache limits manifest max_age
 max_bytes max_cache_size max_depth max_header_bytes max_index_bytes max_line_length max_linked_entries max_links
-max_pattern_parts max_ratio memory_bytes min_free mode namespace offline pfs prefix scheme strict trace url
-whole_file_size
+max_pattern_parts max_ratio max_window_bytes memory_bytes min_free mode namespace offline pfs prefix scheme strict
+trace url whole_file_size
 access_tier account_name alt anon application_name branch database dataset dbname download encoding file filename format
 generation host id lang length limit name offset page part partnumber path port project protocol raw ref rev
 revision size split sslmode start tag type v version versionid

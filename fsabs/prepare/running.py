@@ -12,6 +12,7 @@ from .. import __version__
 from ..core.errors import CorruptFileError, corrupt, without_secrets
 from ..core.fs import FS
 from ..readers.data.tokens import document_ends, layout_of
+from ..readers.locate import shard_name
 from ..readers.recordio import RecordReader
 from ..readers.recordio.format import COMPRESSORS
 from .inputs import InputListing, InputRoots, list_files
@@ -218,7 +219,7 @@ def _report(
     if not files:
         raise PrepareError("there are no records" + (f"; the first reason: {failures[0]}" if failures else ""))
     count = len(files) // len(form.suffixes)
-    stems = [f"{form.prefix}-{number:05}-of-{count - 1:05}" for number in range(count)]
+    stems = [shard_name(form.prefix, number, count - 1) for number in range(count)]
     names = [stem + suffix for stem in stems for suffix in form.suffixes]
     report = PrepareReport(
         output=without_secrets(output.url),

@@ -121,6 +121,12 @@ def _files(fs: FS) -> list[str]:
     return [name for name in names if not name.endswith("/") and not name.startswith(".")]
 
 
+def shard_name(prefix: str, number: int, last: int) -> str:
+    """Return the name of a shard of a set whose last one has the number `last`: the names sort by their numbers."""
+    width = max(5, len(str(last)))
+    return f"{prefix}-{number:0{width}}-of-{last:0{width}}"
+
+
 def publishing_mark(prefix: str) -> str:
     """Return the path of the file that marks the shards with a prefix as being replaced."""
     folder, slash, name = prefix.rpartition("/")

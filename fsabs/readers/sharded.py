@@ -24,7 +24,7 @@ from ..core.fs import FS, StrPath
 from ..core.threads import Threads, in_threads, most_at_once
 from ..urls.opening import from_url
 from . import instances
-from .locate import check_one_run, find, publishing_mark
+from .locate import check_one_run, find, publishing_mark, shard_name
 from .recordio import RecordReader, RecordWriter, Skipped
 from .recordio.format import HEADER, MAGIC, Chunk, Damage, count, crc32, decompress
 
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 Instances = Callable[[], Iterable[Any]]
 """A data reader: called without arguments, it gives the instances."""
 Encode = Callable[[Any], bytes]
+
+MOST_SHARDS = 100_000
+"""Files that one call writes at most: the names of more of `convert_lines` would not sort by their numbers."""
 
 _IN_HAND = 512 << 20  # bytes of unwritten chunks of all shards together, about
 _SMALLEST_CHUNK, _LARGEST_CHUNK = 64 << 10, 32 << 20
@@ -76,9 +79,9 @@ def convert(
     the new ones would be read as one data set.
     """
     _check_arguments(reader, "num_shards", num_shards)
-    if not 1 <= num_shards <= 100_000:
-        raise ValueError(f"num_shards must be 1 to 100000, not {num_shards}")
-    names = [f"{_prefix(name_prefix)}-{number:05}-of-{num_shards - 1:05}" for number in range(num_shards)]
+    if not 1 <= num_shards <= MOST_SHARDS:
+        raise ValueError(f"num_shards must be 1 to {MOST_SHARDS}, not {num_shards}")
+    names = [shard_name(_prefix(name_prefix), number, num_shards - 1) for number in range(num_shards)]
     limit = max_chunk_bytes or max(_SMALLEST_CHUNK, min(_LARGEST_CHUNK, _IN_HAND // num_shards))
     with _opened(output_path) as fs:
         _check_other_runs(fs, name_prefix, names[-1])
@@ -125,8 +128,9 @@ def convert_lines(
     """Write the instances of `reader` in their order to files of `line_count` records each; the last has the rest.
 
     They are called `PREFIX-00000`, `PREFIX-00001` and so on; no instances make one file of 0 bytes. Each appears when
-    it is complete. If one of a longer run is there behind the last one, that is a `FileExistsError` at the end: both
-    would be read as one data set. The other arguments are those of `convert`. Returns the names.
+    it is complete. Once there are 100,000, more instances are a `ValueError`. If a file of a longer run is there behind
+    the last one, that is a `FileExistsError` at the end: both would be read as one data set. The other arguments are
+    those of `convert`. Returns the names.
     """
     _check_arguments(reader, "line_count", line_count)
     if line_count < 1:
@@ -140,6 +144,8 @@ def convert_lines(
             first = next(items, _END) if names else None
             if first is _END:
                 break
+            if len(names) == MOST_SHARDS:
+                raise ValueError(f"there are more than {MOST_SHARDS} files of {line_count} records: raise line_count")
             names.append(f"{_prefix(name_prefix)}-{len(names):05}")
             with RecordWriter(fs, names[-1], compressor=compressor, max_chunk_bytes=max_chunk_bytes) as writer:
                 if len(names) > 1:
@@ -436,7 +442,7 @@ def _set_of(fs: FS, paths: Sequence[str]) -> tuple[list[str], list[str]]:
     stale: list[str] = []
     for prefix, by_last in sets.items():
         last = _current(fs, by_last)
-        expected = (f"{prefix}-{number:05}-of-{last:05}" for number in range(last + 1))
+        expected = (shard_name(prefix, number, last) for number in range(last + 1))
         present = set(by_last[last])
         missing += itertools.islice((path for path in expected if path not in present), _MOST_MISSING)
         stale += [path for other in sorted(by_last) if other != last for path in by_last[other]]

@@ -68,7 +68,7 @@ def test_each_suffix_of_a_compression_names_it(compression: str, tmp_path: Path)
     own, *short = COMPRESSIONS[compression]
     for suffix in (f".tar{own}", *short):
         data = _write(Local(tmp_path), f"a{suffix}", TREE)
-        codec = codec_of_content(data[:6])
+        codec = codec_of_content(data[:6], "")
         assert codec is not None
         assert codec.name == compression
         with fsabs.from_url(f"{tmp_path}/a{suffix}/d") as folder:

@@ -262,10 +262,8 @@ def test_a_member_of_another_size(method: int) -> None:
                 read("x")
 
 
-def test_bytes_behind_a_stream() -> None:
+def test_a_stream_that_is_cut() -> None:
     member = packed("x", b"content")
-    with pytest.raises(CorruptFileError, match="4 bytes behind the deflate data"):
-        opened(by_hand([member._replace(data=member.data + b"junk")])).read_bytes("x")
     with pytest.raises(CorruptFileError, match="ends in the middle"):
         data = member.data[:-1]
         opened(by_hand([member._replace(data=data)])).read_bytes("x")

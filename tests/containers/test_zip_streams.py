@@ -83,17 +83,16 @@ def test_a_size_that_is_not_true(method: int) -> None:
 
 @pytest.mark.parametrize("method", COMPRESSED)
 def test_damage_is_seen(method: int) -> None:
-    """A wrong CRC, a cut, what follows, and flipped bits."""
+    """A wrong CRC, a cut, and flipped bits."""
     data = content(20_000)
     right = packed("x", data, method)
     blob = opened(by_hand([right._replace(crc=zlib.crc32(data) ^ 1)])).open_blob("x")
     with pytest.raises(CorruptFileError, match=f"CRC-32 {zlib.crc32(data):08x}"):
         for offset in range(0, len(data), 5000):
             assert blob.pread(5000, offset) == data[offset : offset + 5000]
-    bad = [right.data[:cut] for cut in (0, 1, 10, len(right.data) // 2, len(right.data) - 1)]
-    for stored in (*bad, *([right.data + b"junk"] if method != ZSTD else [])):
+    for cut in (0, 1, 10, len(right.data) // 2, len(right.data) - 1):
         with pytest.raises(CorruptFileError):
-            opened(by_hand([right._replace(data=stored)])).open_blob("x").read_all()
+            opened(by_hand([right._replace(data=right.data[:cut])])).open_blob("x").read_all()
     places = random.Random(2)
     for _ in range(40):
         damaged = bytearray(right.data)

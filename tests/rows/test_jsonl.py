@@ -199,7 +199,7 @@ def test_damage_and_changes_are_errors_with_the_file(folder: Path) -> None:
     rng = random.Random(3)
     for suffix in (".jsonl.gz", ".jsonl.zst", ".ndjson.xz", ".json.bz2"):
         content = COMPRESSIONS[suffix](lines(ROWS[:100]))
-        for damaged in (content[:-9], content[: len(content) // 2], content + b"garbage"):
+        for damaged in (content[:-9], content[: len(content) // 2], content + b"\0" * 9 + content[:9]):
             (folder / f"damaged{suffix}").write_bytes(damaged)
             with pytest.raises(errors.CorruptFileError, match="damaged"):
                 list(ShardedDataset(folder / f"damaged{suffix}"))

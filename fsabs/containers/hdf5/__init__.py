@@ -6,7 +6,7 @@ import errno
 import functools
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, cast
 
 from ...core import errors, keys, process
@@ -39,9 +39,9 @@ class Hdf5(Container):
 
     A 1-D `uint8` dataset, an opaque one of at most one dimension and a scalar string read as their bytes; any other
     dataset as the `.npy` file of its array, strings of any length as those of the longest one's. Arrays of references
-    or of runs of other data, and datasets whose data lie in other files, are listed and can't be opened. Soft links are
-    followed inside of the file; links to other files are a `PermissionError`. `h5py_file()` and `dataset()` give h5py's
-    own objects.
+    or of runs of other data are listed and can't be opened. Soft links are followed inside of the file; links to other
+    files, and datasets whose data lie in other files (external, virtual), are listed and are a `PermissionError`.
+    `h5py_file()` and `dataset()` give h5py's objects, which lead to no other file, either.
 
     The size of an array of strings of any length is known once it is opened: a listing says 0.
 
@@ -95,10 +95,15 @@ class Hdf5(Container):
             self._abort()
             raise
 
-    # ---- h5py's own objects
+    # ---- h5py's objects
 
     def h5py_file(self) -> h5py.File:
         """The `h5py.File`, this process's own; writable while the container is written."""
+        from .objects import ConfinedFile
+
+        return ConfinedFile(self._own_file(), self.limits)
+
+    def _own_file(self) -> h5py.File:
         if self._draft is not None:
             self._check_ours("h5py_file", "")
             return self._draft.file
@@ -107,14 +112,16 @@ class Hdf5(Container):
 
     def dataset(self, path: StrPath) -> h5py.Dataset:
         """The `h5py.Dataset` at `path`, this process's own."""
+        from .objects import confined
+
         key = self._key(path, "dataset")
         with self._naming("dataset", key):
-            return self._dataset(key)
+            return confined(self._dataset(key), self.limits)
 
     # ---- reading
 
     def _node(self, key: str) -> h5py.Group | h5py.Dataset:
-        file = self.h5py_file()
+        file = self._own_file()
         with translated(self._url(key), "open"):
             return content.find(file, key, self.limits)
 
@@ -144,13 +151,23 @@ class Hdf5(Container):
         return node
 
     def _children(self, key: str, group: h5py.Group) -> list[tuple[FileStat, h5py.Group | None]]:
-        """The members of `group`, which is at `key`, in order, and of those that are groups the group."""
-        file = self.h5py_file()
-        with translated(self._url(key), "list"):
-            found = [
-                (self._to_stat(name, child), child if child is not None and content.is_group(child) else None)
-                for name, child in content.children(file, group, self.limits)
-            ]
+        """The members of `group`, which is at `key`, in order, and of those that are groups the group.
+
+        An object that HDF5 can't open is a file of size 0, which raises when it is opened.
+        """
+        file, url, read_only, found = self._own_file(), self._url(key), self._draft is None, []
+        with translated(url, "list"):
+            links = content.links(group)
+        for kind, _, raw in links:
+            name = content.text(raw)
+            try:
+                with translated(url, "list"):
+                    node = content.linked(file, group, kind, raw, self.limits, read_only=read_only)
+                    if content.is_listed(node):
+                        stat = self._to_stat(name, node)
+                        found.append((stat, node if stat.directory else None))
+            except errors.CorruptFileError:
+                found.append((FileStat(name, 0), None))
         found.sort(key=lambda item: item[0].filename + "/" if item[0].directory else item[0].filename)
         return found
 
@@ -187,7 +204,7 @@ class Hdf5(Container):
         return self._identity(key, self._group(key))
 
     def _identity(self, key: str, group: h5py.Group) -> tuple[int, int]:
-        self.h5py_file()  # a ValueError once the container is closed
+        self._own_file()  # a ValueError once the container is closed
         with translated(self._url(key), "list"):
             return content.identity(group)
 
@@ -197,6 +214,13 @@ class Hdf5(Container):
         dataset = self._dataset(key)
         with translated(self._url(key), "open"):
             return blob_of(self, key, dataset)
+
+    def left_out(self) -> Sequence[Problem]:
+        """Return the links to nothing and to other files, and the objects that HDF5 can't open: files of size 0."""
+        if self._draft is not None:
+            return ()
+        names = [stat.filename for stat in self._walk("") if not stat.directory and not stat.size]
+        return [problem for name in names for problem in _of_file(name, functools.partial(self._stat, name))]
 
     def verify(self) -> list[Problem]:
         """Return the faults and oddities of the file; empty if there are none.
@@ -208,7 +232,7 @@ class Hdf5(Container):
         """
         self._require("read", "verify", "")
         self._reader()
-        return _problems(self, self.h5py_file())
+        return _problems(self, self._own_file())
 
     # ---- writing
 
@@ -293,7 +317,7 @@ def _problems(fs: FS, file: h5py.File) -> list[Problem]:
             if stat.directory:
                 found += _unsafe_names(fs, file, stat.filename)
             else:
-                found += _of_file(fs, stat.filename)
+                found += _of_file(stat.filename, functools.partial(_read, fs, stat.filename))
         found += _unsafe_names(fs, file, "")
     except errors.CorruptFileError as exc:
         found.append(Problem("", "damaged", str(exc.strerror)))
@@ -304,11 +328,16 @@ def _problems(fs: FS, file: h5py.File) -> list[Problem]:
     return found
 
 
-def _of_file(fs: FS, key: str) -> list[Problem]:
+def _read(fs: FS, key: str) -> None:
+    with fs._open_blob(key) as blob:
+        for offset in range(0, blob.size, _PIECE):
+            blob.pread(_PIECE, offset)
+
+
+def _of_file(key: str, read: Callable[[], object]) -> list[Problem]:
+    """Return the problem that `read` of the file `key` raises; an error of the store is raised."""
     try:
-        with fs._open_blob(key) as blob:
-            for offset in range(0, blob.size, _PIECE):
-                blob.pread(_PIECE, offset)
+        read()
     except FileNotFoundError as exc:
         return [Problem(key, "lost link", str(exc.strerror))]
     except PermissionError as exc:
@@ -316,6 +345,8 @@ def _of_file(fs: FS, key: str) -> list[Problem]:
     except io.UnsupportedOperation as exc:
         return [Problem(key, "unreadable", str(exc.strerror))]
     except OSError as exc:
+        if exc.errno not in (errno.EFBIG, errno.ELOOP, errno.EBADMSG):
+            raise
         return [Problem(key, "limit" if exc.errno == errno.EFBIG else "damaged", str(exc.strerror))]
     return []
 

@@ -1,4 +1,4 @@
-"""The groups and datasets of an HDF5 file by key (`find`, `children`), and the blobs that read the bytes of datasets.
+"""The groups and datasets of an HDF5 file by key (`find`, `links`), and the blobs that read the bytes of datasets.
 
 h5py follows links by itself, external ones to other files of this machine included; so a path is taken here one step
 at a time, and h5py is only ever given a hard link.
@@ -38,6 +38,16 @@ def find(file: h5py.File, key: str, limits: Limits, start: h5py.Group | None = N
     """
     import h5py
 
+    node = locate(file, key, limits, start)
+    if not isinstance(node, (h5py.Group, h5py.Dataset)):
+        raise FileNotFoundError(errno.ENOENT, "a named datatype, which holds no data")
+    return node
+
+
+def locate(file: h5py.File, key: str, limits: Limits, start: h5py.Group | None = None) -> Any:
+    """The object at `key`, as `find` has it, or a named datatype."""
+    import h5py
+
     node: Any = file["/"] if start is None else start
     todo = _steps(key)
     hops = 0
@@ -52,52 +62,49 @@ def find(file: h5py.File, key: str, limits: Limits, start: h5py.Group | None = N
             node = node[name]
             continue
         if kind != h5py.h5l.TYPE_SOFT:
-            raise PermissionError(errno.EACCES, f"the link {_text(name)!r} leads to another file: it is not followed")
+            raise PermissionError(errno.EACCES, f"the link {text(name)!r} leads to another file: it is not followed")
         hops += 1
         if limits.beyond("max_links", hops):
             raise OSError(errno.ELOOP, limits.reason("max_links", f"{hops} links and more are on the way to it"))
-        target = _text(node.id.links.get_val(name))
+        target = text(node.id.links.get_val(name))
         if target.startswith("/"):
             node = file["/"]
         todo += _steps(target)
-    if not isinstance(node, (h5py.Group, h5py.Dataset)):
-        raise FileNotFoundError(errno.ENOENT, "a named datatype, which holds no data")
     return node
 
 
-def children(
-    file: h5py.File, group: h5py.Group, limits: Limits
-) -> Iterator[tuple[str, h5py.Group | h5py.Dataset | None]]:
-    """The members of `group`, in no order; None for a link that leads nowhere, or to another file.
+def links(group: h5py.Group) -> list[tuple[int, int, bytes]]:
+    """The links of `group`, but those with names that no path can have: their types, addresses and names.
 
-    Named datatypes are left out, and names that no path can have.
+    Hard links come in the order of their objects' addresses, so that the file is read from front to back.
     """
+    found: list[tuple[int, int, bytes]] = []
+    group.id.links.iterate(lambda raw, info: found.append((info.type, info.u, raw)), info=True)
+    return sorted(link for link in found if not unsafe(text(link[2])))
+
+
+def linked(file: h5py.File, group: h5py.Group, kind: int, raw: bytes, limits: Limits, *, read_only: bool) -> Any:
+    """The object behind a link of `group`; None for a link that leads nowhere, or to another file."""
     import h5py
 
-    read_only = file.mode == "r"
-    links: list[tuple[int, int, bytes]] = []
-    group.id.links.iterate(lambda raw, info: links.append((info.type, info.u, raw)), info=True)
-    for kind, _, raw in sorted(links):  # hard links by their objects' addresses: the file is read from front to back
-        name = _text(raw)
-        if unsafe(name):
-            continue
-        if kind != h5py.h5l.TYPE_HARD:
-            yield name, _behind_link(file, name, limits, group)
-            continue
+    if kind == h5py.h5l.TYPE_HARD:
         found = h5py.h5o.open(group.id, raw)  # as `group[raw]`, which asks for the file's mode each time
         if isinstance(found, h5py.h5d.DatasetID):
-            yield name, h5py.Dataset(found, readonly=read_only)
-        elif isinstance(found, h5py.h5g.GroupID):
-            yield name, h5py.Group(found)
-
-
-def _behind_link(file: h5py.File, name: str, limits: Limits, group: h5py.Group) -> h5py.Group | h5py.Dataset | None:
+            return h5py.Dataset(found, readonly=read_only)
+        return h5py.Group(found) if isinstance(found, h5py.h5g.GroupID) else found
     try:
-        return find(file, name, limits, group)
+        return find(file, text(raw), limits, group)
     except OSError as exc:
         if exc.errno is None:  # HDF5's own, and not a link's fault
             raise
         return None
+
+
+def is_listed(node: Any) -> bool:
+    """Return whether a node is a file or a directory, or None: all but a named datatype."""
+    import h5py
+
+    return node is None or isinstance(node, (h5py.Group, h5py.Dataset))
 
 
 def is_group(node: Any) -> bool:
@@ -125,7 +132,8 @@ def raw(name: str) -> bytes:
     return name.encode("utf-8", "surrogateescape")
 
 
-def _text(name: bytes) -> str:
+def text(name: bytes) -> str:
+    """A name of HDF5 as a key has it."""
     return name.decode("utf-8", "surrogateescape")
 
 
@@ -161,7 +169,8 @@ def size_of(dataset: h5py.Dataset, limits: Limits) -> int:
 
 def blob_of(holder: Hdf5, key: str, dataset: h5py.Dataset) -> Blob:
     """The blob of a dataset; `UnsupportedOperation` for one that is no bytes, `PermissionError` for another file's."""
-    _check_readable(holder, key, dataset)
+    check_own(dataset)
+    _check_filters(holder, key, dataset)
     try:
         _check_type(dataset)
         return _blob_of(holder, key, dataset)
@@ -195,12 +204,16 @@ def _blob_of(holder: Hdf5, key: str, dataset: h5py.Dataset) -> Blob:
     return NpyBlob(holder, key, header, body) if header else body
 
 
-def _check_readable(holder: Hdf5, key: str, dataset: h5py.Dataset) -> None:
+def check_own(dataset: h5py.Dataset) -> None:
+    """Raise `PermissionError` for a dataset whose data lie in other files."""
+    if dataset.id.get_create_plist().get_external_count() or dataset.is_virtual:
+        raise PermissionError(errno.EACCES, "the data lies in other files: they are not read")
+
+
+def _check_filters(holder: Hdf5, key: str, dataset: h5py.Dataset) -> None:
     import h5py
 
     plist = dataset.id.get_create_plist()
-    if plist.get_external_count() or dataset.is_virtual:
-        raise errors.named(PermissionError("the data lies in other files: they are not read"), "open", holder._url(key))
     for at in range(plist.get_nfilters()):
         code, _, _, name = plist.get_filter(at)
         if not h5py.h5z.filter_avail(code):

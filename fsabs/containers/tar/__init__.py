@@ -67,7 +67,8 @@ class Tar(Container):
         timestamp: the modification time of every member that is written, in seconds since 1970.
         limits: what reading may cost, by default the limits of `parent`.
 
-    Raises `CorruptFileError` for what is no tar, or is damaged or cut.
+    Raises `CorruptFileError` for what is no tar, or is damaged or cut, and `UnsupportedOperation` for another
+    compression, which it names.
     """
 
     modes = "rwxa"

@@ -23,10 +23,11 @@ from ...core import errors, process
 from ...core.blobs import Blob, BlobSlice
 from ...core.buffers import BytesBuffer
 from ...core.files import BlobFile
+from ...core.limits import DEFAULT, Limits
 from ...core.registry import COMPRESSIONS
 from ...disk import indexes
 from .. import decoding
-from ..decoding import Codec, DecodedBlob, Decoder, Inflate, Reader, SeekPoint, SeekPoints
+from ..decoding import Codec, DecodedBlob, Decoder, Inflate, Reader, SeekPoint, SeekPoints, WindowTooLarge
 
 # ---- gzip: seek points inside of a member
 
@@ -212,12 +213,28 @@ def _xz_numbers(data: bytes) -> list[int]:
     return found
 
 
-class _XzBlocks(Decoder):
+class _Xz(Decoder):
+    """An xz stream."""
+
+    def __init__(self, limits: Limits = DEFAULT) -> None:
+        state = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=limits.max_window_bytes)
+        super().__init__(state, lzma.LZMAError, limits=limits)
+
+    def _decode(self, data: bytes, limit: int) -> bytes:
+        try:
+            return super()._decode(data, limit)
+        except lzma.LZMAError as exc:
+            if "limit" not in str(exc):
+                raise
+            raise WindowTooLarge(self._limits.reason("max_window_bytes", "the dictionary of an xz stream")) from exc
+
+
+class _XzBlocks(_Xz):
     """The rest of an xz stream, from a block on; each block's checksum is checked. The index is passed over."""
 
-    def __init__(self, state: bytes) -> None:
+    def __init__(self, state: bytes, limits: Limits = DEFAULT) -> None:
         self._left, self._behind, header = _XZ_STATE.unpack(state)
-        super().__init__(lzma.LZMADecompressor(lzma.FORMAT_XZ), lzma.LZMAError)
+        super().__init__(limits)
         self._state.decompress(header)
         self._rest = b""  # what was fed behind the blocks
 
@@ -234,10 +251,6 @@ class _XzBlocks(Decoder):
         self._left -= len(blocks)
         self._rest += data[len(blocks) :]
         return super().decode(blocks, limit)
-
-
-def _xz_decoder() -> Decoder:
-    return Decoder(lzma.LZMADecompressor(lzma.FORMAT_XZ), lzma.LZMAError)
 
 
 # ---- encoders
@@ -320,8 +333,15 @@ def codec_of_name(name: str) -> TarCodec:
     return _CODECS[name]
 
 
-def codec_of_content(data: bytes) -> TarCodec | None:
-    """The compression that the first `MAGIC_SIZE` bytes of a file tell, or None."""
+def codec_of_content(data: bytes, url: str) -> TarCodec | None:
+    """The compression that the first `MAGIC_SIZE` bytes of the file at `url` tell, or None.
+
+    `UnsupportedOperation` for one that can't be read.
+    """
+    for magic, name in _UNREADABLE.items():
+        if data.startswith(magic):
+            reason = f"the file is compressed by {name}; {', '.join(_CODECS)} can be read"
+            raise errors.unsupported("open", url, reason)
     return next((found for found in _CODECS.values() if found.codec.starts(data)), None)
 
 
@@ -342,8 +362,8 @@ def _starts_xz(data: bytes) -> bool:
 _gz_decoder = functools.partial(Inflate, 31)  # 31: with gzip's header and trailer
 _GZ = Codec("gz", "tar.gunzip", _gz_decoder, _starts_gzip, padded=True)
 _BZ2 = Codec("bz2", "tar.bunzip2", decoding.bzip2_decoder, decoding.starts_bzip2, padded=True)
-_XZ = Codec("xz", "tar.unxz", _xz_decoder, _starts_xz, _XzBlocks, padded=True)
-_ZST = Codec("zst", "tar.unzstd", decoding.zstd_decoder, decoding.starts_zstd, padded=True)
+_XZ = Codec("xz", "tar.unxz", _Xz, _starts_xz, _XzBlocks, padded=True, has_window=True)
+_ZST = Codec("zst", "tar.unzstd", decoding.zstd_decoder, decoding.starts_zstd, padded=True, has_window=True)
 _CODECS = {
     "gz": TarCodec(_GZ, range(10), 6, _GzEncoder, GzipBlob),
     "bz2": TarCodec(_BZ2, range(1, 10), 9, _bz2_encoder),
@@ -351,3 +371,12 @@ _CODECS = {
     "zst": TarCodec(_ZST, range(-7, 23), 3, _zst_encoder),
 }
 """A compression has a row here, and the ends of its files' names in `COMPRESSIONS`."""
+_UNREADABLE = {
+    b"\x5d\0\0": "lzma (.lzma)",  # the usual properties, and a dictionary of whole 64 KiB
+    b"\x04\x22\x4d\x18": "lz4",
+    b"\x02\x21\x4c\x18": "lz4 (of its old format)",
+    b"\x1f\x9d": "compress (.Z)",
+    b"LZIP": "lzip (.lz)",
+    b"\x89LZO\0": "lzop (.lzo)",
+    b"\xff\x06\0\0sN": "snappy",
+}

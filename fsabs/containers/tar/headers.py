@@ -129,7 +129,7 @@ def pax_records(data: bytes) -> list[tuple[str, bytes]]:
     records = []
     at = 0
     while at < len(data) and data[at] != 0:
-        space = data.find(b" ", at, at + 21)
+        space = data.find(b" ", at)
         end = at + (_whole(data[at:space]) or 0) if space > 0 else 0
         keyword, equals, value = data[space + 1 : end - 1].partition(b"=")
         if not equals or not keyword or end > len(data) or data[end - 1 : end] != b"\n":
@@ -164,9 +164,11 @@ def _time(seconds: float | None) -> float | None:
 
 
 def _whole(digits: bytes) -> int | None:
-    """A number that a size may be."""
-    value = int(digits) if digits.isdigit() and len(digits) <= 20 else None
-    return value if value is not None and value <= _MAX_SIZE else None
+    """A number that a size may be, with zeros before it or not."""
+    if not digits.isdigit() or len(digits := digits.lstrip(b"0") or b"0") > 20:
+        return None
+    value = int(digits)
+    return value if value <= _MAX_SIZE else None
 
 
 # ---- sparse files

@@ -613,7 +613,7 @@ def load(parent: FS, key: str, blob: Blob, limits: Limits) -> tuple[TarIndex, De
     if decoding is None:
         return index, None
     codec, size, points = decoding
-    return index, codec.blob(parent, key, blob, codec.codec, size, blob.version, points)
+    return index, codec.blob(parent, key, blob, codec.codec.within(limits), size, blob.version, points)
 
 
 def _cached(identity: Identity | None) -> _Scanned | None:
@@ -634,11 +634,11 @@ def _worth_keeping(index: TarIndex, decoding: Decoding | None) -> bool:
 def _scan(blob: Blob, limits: Limits) -> _Scanned:
     """Pass over an archive; return its index, and if it is compressed, how it is decoded."""
     start = blob.pread(BLOCK, 0)
-    codec = None if headers.is_header(start) else compression.codec_of_content(start[:MAGIC_SIZE])
+    codec = None if headers.is_header(start) else compression.codec_of_content(start[:MAGIC_SIZE], blob.url)
     if codec is None:
         return HeaderScanner(PlainSource(blob), blob.url, limits).run(), None
     points = SeekPoints()
-    source = StreamSource(Cursor(blob, codec.codec, points), blob, limits)
+    source = StreamSource(Cursor(blob, codec.codec.within(limits), points), blob, limits)
     index = HeaderScanner(source, blob.url, limits).run()
     if source.drain() and trailing_data(index.end) not in index.problems:
         index = index._replace(problems=(*index.problems, trailing_data(index.end)))

@@ -104,8 +104,9 @@ class Zip(Container):
         """Read the whole archive, and tell everything that is wrong or odd with it; empty if nothing is.
 
         The kinds: `unsafe name` (it can't be opened), `odd name`, `duplicate`, `conflict` (a file and a directory of
-        one name), `damaged`, `unreadable` (encrypted, or compressed by a method that isn't known), `trailing data`,
-        `limit` (a member, or all as a whole, is over a limit: it is not read).
+        one name), `damaged`, `unreadable` (encrypted, or compressed by a method that isn't known), `trailing data`
+        (behind the archive, or behind a member's compressed data), `limit` (a member, or all as a whole, is over a
+        limit: it is not read).
         A store that fails is raised.
         """
         self._require("read", "verify", "")

@@ -40,7 +40,7 @@ def open_member(origin: Origin, key: str, entry: ZipEntry, archive: Blob, limits
     elif is_small(entry):
         blob = Inflated(origin, key, entry, archive)
     else:
-        blob = Streamed(origin, key, entry, archive)
+        blob = Streamed(origin, key, entry, archive, limits)
     if not entry.size:  # no read would look at it
         blob.read_all()
     return blob
@@ -195,7 +195,7 @@ def _decoded(data: bytes, method: int, flags: int, size: int, origin: Origin, ke
         if method == records.DEFLATED:
             engine = _zlib.decompressobj(-zlib.MAX_WBITS)
             found: bytes = engine.decompress(data, size + 1)
-            ended = engine.eof and not engine.unused_data
+            ended = engine.eof
         else:
             decoder = codec.decoder()
             found = decoder.decode(data, size + 1)
@@ -219,7 +219,7 @@ def _declared(entry: ZipEntry) -> Declared:
 _CODECS = {
     records.DEFLATED: Codec("deflate", "zip.inflate", functools.partial(Inflate, -zlib.MAX_WBITS)),
     records.BZIP2: Codec("bzip2", "zip.bunzip2", decoding.bzip2_decoder, decoding.starts_bzip2),
-    records.ZSTANDARD: Codec("zstd", "zip.unzstd", decoding.zstd_decoder, decoding.starts_zstd),
+    records.ZSTANDARD: Codec("zstd", "zip.unzstd", decoding.zstd_decoder, decoding.starts_zstd, has_window=True),
 }
 _LZMA_HEADER = struct.Struct("<HHBL")  # the SDK's version, size of the rest (5), lc and lp and pb, dictionary's size
 _LEAST_DICTIONARY = 4096
@@ -423,8 +423,9 @@ class Streamed(DecodedBlob):
 
     __slots__ = ()
 
-    def __init__(self, origin: Origin, key: str, entry: ZipEntry, archive: Blob) -> None:
-        source, codec = MemberData(origin, key, entry, archive), _codec(entry.method, entry.flags, entry.size)
+    def __init__(self, origin: Origin, key: str, entry: ZipEntry, archive: Blob, limits: Limits) -> None:
+        source = MemberData(origin, key, entry, archive)
+        codec = _codec(entry.method, entry.flags, entry.size).within(limits)
         super().__init__(origin, key, source, codec, entry.size, source.version, declared=_declared(entry))
 
     __reduce__ = Blob.__reduce__

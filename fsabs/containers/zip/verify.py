@@ -13,7 +13,7 @@ from ...core.blobs import Blob
 from ...core.errors import CorruptFileError
 from ...core.limits import Limits
 from ..base import Problem
-from . import directory, index, members
+from . import directory, index, members, records
 from .directory import DirectoryScan
 from .records import ZipEntry
 from .table import ZipTable
@@ -98,6 +98,9 @@ def _member_problem(entry: ZipEntry, name: str, archive: Blob, url: str, limits:
     origin = _VerifiedEntries(url)
     try:
         with members.open_member(origin, name, entry, archive, limits) as blob:
+            if entry.method != records.STORED:
+                trailing = members.Streamed(origin, name, entry, archive, limits).check()
+                return Problem(name, "trailing data", trailing) if trailing else None
             if not blob.size:  # no read would look at its local header
                 members.find(entry, archive, origin, name)
             elif blob.size <= _READ_BYTES:

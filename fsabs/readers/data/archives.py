@@ -51,9 +51,11 @@ class ArchiveDataReader(FileShardsReader[_Open]):
 
     A record is a dict: `"__key__"`, and the bytes of each file of the sample by the rest of its name, as in
     `{"__key__": "train/0001", "jpg": b"...", "cls": b"7"}`. Samples are in the order of their first files in a tar, or
-    by name in a zip; files that begin with a dot, or have no dot in their name, are left out. An archive's version is
-    checked: one that changed since `create_shards` is a `StaleFileError`. Two files that are the same part of a sample
-    (`1.jpg` and `1.JPG`) are a `CorruptFileError`, and so is one in a tar whose name no path can have (`/1.jpg`).
+    by name in a zip. The files of a sample need not lie side by side, and `./` before a name counts for nothing:
+    `./1.jpg` and `1.cls` are one sample. Files that begin with a dot, or have no dot in their name, are left out. An
+    archive's version is checked: one that changed since `create_shards` is a `StaleFileError`. Two files that are the
+    same part of a sample (`1.jpg` and `1.JPG`) are a `CorruptFileError`, and so is one in a tar whose name no path can
+    have (`/1.jpg`).
     """
 
     def __init__(self, data_dir: Location, *, suffixes: Sequence[str] = (".tar", ".zip", ".tar.gz", ".tgz")) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import warnings
 import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...containers.decoding import MAGIC_SIZE, Cursor, SeekPoint, SeekPoints
-from ...containers.tar.compression import TarCodec, add_blocks, codec_of_content, codec_of_name
+from ...containers.tar.compression import add_blocks, codec_of_content, codec_of_name
 from ...core import errors
 from ...core.blobs import Blob
 from ...core.limits import Limits
@@ -32,7 +33,7 @@ SUFFIXES = tuple(
     if name + compression != ".json"
 )
 CHUNK_BYTES = 1 << 20
-_KIND = "json-lines-2"
+_KIND = "json-lines-3"
 _BLANK = b" \t\r"  # what a blank line may have
 _CODECS = ("", *COMPRESSIONS)
 
@@ -46,6 +47,8 @@ class LineIndex(NamedTuple):
     """Bytes of the decoded content."""
     checksum: int
     """CRC-32 of the decoded content."""
+    trailing: int
+    """Whether there are bytes behind the compressed data: 1, else 0."""
     lines: Numbers
     """The number of the first line of each chunk, and the number of lines."""
     offsets: Numbers
@@ -55,7 +58,7 @@ class LineIndex(NamedTuple):
 
     def pack(self) -> list[bytes]:
         """Return the index as it is kept."""
-        head = [_CODECS.index(self.codec), self.size, self.checksum, len(self.lines), len(self.frames)]
+        head = [_CODECS.index(self.codec), self.size, self.checksum, self.trailing, len(self.lines), len(self.frames)]
         parts = [np.array(head, "<i8"), self.lines, self.offsets, self.frames.reshape(-1)]
         return [part.astype("<i8").tobytes() for part in parts]
 
@@ -63,10 +66,10 @@ class LineIndex(NamedTuple):
     def unpack(cls, view: memoryview) -> LineIndex:
         """Return the index of what was kept."""
         values = np.frombuffer(view, "<i8")
-        number, size, checksum, chunks, frames = values[:5].tolist()
-        ends = 5 + chunks, 5 + 2 * chunks, 5 + 2 * chunks + 2 * frames
-        lines, offsets, rest = values[5 : ends[0]], values[ends[0] : ends[1]], values[ends[1] : ends[2]]
-        return cls(_CODECS[number], size, checksum, lines, offsets, rest.reshape(-1, 2))
+        number, size, checksum, trailing, chunks, frames = values[:6].tolist()
+        ends = 6 + chunks, 6 + 2 * chunks, 6 + 2 * chunks + 2 * frames
+        lines, offsets, rest = values[6 : ends[0]], values[ends[0] : ends[1]], values[ends[1] : ends[2]]
+        return cls(_CODECS[number], size, checksum, trailing, lines, offsets, rest.reshape(-1, 2))
 
 
 class JsonLinesDataReader(FileShardsReader[Blob]):
@@ -82,6 +85,8 @@ class JsonLinesDataReader(FileShardsReader[Blob]):
 
     Compressed files are shuffled best if they have many frames, as those of zstd's `pzstd` and `t2sz`, and of `bgzip`:
     the chunks of one frame are read one after the other.
+
+    Bytes behind the compressed data of a file, which are no data of it, are not read, with a warning.
 
     Raises `CorruptFileError` with the file and the line, counted from 1 without blank ones, and `StaleFileError` for a
     file that changed after `create_shards`.
@@ -101,6 +106,10 @@ class JsonLinesDataReader(FileShardsReader[Blob]):
         """A shard for each file, whose records are its lines."""
         self._list(self._is_called(*SUFFIXES), "file of JSON lines")
         self._indexes = self._of_all(self._load, self._stats)
+        for name, index in self._indexes.items():
+            if index.trailing:
+                url = self._files.fs.url(self._files.path(name))
+                warnings.warn(f"{url}: bytes behind its {index.codec} data are not read", stacklevel=2)
         return [Shard(name, 0, int(index.lines[-1])) for name, index in self._indexes.items()]
 
     def _load(self, name: str) -> LineIndex:
@@ -167,7 +176,8 @@ class JsonLinesDataReader(FileShardsReader[Blob]):
         compression = codec_of_name(index.codec)
         add_blocks(points, compression, blob, index.size)
         path = self._stats[shard_name].filename
-        return compression.blob(self._files.fs, path, blob, compression.codec, index.size, blob.version, points)
+        codec = compression.codec.within(self._files.fs.limits)
+        return compression.blob(self._files.fs, path, blob, codec, index.size, blob.version, points)
 
 
 def _lines_of(data: bytes, count: int) -> list[bytes]:
@@ -178,11 +188,12 @@ def _lines_of(data: bytes, count: int) -> list[bytes]:
 
 def _scan(blob: Blob, limits: Limits) -> LineIndex:
     """Return the index of a file; EFBIG for one that expands too far."""
-    compression = codec_of_content(blob.pread(MAGIC_SIZE, 0))
+    compression = codec_of_content(blob.pread(MAGIC_SIZE, 0), blob.url)
     points = SeekPoints()
     lines, offsets, checksum, at, count = [0], [0], 0, 0, 0
     begun = b""  # stands for the line that a piece goes on with, unless that is blank so far
-    for piece in _pieces(blob) if compression is None else _decoded(blob, compression, points):
+    cursor = None if compression is None else Cursor(blob, compression.codec.within(limits), points)
+    for piece in _pieces(blob) if cursor is None else iter(lambda: cursor.read(CHUNK_BYTES), b""):
         checksum = zlib.crc32(piece, checksum)
         at += len(piece)
         if compression is not None and limits.expands_too_far(at, blob.size):
@@ -194,6 +205,9 @@ def _scan(blob: Blob, limits: Limits) -> LineIndex:
             lines.append(count)
             offsets.append(at - len(rest))
         begun = b"." if rest.strip(_BLANK) else b""
+    # In the place of a frame: the rest of a line is missing, or but for one byte there is one.
+    if cursor is not None and cursor.trailing and (begun or cursor.lost_frame):
+        raise errors.corrupt(blob.url, cursor.trailing, "create_shards")
     if begun:  # the last line has no end
         lines.append(count + 1)
         offsets.append(at)
@@ -202,6 +216,7 @@ def _scan(blob: Blob, limits: Limits) -> LineIndex:
         compression.name if compression is not None else "",
         at,
         checksum,
+        int(cursor is not None and cursor.trailing != ""),
         np.array(lines, np.int64),
         np.array(offsets, np.int64),
         np.array(frames, np.int64).reshape(-1, 2),
@@ -212,11 +227,3 @@ def _pieces(blob: Blob) -> Iterator[bytes]:
     source = ReadAhead(blob)
     for offset in range(0, blob.size, CHUNK_BYTES):
         yield source.pread(min(CHUNK_BYTES, blob.size - offset), offset)
-
-
-def _decoded(blob: Blob, compression: TarCodec, points: SeekPoints) -> Iterator[bytes]:
-    cursor = Cursor(blob, compression.codec, points)
-    while piece := cursor.read(CHUNK_BYTES):
-        yield piece
-    if cursor.trailing:
-        raise errors.corrupt(blob.url, cursor.trailing, "create_shards")
