@@ -191,16 +191,19 @@ class TreeTransfer:
             size = copy_file(self._source, file.src, self._target, file.dst, self._count, stat=file.stat, verify=False)
         return TreeEvent("copied", file.dst, size)
 
-    def run(self, delete: bool = False) -> None:
-        """Copy the files; a move removes those that have arrived, and `delete` what the source does not have."""
+    def run(self, delete: bool = False, listed: FS | None = None) -> None:
+        """Copy the files; a move removes those that have arrived, and `delete` what the source does not have.
+
+        `listed` is the target as it was, opened to be read: a container that is added to can't be.
+        """
         if delete:
-            self._check_delete()
+            self._check_delete(listed or self._target)
         self._check()
         # What is moved is removed when it is there, and not only when all is.
         with contextlib.nullcontext() if self._plan.move else self._target._together("Copy files"):
             self._copy()
             if delete and not self.failed:
-                self._remove_others()
+                self._remove_others(listed or self._target)
 
     def _copy(self) -> None:
         with self._copier as copier:
@@ -221,7 +224,7 @@ class TreeTransfer:
         for key in reversed(self._moved):
             self._remove_directory(self._source, keys.join(self._src, key))
 
-    def _remove_others(self) -> None:
+    def _remove_others(self, listed: FS) -> None:
         """Remove the files and directories of the target that the source does not have.
 
         Nothing is removed after a failure: what was not listed would look as if it were not there.
@@ -229,7 +232,7 @@ class TreeTransfer:
         ours = ordered_walk(
             self._source, self._src, keep_links=self._keeps_links(), enters=self._wants, failed=self._source_failed
         )
-        theirs = existing(self._target, self._dst, self._target_failed)
+        theirs = existing(listed, self._dst, self._target_failed)
         others: list[FileStat] = []
         on_disk = self._target.capabilities.links
         kept = {self._source._place(self._src)}  # directories of the source, which links and mounts have elsewhere, too
@@ -266,10 +269,10 @@ class TreeTransfer:
     def _place_of(self, stat: FileStat) -> identity.Place:
         return self._target._place(self._key_of(stat))
 
-    def _check_delete(self) -> None:
+    def _check_delete(self, listed: FS) -> None:
         """Refuse to remove where the target can't remove, or the source, in the target, would be removed."""
-        for capability in ("remove", "read"):  # what can't be listed can't be compared
-            self._target._require(capability, "remove what the source does not have", self._dst)
+        for fs, capability in ((self._target, "remove"), (listed, "read")):  # what can't be listed can't be compared
+            fs._require(capability, "remove what the source does not have", self._dst)
         if identity.inside(self._source, self._src, self._target, self._dst):
             reason = "the source is in the target, where it would be removed"
             raise errors.error(errno.EINVAL, "sync", self._source._url(self._src), reason)
@@ -315,8 +318,10 @@ class TreeTransfer:
         if found is not None and self._plan.existing != "skip":
             refuse_special(self._target, file.dst, found, "replaced")
         if found is not None and self._is_there(file, found):
-            self._skip(file)
-            return TreeEvent("skipped", file.dst, file.stat.size)
+            moves = self._plan.move and self._plan.existing != "skip"
+            if moves and not self._plan.dry_run:
+                self._remove_moved(file)
+            return TreeEvent("copied" if moves else "skipped", file.dst, file.stat.size)
         if self._plan.dry_run:
             there = found if found is not None else self._foreseen(file.dst)
             if there is not None and there.directory:
@@ -397,12 +402,12 @@ class TreeTransfer:
                 self._modes.append((file.dst, found.mode))
         return None
 
-    def _skip(self, file: FileCopy) -> None:
-        if self._plan.move and self._plan.existing != "skip" and not self._plan.dry_run:
-            if is_link(file.stat):
-                self._source._remove(file.src)
-            elif (error := self._copier.remove_source(file)) is not None:
-                raise error
+    def _remove_moved(self, file: FileCopy) -> None:
+        """Remove a file of the source that is at its target already."""
+        if is_link(file.stat):
+            self._source._remove(file.src)
+        elif (error := self._copier.remove_source(file)) is not None:
+            raise error
 
     def _wants(self, stat: FileStat) -> bool:
         return self._plan.wanted is None or self._plan.wanted(stat)

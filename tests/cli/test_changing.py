@@ -222,7 +222,7 @@ def test_a_file_is_no_directory(tmp_path: Path) -> None:
 def test_a_parent_is_one_in_any_spelling(tmp_path: Path) -> None:
     make_tree(tmp_path, {"above/below/f": b"f"})
     done = fsabs("rm", "-r", "--dry-run", f"file://{tmp_path}/above/below/%2e%2e", code=1)
-    assert "is '..' at the end" in done.err
+    assert "is a directory by the name '..'" in done.err
 
 
 @pytest.mark.parametrize("command", ["cp", "mv"])
