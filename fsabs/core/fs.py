@@ -450,8 +450,9 @@ class FS(abc.ABC):
     ) -> TreeCounts:
         """Copy what is new or changed in a directory, as `copy_tree` does; a run that was interrupted is continued.
 
-        Two files of one size are the same if the target keeps times and the times are equal; if the target's version is
-        a checksum, and the source's content has it; else if the target was written later than the source.
+        Two files of one size are the same if the target keeps times and the times are equal; if the target was written
+        after the last change of a local source; if the target's version is a checksum, and the source's content has it;
+        else if the target was written later than the source. Only `content` finds what has changed in spite of that.
 
         Args:
             src: a directory.
@@ -958,6 +959,10 @@ class FS(abc.ABC):
     def _same_content(self, version: str, other: str) -> bool | None:
         """Return whether two versions, in stores of this kind, are of equal contents; None if versions don't say."""
         return None
+
+    def _unchanged_since(self, stat: FileStat, when: float) -> bool:
+        """Return whether the file with this stat was changed last before `when`, by a time that can't be set."""
+        return False
 
     # ---- how the public methods are derived, and what those above share
 

@@ -94,13 +94,14 @@ def digest_of_secret(secret: bytes) -> str:
         return hashlib.scrypt(secret, salt=b"fsabs", n=1 << 12, r=8, p=1, dklen=16).hex()
 
 
-def is_older_than_a_tick(*times: float) -> bool:
-    """Return whether the times of a file, in seconds since 1970, are so long ago that its clock has ticked since.
+def is_older_than_a_tick(*times: float, now: float | None = None) -> bool:
+    """Return whether the times of a file, in seconds since 1970, are so long before `now` that its clock has ticked
+    since.
 
     A filesystem whose times are all whole seconds may tick that slowly.
     """
     tick = TICK + COARSE_TICK if TICK >= 0 and all(when % 1 == 0 for when in times) else TICK
-    return time.time() - max(times) > tick
+    return (time.time() if now is None else now) - max(times) > tick
 
 
 def same(a: FS, key_a: str, b: FS, key_b: str) -> bool | None:

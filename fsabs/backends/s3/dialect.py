@@ -477,8 +477,8 @@ def _etag_is_of(etag: str, blob: Blob, chunk: int) -> bool | None:
     if match[2] is None:
         return checksums.digest("MD5", checksums.pieces_of(blob, 0, blob.size)).hex() == match[1]
     count = int(match[2])
-    for size in dict.fromkeys((chunk, 5 << 20, 8 << 20, 16 << 20, 32 << 20, 50 << 20, 64 << 20)):
-        ends = list(_ends(blob.size, size))
+    sizes = (chunk, 5 << 20, 8 << 20, 16 << 20, 32 << 20, 50 << 20, 64 << 20)
+    for ends in dict.fromkeys(tuple(_ends(blob.size, size)) for size in sizes):  # several may have the same parts
         if len(ends) == count:
             parts = (checksums.pieces_of(blob, start, end - start) for start, end in itertools.pairwise([0, *ends]))
             if checksums.digest("MD5", (checksums.digest("MD5", part) for part in parts)).hex() == match[1]:
