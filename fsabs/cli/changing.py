@@ -359,6 +359,7 @@ class Transfer:
         self._exits = contextlib.ExitStack()
         self._requests = RequestLog()
         self._into_archives: list[TreeTransfer] = []  # moves
+        self._names: dict[int, identity.DistinctNames] = {}  # by the id of the target's FS, which is open to the end
 
     def plan(self, paths: Paths, **more: Any) -> TreePlan:
         """Return the plan of a transfer with these options."""
@@ -423,8 +424,15 @@ class Transfer:
             elif _is_around(source, place):
                 self.error(ValueError(f"{source.shown} can't be copied into itself: {place.shown}"))
             else:
-                good.append((source, place))
+                try:
+                    self._names_at(place).check(place.key)
+                    good.append((source, place))
+                except OSError as exc:
+                    self.error(exc)
         return good
+
+    def _names_at(self, place: ResolvedPath) -> identity.DistinctNames:
+        return self._names.setdefault(id(place.fs), identity.DistinctNames(place.fs, "copy"))
 
     def finish(self, paths: Paths) -> int:
         """Close what was opened, and return the exit code.
@@ -524,7 +532,8 @@ class Transfer:
         target.fs._require("write", "copy", dst)
         if plan.move:
             source.fs._require("remove", "move", source.key)
-        found = TreeTransfer(source.fs, source.key, target.fs, dst, plan, report, self._count, self._given.jobs)
+        jobs, names = self._given.jobs, self._names_at(target)
+        found = TreeTransfer(source.fs, source.key, target.fs, dst, plan, report, self._count, jobs, names)
         if plan.move and not (plan.dry_run or target.fs.capabilities.read):
             self._into_archives.append(found)
         return found

@@ -196,11 +196,14 @@ class FS(abc.ABC):
 
         Contents are taken from `pairs` as there is room for them, up to 64 MiB at once. After a failure no more are
         taken: when all that was under way has ended, the first exception is raised, with the others in its notes.
-        Paths must differ: of two contents for one, either may remain.
+        Paths must differ: of two contents for one, either may remain. Two that a disk takes for one, by case or Unicode
+        form, are a `FileExistsError`.
         """
         _check_concurrency(concurrency)
         self._require("write", "write_many", self._root)
-        return self._write_many(writemany.contents(pairs, self._key_to_write), concurrency)
+        names = identity.DistinctNames(self, "write_many")
+        keyed = writemany.contents(pairs, lambda path: names.check(self._key_to_write(path)))
+        return self._write_many(keyed, concurrency)
 
     def write_text(
         self,
@@ -289,7 +292,8 @@ class FS(abc.ABC):
         """Walk a tree from the top down, as `os.walk` does: yield `(directory, names of directories, names of files)`.
 
         Directories that are removed from the list of their names are not walked. Links to directories are followed, as
-        with `followlinks=True`, but for those that lead to a directory above.
+        with `followlinks=True`, but for those that lead to a directory above. A directory that can't be listed is
+        raised, where `os.walk` leaves it out without `onerror`.
         """
         self._key(path, "walk")
         return Walk(os.fspath(path), self.list, self._enters)

@@ -58,6 +58,7 @@ class Backups:
         self.fs = fs
         self.top = top
         self._taken = set[str]()
+        self._names = identity.DistinctNames(fs, "copy")
 
     def refuse(self, tree: FS, top: str) -> None:
         """Raise `OSError` if the directory is in a tree of which it would get files, or is that."""
@@ -72,7 +73,7 @@ class Backups:
             reason = f"the backup of {original._url(key)} would take the place of another file"
             raise errors.error(errno.EEXIST, "copy", self.fs._url(place), reason)
         self._taken.add(place)
-        return place
+        return self._names.check(place)
 
 
 class TreePlan(NamedTuple):
@@ -111,6 +112,7 @@ class TreeTransfer:
         report: called with what became of each file.
         count: called with the size of each piece that was copied.
         concurrency: how many files are under way at once; by default, what suits the two FS.
+        names: those of all transfers of one command to the target.
     """
 
     def __init__(
@@ -123,6 +125,7 @@ class TreeTransfer:
         report: Callable[[TreeEvent], None],
         count: Callable[[int], None],
         concurrency: int | None = None,
+        names: identity.DistinctNames | None = None,
     ) -> None:
         self._source = source
         self._src = src
@@ -136,6 +139,7 @@ class TreeTransfer:
         self._modes: list[tuple[str, int]] = []  # that keys at the target get in the end
         self._moved: list[str] = []  # directories of the source, which go if they are empty then
         self._replaced = set[str]()  # keys at the target of what a directory would take the place of, in a dry run
+        self._names = names or identity.DistinctNames(target, "copy")
         self._unmade = ""  # a directory that could not be made: what is in it is left out
         self.directories: int = 0
         """Those that were made."""
@@ -163,6 +167,7 @@ class TreeTransfer:
                 stat = entry(self._source, src) if self._keeps_links() else self._source._stat(src)
             if stat is None:
                 raise errors.error(errno.ENOENT, "copy", self._source._url(src))
+            self._names.check(dst)
             if there is not None:
                 found = there.find(keys.relative(dst, self._dst))
             else:
@@ -435,6 +440,11 @@ class TreeTransfer:
                 reason = "the tree has the target in it, by a link or a mount: that is not copied into itself"
                 exc = errors.error(errno.EINVAL, "copy_tree", self._target._url(self._dst), reason)
                 self._leave_out(stat.filename, exc)
+                continue
+            try:
+                self._names.check(self._key_of(stat))
+            except OSError as exc:
+                self._leave_out(stat.filename, exc) if stat.directory else self._fail(self._key_of(stat), exc)
                 continue
             # A directory's members follow it: one that something else follows is empty.
             is_empty = last.directory and not stat.filename.startswith(last.filename and last.listed())
