@@ -112,7 +112,9 @@ class Local(FS):
         return identity.is_older_than_a_tick(*_times(version))
 
     def _unchanged_since(self, stat: FileStat, when: float) -> bool:
-        return stat.version is not None and identity.is_older_than_a_tick(*_times(stat.version), now=when)
+        with contextlib.suppress(ValueError):  # a manifest may have the version of another store
+            return identity.is_older_than_a_tick(*_times(stat.version or ""), now=when)
+        return False
 
     def _read_link(self, key: str) -> str | None:
         try:
