@@ -27,7 +27,7 @@ from ..urls.opening import from_url
 from . import instances
 from .locate import check_one_run, find, publishing_mark
 from .recordio import RecordReader, RecordWriter, Skipped
-from .recordio.format import HEADER, MAGIC, Chunk, Damage, count, crc32, decompress
+from .recordio.format import HEADER, MAGIC, MAGIC_BYTES, Chunk, Damage, count, crc32, decompress
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -348,7 +348,7 @@ def verify(paths: Paths | FS, *, workers: int = 4) -> DataSetReport:
         shards = [
             shard
             for shard, (one, path) in zip(reports, files, strict=True)
-            if not (one.listed and _is_of_another_kind(shard, path, kinds))
+            if not (one.listed and _is_of_another_kind(one.fs, path, shard, kinds))
         ]
         read = {shard.url for shard in shards}
         missing, stale, skipped = list[str](), list[str](), list[str]()
@@ -360,10 +360,13 @@ def verify(paths: Paths | FS, *, workers: int = 4) -> DataSetReport:
     return DataSetReport(tuple(shards), tuple(missing), tuple(stale), tuple(skipped))
 
 
-def _is_of_another_kind(shard: ShardReport, path: str, kinds: set[str]) -> bool:
+def _is_of_another_kind(fs: FS, path: str, shard: ShardReport, kinds: set[str]) -> bool:
     """Return whether a file has nothing of RecordIO in it, nor the name of a shard or the suffix of one in `kinds`."""
     is_called = _OF.fullmatch(path) or _PLAIN.fullmatch(path) or os.path.splitext(shard.url)[1] in kinds
-    return bool(shard.size and not shard.chunks and not is_called)
+    if not shard.size or shard.chunks or is_called:
+        return False
+    with fs.open(path, "rb") as file:
+        return bool(file.read(len(MAGIC_BYTES)) != MAGIC_BYTES)
 
 
 def repair(paths: Paths | FS) -> DataSetReport:
