@@ -425,7 +425,8 @@ class Transfer:
                 self.error(ValueError(f"{source.shown} can't be copied into itself: {place.shown}"))
             else:
                 try:
-                    self._names_at(place).check(place.key)
+                    if not self._given.dry_run:
+                        self._names_at(place).check(place.key)
                     good.append((source, place))
                 except OSError as exc:
                     self.error(exc)

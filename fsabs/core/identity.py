@@ -159,14 +159,20 @@ class DistinctNames:
             if self._seen is None:
                 return key
         other = self._seen.setdefault(_folded(key), key)
-        if other == key and len(self._seen) != _UNASKED:
-            return key
-        if tells_names_apart(self._fs, parent):
-            self._seen = None
-        elif other != key:
+        if other == key and len(self._seen) == _UNASKED:
+            with contextlib.suppress(OSError):  # nothing can be made there: it is asked when two names are alike
+                self._ask(parent)
+        elif other != key and not self._ask(parent):
             reason = f"{other!r} and {key!r} are one name on this filesystem"
             raise errors.error(errno.EEXIST, self._operation, self._fs._url(key), reason)
         return key
+
+    def _ask(self, folder: str) -> bool:
+        """Return whether the disk tells names apart: then nothing more is kept."""
+        apart = tells_names_apart(self._fs, folder)
+        if apart:
+            self._seen = None
+        return apart
 
 
 def _folded(key: str) -> str:

@@ -167,7 +167,7 @@ class TreeTransfer:
                 stat = entry(self._source, src) if self._keeps_links() else self._source._stat(src)
             if stat is None:
                 raise errors.error(errno.ENOENT, "copy", self._source._url(src))
-            self._names.check(dst)
+            self._check_name(dst)
             if there is not None:
                 found = there.find(keys.relative(dst, self._dst))
             else:
@@ -442,7 +442,7 @@ class TreeTransfer:
                 self._leave_out(stat.filename, exc)
                 continue
             try:
-                self._names.check(self._key_of(stat))
+                self._check_name(self._key_of(stat))
             except OSError as exc:
                 self._leave_out(stat.filename, exc) if stat.directory else self._fail(self._key_of(stat), exc)
                 continue
@@ -463,6 +463,11 @@ class TreeTransfer:
                 self._make(stat)
         if implied and not only_files and last.directory:
             self._make(last)
+
+    def _check_name(self, key: str) -> None:
+        """Refuse a name that is another one's file; a dry run does not ask the disk, for which it is written to."""
+        if not self._plan.dry_run:
+            self._names.check(key)
 
     def _walk(self) -> Iterator[FileStat]:
         with self._source._naming("copy_tree", self._src):

@@ -3,6 +3,7 @@ says which it has not written."""
 
 from __future__ import annotations
 
+import errno
 import os
 import unicodedata
 import zipfile
@@ -15,6 +16,7 @@ import pytest
 import fsabs
 from fsabs import Local, Memory
 from fsabs.cli import main
+from fsabs.core import identity
 from tests.cli.commands import make_tree, read_tree
 
 pytestmark = pytest.mark.quick
@@ -152,3 +154,25 @@ def test_one_directory_of_backups(disk: tuple[Path, Any], tmp_path: Path, capfd:
 def test_names_that_a_disk_tells_apart(tmp_path: Path) -> None:
     names = {f"{name}{number}": b"" for name in ("X", "x", "caf\u00e9", "cafe\u0301") for number in range(3000)}
     assert Local(tmp_path).write_many(names) == len(names) == len(os.listdir(tmp_path))
+
+
+def test_a_dry_run_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree(tmp_path / "src", PAIRS["case"])
+    (tmp_path / "there").mkdir()
+    monkeypatch.setattr(os, "mkdir", None)
+    assert main(["cp", "-r", "--dry-run", f"{tmp_path}/src/", f"{tmp_path}/there"]) == 0
+    assert main(["cp", "--dry-run", f"{tmp_path}/src/README", f"{tmp_path}/src/readme", f"{tmp_path}/there/"]) == 0
+
+
+def test_many_names_in_a_directory_that_nothing_can_be_made_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identity, "_UNASKED", 2)
+    source = tree(tmp_path / "src", PAIRS["form"])
+    target = tree(tmp_path / "target", PAIRS["form"])
+    (source / PAIRS["form"][1]).unlink()
+
+    def refused(path: str, mode: int = 0o777) -> None:
+        code = errno.EEXIST if os.path.exists(path) else errno.EACCES
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "mkdir", refused)
+    assert main(["sync", str(source), str(target)]) == 0  # all is there already
