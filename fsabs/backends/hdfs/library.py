@@ -257,6 +257,7 @@ class Pending(Generic[T]):
                 self._outcome = self._outcomes.get(timeout=max(0.0, seconds))
             except queue.Empty:
                 return False
+            self._outcomes.put(self._outcome)  # for another thread that waits
         return True
 
     def result(self) -> T:
@@ -401,8 +402,10 @@ _ADVICE = [
     (r"All nodes failed for write", "; what is without checksums (dfs.checksum.type NULL) can't be appended to"),
 ]
 _NOT_EXECUTED = {errno.EHOSTDOWN, errno.EROFS, errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH}
-_NO_CONNECTION = "no connection to"
-_RETRIABLE = re.compile(rf"RetriableException|RpcServerException: .*too busy|server too busy|{_NO_CONNECTION}")
+_NO_CONNECTION, _NO_CALL = "no connection to", "no call to"
+_RETRIABLE = re.compile(
+    rf"RetriableException|RpcServerException: .*too busy|server too busy|{_NO_CONNECTION}|{_NO_CALL}"
+)
 _UNKNOWN = {errno.ECONNRESET, errno.ECONNABORTED, errno.EPIPE, errno.ETIMEDOUT}
 _STACK = re.compile(r"(?:\\+n|\n)\s*(?:\\+t|\t|\s)*at [\w.$]+\(|\\+n\\+tat |\n\tat ")
 _JAVA = re.compile(r'(?:Fatal)?RPCError\("[\w.]*\.([\w$]+)", "(.*)', re.DOTALL)
@@ -418,6 +421,11 @@ _PATH = re.compile(r"/[^\s:,;]*")
 def not_connected(node: str, seconds: float) -> TimeoutError:
     """Return the error of a host that does not answer: the request was not sent."""
     return TimeoutError(errno.ETIMEDOUT, f"{_NO_CONNECTION} {node} within {seconds:g} s")
+
+
+def not_asked(node: str, seconds: float) -> TimeoutError:
+    """Return the error of a node that was not sent a request, since it has not answered an earlier one."""
+    return TimeoutError(errno.ETIMEDOUT, f"{_NO_CALL} {node} within {seconds:.3g} s: it has not answered an earlier one")
 
 
 def verdict(exc: OSError) -> Verdict:
