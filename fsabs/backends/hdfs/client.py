@@ -6,9 +6,9 @@ comes, the other NameNodes are asked whether they are active meanwhile; a slow o
 remembered for the process and its children.
 
 Each NameNode has clients of its own in the library, which would wait for one that is silent, and behind it, for ever;
-such clients are left alone, and replaced. Each costs threads and descriptors: a call to a NameNode that has not
-answered an earlier one waits for that one. A connection may be lost without a sign, so that the call is made all the
-same after a minute, and then after twice as long each time.
+such clients are left alone, and replaced. Each costs threads and descriptors: once a second call has not been answered
+either, the next ones wait for that one. A connection may be lost without a sign: after a minute, and then after twice
+as long each time, a call is made all the same.
 
 The library chooses the DataNodes, and waits for each of them as long as its client is configured to. Once one was
 silent, a client with a shorter time limit is used for a minute: a file whose other replicas are served does not wait
@@ -190,7 +190,7 @@ class NameNode:
         self.replace_clients()
         if self.address.host and self.unanswered() is None:  # else it is several NameNodes, and one of them is silent
             before = _unanswered.get().get(self.name)
-            seconds = 2 * before.seconds if before else SILENCE_REMEMBERED
+            seconds = max(SILENCE_REMEMBERED, 2 * before.seconds) if before else 0.0
             _unanswered.get()[self.name] = Unanswered(pending, seconds, time.monotonic() + seconds)
 
     def replace_clients(self) -> None:
@@ -225,12 +225,19 @@ class Nameservice:
         """
         begun, deadline = time.monotonic(), deadline or Deadline(self.policy.timeout)
         attempts, node = 0, self._remembered()
+        said: dict[
+            str, tuple[int | None, str | None]
+        ] = {}  # by each NameNode at last; errors would refer to this frame
         while True:
             known = node if attempts == 0 else self._remembered()
             try:
                 found = self._ask(what, request, self._share(deadline), node)
             except OSError as exc:
+                said[node.name] = exc.errno, exc.strerror
                 if not (self._may_repeat(exc, node, attempts, repeat) and self._wait(exc, attempts, begun, deadline)):
+                    telling = max(said.values(), key=_tells)
+                    if verdict(exc) is Verdict.NOT_EXECUTED and _tells(telling) > _tells(said[node.name]):
+                        raise OSError(*telling) from exc
                     raise
                 now = self._remembered()
                 following = self._nodes[(self._nodes.index(node) + 1) % len(self._nodes)]
@@ -492,6 +499,11 @@ def _connect(conf: HadoopConfiguration, options: HdfsOptions, address: NameNodeA
         settings["dfs.client.failover.max.attempts"] = "0"  # `Nameservice` repeats
     principal, keytab, tickets = options.principal, options.keytab, options.ticket_cache
     return library().RawClient(address.url, settings, None, principal, keytab, tickets)
+
+
+def _tells(said: tuple[int | None, str | None]) -> int:
+    """Return how much an error tells: a standby refuses whatever is wrong with the active one, safe mode is its own."""
+    return {errno.EHOSTDOWN: 0, errno.EROFS: 2}.get(said[0] or 0, 1)
 
 
 def _is_active(node: NameNode, policy: HdfsRetryPolicy) -> None:

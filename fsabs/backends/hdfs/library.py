@@ -414,6 +414,7 @@ _NODE = re.compile(r'ip_addr: \\*"([^"\\]*).*?xfer_port: (\d+)', re.DOTALL)
 _VARIANT = re.compile(
     r'(?:OperationFailed|InvalidArgument|InvalidPath|UnsupportedFeature|DataTransferError)\("(.*)"\)', re.DOTALL
 )
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _QUOTED = re.compile(r'\\+(["\'\\])')
 _PATH = re.compile(r"/[^\s:,;]*")
 
@@ -425,7 +426,9 @@ def not_connected(node: str, seconds: float) -> TimeoutError:
 
 def not_asked(node: str, seconds: float) -> TimeoutError:
     """Return the error of a node that was not sent a request, since it has not answered an earlier one."""
-    return TimeoutError(errno.ETIMEDOUT, f"{_NO_CALL} {node} within {seconds:.3g} s: it has not answered an earlier one")
+    return TimeoutError(
+        errno.ETIMEDOUT, f"{_NO_CALL} {node} within {seconds:.3g} s: it has not answered the one before"
+    )
 
 
 def verdict(exc: OSError) -> Verdict:
@@ -485,6 +488,8 @@ def _error(exc: BaseException) -> OSError:
     text, kind = one_line(str(exc)), type(exc).__name__
     says = f"{kind}: {text}" if type(exc) not in (OSError, RuntimeError) else _PATH.sub("", text)
     code = next((code for pattern, code in _ERRNO if re.search(pattern, says)), errno.EIO)
+    if code == errno.EIO and (system := _OS_ERROR.search(says)):
+        return errors.of_client(OSError(int(system[1]), text))
     if code in (errno.ENOENT, errno.EEXIST):
         return OSError(code, os.strerror(code))
     if code == errno.ECONNRESET and (user := os.environ.get("HADOOP_PROXY_USER")):
