@@ -287,7 +287,7 @@ class Nameservice:
         begun = time.monotonic()
         if (earlier := node.unanswered()) is not None and not self._ends(earlier, seconds, node):
             raise not_asked(node.name, time.monotonic() - begun)
-        pending = begin(node.ask, request, self.policy, self.datanode_timeout)
+        pending: Pending[T] = begin(node.ask, request, self.policy, self.datanode_timeout)
         if not self._ends(pending, begun + seconds - time.monotonic(), node):
             node.give_up(pending)
             raise no_answer(f"{what} from {node.name}", time.monotonic() - begun)
