@@ -320,10 +320,13 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
         self._run(path, lambda fs, there: (fs.makedirs if create_parents else fs.mkdir)(there, mode))
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
-        """Make a directory and what is missing above it."""
+        """Make a directory and what is missing above it.
+
+        With `exist_ok`, as before a write, nothing is made in a store whose directories are those of its files' names.
+        """
 
         def make(fs: FS, there: str) -> None:
-            if fs.capabilities.mkdir:
+            if fs.capabilities.mkdir and not (exist_ok and fs.capabilities.implied_directories):
                 fs.makedirs(there, exist_ok=exist_ok)
 
         self._run(path, make)
@@ -391,8 +394,15 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
     checksum = ukey
 
     def sign(self, path: str, expiration: int = 100, **kwargs: Any) -> str:
-        """Raise `io.UnsupportedOperation`: no store signs URLs."""
-        raise errors.unsupported("sign", self.unstrip_protocol(path), "URLs are not signed")
+        """Return a URL that allows whoever has it to read a file of S3 for `expiration` seconds."""
+        _refuse_unknown("sign", kwargs)
+
+        def signed(fs: FS, there: str) -> str:
+            if not hasattr(fs, "signed_url"):
+                raise errors.unsupported("sign", self.unstrip_protocol(path), "URLs of this store are not signed")
+            return str(fs.signed_url(there, expires=expiration))
+
+        return self._run(path, signed)
 
     # ---- as a value
 
