@@ -320,13 +320,10 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
         self._run(path, lambda fs, there: (fs.makedirs if create_parents else fs.mkdir)(there, mode))
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
-        """Make a directory and what is missing above it.
-
-        With `exist_ok`, as before a write, nothing is made in a store whose directories are those of its files' names.
-        """
+        """Make a directory and what is missing above it."""
 
         def make(fs: FS, there: str) -> None:
-            if fs.capabilities.mkdir and not (exist_ok and fs.capabilities.implied_directories):
+            if fs.capabilities.mkdir:
                 fs.makedirs(there, exist_ok=exist_ok)
 
         self._run(path, make)

@@ -37,20 +37,6 @@ def test_fsspec_signs_urls_where_the_store_does(bucket: S3, tmp_path: Path) -> N
         fsabs.from_url(tmp_path).fsspec().sign("x")
 
 
-def test_writes_through_fsspec_leave_no_marks_of_directories(bucket: S3, tmp_path: Path) -> None:
-    (tmp_path / "x").write_bytes(b"x")
-    fs = bucket.fsspec()
-    fs.makedirs("a/b", exist_ok=True)
-    with fs.open("a/b/x", "wb") as file:
-        file.write(b"x")
-    fs.put_file(str(tmp_path / "x"), "c/d/x")
-    fs.put(str(tmp_path), "e", recursive=True)
-    fs.rm(["a/b/x", "c/d/x", "e/x"])
-    assert list(bucket.list("", recursive=True)) == []
-    fs.mkdir("asked/for")
-    assert fs.isdir("asked/for")
-
-
 def test_patched_torch_saves_and_loads_programs(bucket: S3) -> None:
     torch = pytest.importorskip("torch")
     where = f"s3://{bucket.bucket}/models"
