@@ -56,6 +56,7 @@ class Parser(argparse.ArgumentParser):
         self._width = max(50, min(80, terminal_columns()) - 2)
         formatter = functools.partial(argparse.RawDescriptionHelpFormatter, width=self._width)
         super().__init__(prog, usage, formatter_class=formatter, add_help=False, allow_abbrev=False)
+        self.color = False  # Python 3.14's parsers colour their help; what is printed here is quoted
         self._text = text
         self._commands = commands or {}
         self.arguments: list[argparse.Action] = []

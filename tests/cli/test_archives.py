@@ -63,6 +63,7 @@ def test_formats(tmp_path: Path, suffix: str) -> None:
 
 
 @pytest.mark.quick
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")  # by threads of other tests
 def test_times_and_many_members_by_several_processes(tmp_path: Path) -> None:
     files = {f"d{at % 7}/{at:04}": b"%d" % at for at in range(2000)} | {"large": os.urandom(3_000_000)}
     with tarfile.open(tmp_path / "a.tar", "w") as tar:

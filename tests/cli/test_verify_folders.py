@@ -59,6 +59,7 @@ def test_a_file_that_is_named_is_taken_at_its_word(folder: Path, capfd: pytest.C
 
 
 def test_files_of_tokens_are_no_records(tmp_path: Path) -> None:
+    pytest.importorskip("torch")  # `make pythons` goes without
     from fsabs.adapters.torch import ShardedDataset
 
     (tmp_path / "train.bin").write_bytes(bytes(4096))

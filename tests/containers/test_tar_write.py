@@ -14,6 +14,7 @@ import pytest
 
 import fsabs
 from fsabs import FS, Local, Memory, MissingDependencyError
+from fsabs.containers import decoding
 from fsabs.containers.tar import Tar
 from fsabs.containers.tar.compression import codec_of_content
 from fsabs.core.registry import COMPRESSIONS
@@ -78,6 +79,7 @@ def test_each_suffix_of_a_compression_names_it(compression: str, tmp_path: Path)
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     fs = Memory()
     data = _write(fs, "a.tar.zst", TREE)
+    monkeypatch.setattr(decoding, "STANDARD_ZSTD", False)
     monkeypatch.setitem(sys.modules, "zstandard", None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'fsabs\[zstd\]'"):
         fs.open_container("a.tar.zst")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import struct
+import sys
 import zipfile
 import zlib
 
@@ -242,7 +243,7 @@ def test_an_archive_in_code_page_437_that_zipfile_has_added_to(compressed: bool,
     right = Made(b"", data, DEFLATED * compressed, 8 * streamed, len(CONTENT), zlib.crc32(CONTENT), host=0)
     right = right._replace(descriptor=numbers if streamed else b"")
     changed = added_by_zipfile(by_hand([right._replace(name=raw) for raw in OLD.values()]))
-    assert b"caf\xc3\xa9" in changed
+    assert (b"caf\xc3\xa9" in changed) == (sys.version_info < (3, 14))  # which leaves a name as it is
     archive = opened(changed)
     assert contents(archive) == {**dict.fromkeys(OLD, CONTENT), "added": b"by zipfile"} == read_by_zipfile(changed)
     for name in OLD:
@@ -258,8 +259,11 @@ def test_an_archive_in_code_page_437_that_zipfile_has_added_to(compressed: bool,
 
 def test_what_zipfile_makes_of_names_in_utf8_that_are_not_flagged() -> None:
     changed = added_by_zipfile(by_hand([Made("é".encode(), b"1"), Made("漢".encode(), b"2", flags=0x800)]))
-    expected = {"é".encode().decode("cp437"): b"1", "漢": b"2", "added": b"by zipfile"}
-    assert contents(opened(changed)) == expected == read_by_zipfile(changed)
+    kept = sys.version_info >= (3, 14)  # zipfile leaves the name as it is, and reads it in cp437; here it is UTF-8
+    added = {"漢": b"2", "added": b"by zipfile"}
+    in_cp437 = {"é".encode().decode("cp437"): b"1", **added}
+    assert contents(opened(changed)) == ({"é": b"1", **added} if kept else in_cp437)
+    assert read_by_zipfile(changed) == in_cp437
 
 
 def test_a_name_in_another_encoding_that_says_something_else() -> None:

@@ -337,7 +337,7 @@ def test_what_is_updated_in_place_is_named_in_errors(tmp_path: Path) -> None:
         assert (file.name, file.mode) == (fs.url("x"), "rb+")
         assert (file.read(3), file.seek(-2, os.SEEK_END), file.truncate(), file.read()) == (b"012", 8, 8, b"")
         with scarce.file_size(20), pytest.raises(OSError) as caught:
-            file.write(b"x" * 100_000)
+            file.write(b"x" * 1_000_000)
     assert (caught.value.filename, caught.value.operation) == (fs.url("x"), "write")  # type: ignore[attr-defined]
 
 

@@ -166,6 +166,7 @@ def test_megatron_reads_from_a_store(moto: MotoServer, tmp_path: Path, monkeypat
     assert len(ours.document_indices) == 41
 
 
+@pytest.mark.nightly  # it asks for torch of the nightly channel, and is not among what the tests install
 def test_torchtitan_resumes_with_other_ranks(folder: Path) -> None:
     loader_type = recipe("torchtitan_loader", "torchtitan", "tyro").FsabsDataLoader
 

@@ -299,6 +299,11 @@ def _xz_encoder(level: int, _: float) -> Encoder:
 
 
 def _zst_encoder(level: int, _: float) -> Encoder:
+    if decoding.STANDARD_ZSTD:
+        zstd = importlib.import_module("compression.zstd")
+        parameters = zstd.CompressionParameter
+        options = {parameters.compression_level: level, parameters.checksum_flag: 1}
+        return cast(Encoder, zstd.ZstdCompressor(options=options))
     try:
         import zstandard
     except ImportError as exc:
