@@ -63,7 +63,7 @@ def files() -> dict[str, bytes]:
     ("how", "kinds"),
     [
         ("one line", ["s3", "zip on s3"]),  # of one server: all are in one environment
-            pytest.param("one line", ["corp"], marks=pytest.mark.nightly),
+        pytest.param("one line", ["corp"], marks=pytest.mark.nightly),
         pytest.param("environment", ["hdfs", "ceph", "local"], marks=pytest.mark.nightly),
     ],
 )

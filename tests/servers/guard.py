@@ -30,7 +30,8 @@ SWEEPS = 40
 
 def start() -> None:
     """Begin a run of this process and all that it starts."""
-    folder = os.environ[FOLDER] = tempfile.mkdtemp(prefix="fsabs-", dir=os.environ.get(FOLDER))
+    outer = os.environ.get(FOLDER)  # names of sockets below it have room for 107 bytes, and Ray's are long
+    folder = os.environ[FOLDER] = tempfile.mkdtemp(prefix="" if outer else "fsabs-", dir=outer)
     os.chmod(folder, 0o711)  # PostgreSQL's server runs as another user
     if sys.platform != "linux":
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
