@@ -217,13 +217,13 @@ class _Builtin(functools.partial["Any"]):
 
 
 class Entry:
-    """An entry of the patched `os.scandir`: the member of a directory at `place`."""
+    """An entry of the patched `os.scandir`, at `place`; a slash at the end of `name` says that it is a directory."""
 
-    def __init__(self, place: str | Path, name: str, directory: bool) -> None:
+    def __init__(self, place: str | Path, name: str) -> None:
         self.place = place
-        self.name = name
+        self.name = name.rstrip("/")
         self.path = str(place)
-        self._directory = directory
+        self._directory = name.endswith("/")
 
     def is_dir(self, *, follow_symlinks: bool = True) -> bool:
         """Return whether it is a directory."""

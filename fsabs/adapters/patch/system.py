@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 from . import calls
 from .calls import Entry, elsewhere, refused
 
 TYPE_CHECKING = False  # as typing's, which takes as long to import as all of this
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from typing import Any
 
     from ...paths import Path
@@ -31,16 +32,11 @@ _OPENS = {"builtins": "open", "io": "open", "bz2": "_builtin_open", "tarfile": "
 # ---- os
 
 
-class _Entries:
+class _Entries(Iterator[Entry]):
     """The iterator and context manager that `os.scandir` returns."""
 
     def __init__(self, path: str | Path) -> None:
-        self._entries = (
-            Entry(_member(path, name.rstrip("/")), name.rstrip("/"), name.endswith("/")) for name in _names(path)
-        )
-
-    def __iter__(self) -> Iterator[Entry]:
-        return self._entries
+        self._entries = (Entry(_member(path, name.rstrip("/")), name) for name in _names(path))
 
     def __next__(self) -> Entry:
         return next(self._entries)
@@ -140,6 +136,12 @@ def _normal(call: Call) -> str:
     return f"{scheme}{mark}{authority}{os.path.normpath(f'/./{path}') if slash else ''}"
 
 
+def _join(call: Call) -> str:
+    """Return the URL of what is below a `Path`, whose members have their names as they are."""
+    path = call.path
+    return str(call(path) if isinstance(path, str) else os.fspath(path.joinpath(*call.args[1:])))
+
+
 def _relative(call: Call) -> str:
     given = call.get("path")
     path, start = _either(given), _either(call.get("start", os.curdir))
@@ -165,6 +167,7 @@ _OS: Rows = [
     ("path.isfile", "*path", _by(lambda path: path.is_file())),
     ("path.isdir", "*s", _by(lambda path: path.is_dir())),
     ("path.abspath path.normpath", "+path", elsewhere(_normal)),
+    ("path.join", "*a", elsewhere(_join)),
     ("path.realpath", "+filename", elsewhere(_normal)),
     ("path.isabs", "+s", elsewhere(lambda call: True)),
     ("path.ismount", "*path", elsewhere(lambda call: False)),
