@@ -138,7 +138,7 @@ def main(roots, methods):
                 print(kind.__name__, "says as_local" if "as_local" in str(exc) else exc)
                 continue
             for method in methods:
-                if method == "spawn" and kind not in (Masks, Boxes): continue  # each starts two Pythons with all of this
+                if method == "spawn" and kind not in (Masks, Boxes): continue  # which take long to start
                 workers = 2 if method else 0
                 loader = DataLoader(data, 2, collate_fn=whole, num_workers=workers, multiprocessing_context=method)
                 digest = hashlib.sha256()
