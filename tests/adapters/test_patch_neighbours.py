@@ -116,7 +116,7 @@ def test_the_operating_system_gets_the_url_of_a_path_while_it_is_patched(tree: s
     path = fsabs.Path(tree)
     local = fsabs.Path(tmp_path) / "x"
     with fsabs.from_url(tmp_path / "a.zip", mode="w") as archive:
-        archive.write_bytes("x y", b"in")
+        archive.write_bytes("d/x y", b"in")
     with fsabs.Memory("fspaths") as fs:
         with fsabs.patch("numpy"), fsabs.patch("os", "glob", "builtins"):
             assert os.path.join(path, "a.txt") == f"{tree}/a.txt"
@@ -124,7 +124,11 @@ def test_the_operating_system_gets_the_url_of_a_path_while_it_is_patched(tree: s
             assert os.path.basename(path / "d/e%f.txt") == "e%25f.txt"
             assert glob.glob(glob.escape(path) + "/*.txt") == [f"{tree}/a.txt"]  # type: ignore[type-var, operator]
             assert os.fspath(local) == str(tmp_path / "x")
-            assert os.fspath(fsabs.Path(tmp_path, "a.zip/x y")) == f"file://{tmp_path}/a.zip/x%20y"
+            assert os.fspath(fsabs.Path(tmp_path, "a.zip/d/x y")) == f"file://{tmp_path}/a.zip/d/x%20y"
+            names = [
+                os.path.join(top, name) for top, _, names in os.walk(fsabs.Path(tmp_path, "a.zip/d")) for name in names
+            ]
+            assert [open(name).read() for name in names] == ["in"]  # noqa: SIM115
             with pytest.raises(TypeError, match="as_local"):
                 os.fspath(fsabs.Path("x", fs=fs))  # by its URL it would lose its options
             with pytest.raises(OSError, match="local disk"):

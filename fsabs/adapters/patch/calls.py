@@ -222,7 +222,6 @@ class Entry:
     def __init__(self, place: str | Path, name: str) -> None:
         self.place = place
         self.name = name.rstrip("/")
-        self.path = str(place)
         self._directory = name.endswith("/")
 
     def is_dir(self, *, follow_symlinks: bool = True) -> bool:
@@ -243,6 +242,8 @@ class Entry:
 
     def __fspath__(self) -> str:
         return os.fspath(self.place)
+
+    path = property(__fspath__, doc="The URL.")
 
 
 # ---- what a path is opened by

@@ -86,7 +86,7 @@ def _by(function: Callable[..., Any]) -> Handler:
 
 
 def _walk(call: Call) -> Iterator[Any]:
-    top, text = calls.as_path(call.path), str(call.path)
+    top, text = calls.as_path(call.path), os.fspath(call.path)
     options = call.get("topdown", True), call.get("onerror"), call.get("followlinks", False)
     for folder, directories, files in top.walk(*options):
         joinable = {_joinable(text, name): name for name in directories}
