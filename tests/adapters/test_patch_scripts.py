@@ -63,7 +63,9 @@ def files() -> dict[str, bytes]:
     ("how", "kinds"),
     [
         ("one line", ["s3", "zip on s3"]),
-        pytest.param("environment", ["hdfs", "ceph", "corp", "local"], marks=pytest.mark.nightly),
+        # Ceph and corp:// are two servers of the one scheme s3.
+        pytest.param("environment", ["hdfs", "ceph", "local"], marks=pytest.mark.nightly),
+        pytest.param("environment", ["corp"], marks=pytest.mark.nightly),
     ],
 )
 def test_a_program_on_stores(how: str, kinds: list[str], request: pytest.FixtureRequest, tmp_path: Path) -> None:

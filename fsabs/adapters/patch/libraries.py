@@ -240,7 +240,12 @@ TABLE: dict[str, dict[str, Rows]] = {
             ("File.__exit__", "@self kind", calls.left),
         ]
     },
-    "torch": {"torch": [("load", "*f", _torch_load), ("save", "obj *f", calls.by_written_file)]},
+    "torch": {
+        "torch": [("load", "*f", _torch_load), ("save", "obj *f", calls.by_written_file)],
+        "torch.jit": [("load", "*f", calls.by_file), ("save", "m *f", calls.by_written_file)],
+        # A zip in which it seeks when it writes.
+        "torch.export": [("load", "*f", calls.by_file), ("save", "ep *f", calls.by_written_local)],
+    },
     "safetensors": dict.fromkeys(("safetensors", "safetensors.numpy", "safetensors.torch"), _SAFETENSORS),
     "soundfile": {
         "soundfile": [
