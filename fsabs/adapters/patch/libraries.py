@@ -165,9 +165,8 @@ def _is_pandas_own(path: Any, kwargs: dict[str, Any]) -> bool:
     """Return whether pandas opens a URL itself: with options for fsspec, or by a protocol of the user's."""
     if not isinstance(path, str) or "://" not in path:
         return False
-    if kwargs.get("storage_options") or path.startswith(_PANDAS_OWN):
-        return True
-    return not calls.is_own_scheme(path.partition("://")[0].lower())
+    is_own = calls.is_own_scheme(path.partition("://")[0].lower()) and not path.startswith(_PANDAS_OWN)
+    return not is_own or bool(kwargs.get("storage_options"))
 
 
 def _read(call: Call) -> Any:

@@ -166,12 +166,12 @@ _OS: Rows = [
     ("path.exists path.lexists", "*path", _by(lambda path: path.exists())),
     ("path.isfile", "*path", _by(lambda path: path.is_file())),
     ("path.isdir", "*s", _by(lambda path: path.is_dir())),
-    ("path.abspath path.normpath", "+path", elsewhere(_normal)),
+    ("path.abspath path.normpath", "*path", elsewhere(_normal)),
     ("path.join", "*a", elsewhere(_join)),
-    ("path.realpath", "+filename", elsewhere(_normal)),
-    ("path.isabs", "+s", elsewhere(lambda call: True)),
+    ("path.realpath", "*filename", elsewhere(_normal)),
+    ("path.isabs", "*s", elsewhere(lambda call: True)),
     ("path.ismount", "*path", elsewhere(lambda call: False)),
-    ("path.relpath", "+path +start", _relative),
+    ("path.relpath", "*path *start", _relative),
     ("path.samefile", "*f1 *f2", lambda call: _two(call)[0].samefile(_two(call)[1])),
 ]
 
