@@ -12,14 +12,14 @@ from setuptools.command.build_py import build_py
 
 
 class BuildWithStartup(build_py):
-    """Copies the file beside the packages; an editable installation has none."""
+    """Copies the file beside the packages, which are in the folder itself in an editable installation."""
 
     startup = "fsabs_patch.pth"
 
     def run(self) -> None:
         super().run()
-        if not self.editable_mode:
-            shutil.copyfile(Path(__file__).with_name(self.startup), Path(self.build_lib) / self.startup)
+        target = self.get_finalized_command("install").install_lib if self.editable_mode else self.build_lib
+        shutil.copyfile(Path(__file__).with_name(self.startup), Path(target) / self.startup)
 
     def get_outputs(self, include_bytecode: bool = True) -> list[str]:
         found = super().get_outputs(include_bytecode)

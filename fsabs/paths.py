@@ -834,6 +834,10 @@ class Path(PurePath):
         return os.fsencode(self)
 
     def __fspath__(self) -> str:
+        return self._local_path()
+
+    def _local_path(self) -> str:
+        """Return what the operating system calls the file, and not its URL, as `os.fspath` does under a patch."""
         if self._is_local:
             return str(self)
         if isinstance(self._base, FSBase):
@@ -846,7 +850,7 @@ class Path(PurePath):
     def _local(self, operation: str) -> pathlib.Path:
         """Return the path as pathlib's, for what only the local disk has."""
         try:
-            return pathlib.Path(os.fspath(self))
+            return pathlib.Path(self._local_path())
         except TypeError:
             raise errors.unsupported(operation, self._shown, f"only the local disk can {operation}") from None
 

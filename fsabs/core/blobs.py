@@ -171,7 +171,7 @@ class Blob(abc.ABC):
 
     def fileno(self) -> int:
         """Return this process's file descriptor of the same bytes; `UnsupportedOperation` if there is none."""
-        raise errors.unsupported("fileno", self.url, "only a local file has a descriptor")
+        raise errors.unsupported("fileno", self.url, "only a local file has a descriptor; as_local() gives one")
 
     def close(self) -> None:
         """Free what the blob holds; closing twice is no error."""

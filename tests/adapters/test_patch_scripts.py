@@ -62,9 +62,10 @@ def files() -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("how", "kinds"),
     [
-        ("one line", ["s3", "zip on s3"]),  # of one server: all are in one environment
-        pytest.param("one line", ["corp"], marks=pytest.mark.nightly),
+        ("one line", ["s3", "zip on s3"]),
+        # Ceph and corp:// are two servers of the one scheme s3.
         pytest.param("environment", ["hdfs", "ceph", "local"], marks=pytest.mark.nightly),
+        pytest.param("environment", ["corp"], marks=pytest.mark.nightly),
     ],
 )
 def test_a_program_on_stores(how: str, kinds: list[str], request: pytest.FixtureRequest, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """One patched function: what is ours goes to a handler, everything else to the original, unchanged.
 
-A handler is called with `call`, a function that calls the original with another value in place of the path; with the
-path; and with all arguments of the call.
+A handler is called with a `Call`, which knows the path and all arguments, and calls the original with another value in
+place of the path.
 
 Python imports this at its start where `FSABS_PATCH` is set: what opens a URL is imported with the first one.
 """
@@ -9,7 +9,6 @@ Python imports this at its start where `FSABS_PATCH` is set: what opens a URL is
 from __future__ import annotations
 
 import functools
-import io
 import os
 import sys
 from types import BuiltinFunctionType, ModuleType
@@ -20,28 +19,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import IO, Any
 
-    from ...core.fs import FS
     from ...paths import Path
 
-    Call = Callable[[Any], Any]
-    Handler = Callable[[Call, Any, tuple[Any, ...], dict[str, Any]], Any]
+    Handler = Callable[["Call"], Any]
+    # Names of functions, with spaces between them; their parameters, as of a `PatchedCall`; how a call is served.
+    Rows = list[tuple[str, str, Handler]]
 PATCHED = "__fsabs_patched__"  # an attribute of what a `PatchedCall` has made that refers to the call
 _COPY = "__fsabs_copy__"
 _copies: dict[contextlib.ExitStack, int] = {}  # that are in use, with the process that made each
 _PFS = "/pfs/"
 
 
-def is_ours(path: object) -> bool:
-    """Return whether `path` is the URL of a scheme that this library opens, or a `Path` that is no local one."""
-    if isinstance(path, str):
-        return ("://" in path or path.startswith(_PFS)) and _is_url(path)
-    if not is_path(path):
-        return False
-    try:
-        os.fspath(path)  # type: ignore[call-overload]
-    except TypeError:
-        return True
-    return False
+def ours(value: object) -> str | Path | None:
+    """Return what this library opens for `value`: a URL of a known scheme, or a `Path`; None if it is not ours.
+
+    Ours are such URLs, all `Path` objects and the entries of the patched `os.scandir`.
+    """
+    if isinstance(value, str):
+        return value if ("://" in value or value.startswith(_PFS)) and _is_url(value) else None
+    if isinstance(value, Entry):
+        return value.place
+    paths = sys.modules.get("fsabs.paths")  # before it is imported, there is no `Path`
+    return value if paths is not None and isinstance(value, paths.Path) else None
 
 
 def _is_url(path: str) -> bool:
@@ -62,94 +61,143 @@ def is_own_scheme(scheme: str) -> bool:
     from ...urls import config
     from ...urls.locations import PFS
 
-    if scheme == PFS or scheme in registry.BUILTIN_SCHEMES or registry.backend(scheme) is not None:
-        return True
-    return config.get_custom_scheme(scheme) is not None
+    built_in = scheme == PFS or scheme in registry.BUILTIN_SCHEMES or registry.backend(scheme) is not None
+    return built_in or config.get_custom_scheme(scheme) is not None
 
 
-def is_path(path: object) -> bool:
-    """Return whether `path` is a `Path` of this library."""
-    paths = sys.modules.get("fsabs.paths")  # before it is imported, there is none
-    return paths is not None and isinstance(path, paths.Path)
+def _copied(value: object) -> object | None:
+    """Return `value` if there is a local copy that it reads or writes."""
+    return value if _COPY in getattr(value, "__dict__", ()) else None
+
+
+class Call:
+    """A call of the function `patched`; `path` is what `ours` returns for the argument that led here."""
+
+    def __init__(self, patched: PatchedCall, args: tuple[Any, ...], kwargs: dict[str, Any], at: int, path: Any) -> None:
+        self.patched = patched
+        self._at = at
+        self.path = path
+        self.args = args
+        self.kwargs = kwargs
+
+    def __call__(self, value: Any, **others: Any) -> Any:
+        """Call the original with `value` in place of the path, and with `others` by name."""
+        args, at, kwargs = self.args, self._at, {**self.kwargs, **others}
+        if len(args) > at:
+            return self.patched.function(*args[:at], value, *args[at + 1 :], **kwargs)
+        return self.patched.function(*args, **{**kwargs, self.patched.parameters[at]: value})
+
+    def given(self) -> dict[str, Any]:
+        """Return the arguments by their names."""
+        return {**dict(zip(self.patched.parameters, self.args, strict=False)), **self.kwargs}
+
+    def others(self) -> dict[str, Any]:
+        """Return the arguments by their names, without the path."""
+        return {name: value for name, value in self.given().items() if name != self.patched.parameters[self._at]}
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the argument of this name; `default` if there is none, or None."""
+        found = self.given().get(name)
+        return default if found is None else found
 
 
 class PatchedCall:
-    """The attribute `name` of `owner`, a module or a class.
+    """The function `name` of `module`, or of a class in it (`File.close`).
 
-    Its argument at `position`, or called `keyword`, is the path.
+    `parameters` are the names of its parameters, in their order, as far as they matter. The handler gets a call where
+    one with an asterisk is ours, or one with an `@` is an object that has a local copy.
     """
 
-    def __init__(self, owner: Any, name: str, handler: Handler, position: int = 0, keyword: str = "") -> None:
-        self._owner = owner
-        self._name = name
+    def __init__(self, module: Any, name: str, parameters: str, handler: Handler) -> None:
+        *classes, self.name = name.split(".")
+        self.title = f"{module.__name__}.{name.removesuffix('.__new__')}"
+        self._owner = functools.reduce(lambda owner, part: getattr(owner, part, None), classes, module)
         self._handler = handler
-        self._position = position
-        self._keyword = keyword
+        names = parameters.split()
+        self.parameters = [name.lstrip("*@") for name in names]
+        tests = {"*": ours, "@": _copied}
+        self._tests = [(at, name[1:], tests[name[0]]) for at, name in enumerate(names) if name[0] in tests]
         self.active = False
+        self.function: Any = None  # what the wrapper calls
         self._wrapper: Any = None
-        self._function: Any = None  # what the wrapper calls
         self._original: Any = None  # what the owner itself has; None for what is inherited
 
     def apply(self) -> bool:
         """Replace the attribute; False if there is none, or if it is replaced already."""
-        original = getattr(self._owner, self._name, None)
+        original = getattr(self._owner, self.name, None)
         if original is None:
             return False
-        self._original = vars(self._owner).get(self._name)
+        self._original = vars(self._owner).get(self.name)
         there = getattr(original, PATCHED, None)
         if there is not None and there._wrapper is original:  # and not a copy of the attribute, by functools.wraps
             if there._owner is self._owner:
                 return False
             # It was imported from another module while that was patched, as imageio does from imageio.v2.
-            original = there._function
+            original = there.function
             self._original = self._original and original
-        self._function = original
+        self.function = original
         self._wrapper = self._wrapped(original)
         setattr(self._wrapper, PATCHED, self)
         self.active = True
-        setattr(self._owner, self._name, staticmethod(self._wrapper) if self._name == "__new__" else self._wrapper)
+        setattr(self._owner, self.name, staticmethod(self._wrapper) if self.name == "__new__" else self._wrapper)
+        for functions in _sets_of_os():
+            if original in functions:
+                functions.add(self._wrapper)
         return True
 
     def restore(self) -> None:
         """Put the original back; where another patch lies above ours, only stop handling URLs."""
         self.active = False
-        if getattr(self._owner, self._name, None) is not self._wrapper:
-            return
-        if self._original is None:  # it was inherited
-            delattr(self._owner, self._name)
-        else:
-            setattr(self._owner, self._name, self._original)
+        for functions in _sets_of_os():
+            functions.discard(self._wrapper)
+        is_there = getattr(self._owner, self.name, None) is self._wrapper
+        if is_there and self._original is None:  # it was inherited
+            delattr(self._owner, self.name)
+        elif is_there:
+            setattr(self._owner, self.name, self._original)
 
     def _wrapped(self, original: Any) -> Any:
         patched: Any = functools.update_wrapper(self._patched(original), original)
         if isinstance(self._owner, ModuleType):
             if isinstance(original, BuiltinFunctionType):
                 patched = functools.update_wrapper(_Builtin(patched), original)
-            patched.__module__, patched.__qualname__ = self._owner.__name__, self._name  # by which it is pickled
+            patched.__module__, patched.__qualname__ = self._owner.__name__, self.name  # by which it is pickled
         return patched
 
     def _patched(self, original: Any) -> Any:
-        """Return a function that calls the handler if the path is ours, else the original."""
-        handler, position, keyword = self._handler, self._position, self._keyword
+        """Return a function that calls the handler if a path is ours, else the original."""
+        tests = self._tests
 
         def patched(*args: Any, **kwargs: Any) -> Any:
-            path = args[position] if len(args) > position else kwargs.get(keyword)
-            if type(path) is str:  # most calls, in well under a microsecond
-                if "://" not in path and path[:5] != _PFS:
-                    return original(*args, **kwargs)
-            elif not isinstance(path, str) and not is_path(path):
+            # Most calls have a local path only, and are passed on in a fraction of a microsecond.
+            if kwargs or len(args) != 1 or type(args[0]) is not str or "://" in args[0] or _PFS in args[0]:
+                for at, name, test in tests:
+                    value = args[at] if len(args) > at else kwargs.get(name)
+                    if type(value) is str and "://" not in value and _PFS not in value:
+                        continue
+                    path = test(value) if self.active else None
+                    if path is not None:
+                        return self._handler(Call(self, args, kwargs, at, path))
+            try:
                 return original(*args, **kwargs)
-            if not (self.active and is_ours(path)):
-                return original(*args, **kwargs)
-
-            def call(value: Any) -> Any:
-                if len(args) > position:
-                    return original(*args[:position], value, *args[position + 1 :], **kwargs)
-                return original(*args, **{**kwargs, keyword: value})
-
-            return handler(call, path, args, kwargs)
+            except FileNotFoundError as exc:
+                _name_cause(exc)
+                raise
 
         return patched
+
+
+def _sets_of_os() -> list[set[Any]]:
+    """Return the sets of functions that the module `os` has, as `os.supports_fd`, which `shutil` looks into."""
+    return [found for name, found in vars(os).items() if name.startswith("supports_") and isinstance(found, set)]
+
+
+def _name_cause(exc: FileNotFoundError) -> None:
+    """Say of a missing `s3:/bucket/x` that it was a URL."""
+    before, mark, _ = exc.filename.partition(":/") if isinstance(exc.filename, str) else ("", "", "")
+    scheme = before.rpartition("/")[2].lower()
+    if mark and is_own_scheme(scheme) and "://" not in str(exc.strerror):
+        exc.strerror = f"{exc.strerror} (a URL begins with {scheme}://; unpatched pathlib and os.path drop a slash)"
 
 
 class _Builtin(functools.partial["Any"]):
@@ -165,12 +213,37 @@ class _Builtin(functools.partial["Any"]):
         return repr(vars(self)["__wrapped__"])
 
 
+class Entry:
+    """An entry of the patched `os.scandir`, at `place`; a slash at the end of `name` says that it is a directory."""
+
+    def __init__(self, place: str | Path, name: str) -> None:
+        self.place = place
+        self.name = name.rstrip("/")
+        self._directory = name.endswith("/")
+
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+        """Return whether it is a directory."""
+        return self._directory
+
+    def is_file(self, *, follow_symlinks: bool = True) -> bool:
+        """Return whether it is a file."""
+        return not self._directory
+
+    def is_symlink(self) -> bool:
+        """Return False."""
+        return False
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        """Return its stat."""
+        return as_path(self.place).stat()
+
+    def __fspath__(self) -> str:
+        return os.fspath(self.place)
+
+    path = property(__fspath__, doc="The URL.")
+
+
 # ---- what a path is opened by
-
-
-def as_url(path: str | Path) -> str:
-    """Return the URL of a path, for messages and suffixes."""
-    return path if isinstance(path, str) else path.as_uri()
 
 
 def read_bytes(path: str | Path) -> bytes:
@@ -178,32 +251,30 @@ def read_bytes(path: str | Path) -> bytes:
     from ...urls import roots
 
     # A string first: the class of `Path` is abstract, and to ask for its instances is expensive.
-    return roots.call(path, _read_bytes) if isinstance(path, str) else path.read_bytes()
+    return roots.call(path, lambda fs, at: fs.read_bytes(at)) if isinstance(path, str) else path.read_bytes()
 
 
-def _read_bytes(fs: FS, path: str) -> bytes:
-    return fs.read_bytes(path)
-
-
-def open_file(path: str | Path, mode: str = "rb", *args: Any) -> IO[Any]:
+def open_file(path: str | Path, mode: str = "rb", **options: Any) -> IO[Any]:
     """Open a file; one that is dropped unclosed is kept, as by the function that this stands for."""
     from ...core.writing import keep_if_dropped
     from ...urls import roots
 
-    file = roots.open_file(path, mode, *args) if isinstance(path, str) else path.open(mode, *args)
+    file = roots.open_file(path, mode, **options) if isinstance(path, str) else path.open(mode, **options)
     return file if mode in ("r", "rb", "rt") else keep_if_dropped(file)
 
 
 def as_local(path: str | Path, mode: str = "r") -> contextlib.AbstractContextManager[str]:
     """Return a context manager of a local path."""
-    from ...urls import roots
-
-    return roots.as_local(path, mode) if isinstance(path, str) else path.as_local(mode)
+    return as_path(path).as_local(mode)
 
 
-def exists(path: str | Path) -> bool:
-    """Return whether there is a file or a directory."""
-    return as_path(path).exists()
+def local(path: str | Path) -> str | None:
+    """Return what the operating system calls the file of a `Path`; None if it is on no local disk."""
+    try:
+        text = os.fspath(path)
+    except TypeError:
+        return None
+    return None if ours(text) else text
 
 
 def as_path(path: str | Path) -> Path:
@@ -216,68 +287,93 @@ def as_path(path: str | Path) -> Path:
 # ---- handlers
 
 
-def by_file(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def fspath(call: Call) -> str:
+    """Return the URL of a `Path` that is on no local disk; a path of an FS stays refused: its URL names no options."""
+    path = call.path
+    try:
+        return str(call(path))
+    except TypeError:
+        if type(path)(str(path)) != path:
+            raise
+        return str(path.absolute().as_uri())
+
+
+def by_file(call: Call, mode: str = "rb") -> Any:
     """Give the function an open file, which is closed when it returns."""
-    with open_file(path) as file:
+    with open_file(call.path, mode) as file:
         return call(file)
 
 
-def by_bytes(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Give the function the whole content, read by one request."""
-    return call(io.BytesIO(read_bytes(path)))
-
-
-def by_written_file(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def by_written_file(call: Call) -> Any:
     """Give the function a file to write, which becomes visible when it returns."""
-    with open_file(path, "wb") as file:
-        return call(file)
+    return by_file(call, "wb")
 
 
-def by_local(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def by_local(call: Call, mode: str = "r") -> Any:
     """Give the function a local path with the content of the file."""
-    with as_local(path) as local:
-        return call(local)
+    with as_local(call.path, mode) as path:
+        return call(path)
 
 
-def by_extended_local(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Give the function a local path to add to, with what is there already, which is committed when it returns."""
-    with as_local(path, "r+" if exists(path) else "w") as local:
-        return call(local)
+def by_written_local(call: Call, adds: bool = False) -> Any:
+    """Give the function a local path to write to, which is committed when it returns.
+
+    One that `adds` finds there what the file has already.
+    """
+    return by_local(call, "r+" if adds and as_path(call.path).exists() else "w")
 
 
-def by_written_local(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Give the function a local path to write to, which is committed when it returns."""
-    with as_local(path, "w") as local:
-        return call(local)
-
-
-def by_lasting_local(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def by_lasting_local(call: Call) -> Any:
     """Give the function a local path that is there for as long as its result."""
     import contextlib
     import weakref
 
-    stack = contextlib.ExitStack()
-    try:
-        found = call(stack.enter_context(as_local(path)))
-        weakref.finalize(found, stack.close)
-    except BaseException:
-        stack.close()
-        raise
+    with contextlib.ExitStack() as stack:
+        found = call(stack.enter_context(as_local(call.path)))
+        weakref.finalize(found, stack.pop_all().close)
     return found
 
 
-def refused(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def elsewhere(handler: Handler) -> Handler:
+    """Return a handler for what is not on the local disk; for a `Path` that is, the original is called."""
+
+    def served(call: Call) -> Any:
+        path = local(call.path)
+        return handler(call) if path is None else call(path)
+
+    return served
+
+
+@elsewhere
+def refused(call: Call) -> Any:
     """Refuse what only a file on the local disk can do."""
     from ...core import errors
-    from ...urls import roots
 
-    raise errors.unsupported(
-        "memory-map", roots.shown(as_url(path)), "only a local file can be mapped; Path(url).as_local() gives one"
-    )
+    way = "it takes a path on the local disk: `with fsabs.Path(url).as_local() as path:` gives one"
+    raise errors.unsupported(call.patched.title, errors.without_secrets(str(call.path)), way)
 
 
-def copy_until_closed(owner: Any, path: str | Path, mode: str, call: Call, close: Callable[[], object]) -> Any:
-    """Return `call(local)` with a local path for `owner`, an object that reads or writes it until `close_copy(owner)`.
+def closed(call: Call) -> None:
+    """Close an object, then commit its copy; of one that can't be closed nothing is committed."""
+    try:
+        call(call.path)
+    except BaseException:
+        close_copy(call.path, failed=True)
+        raise
+    close_copy(call.path)
+
+
+def left(call: Call) -> None:
+    """Leave the block of an object; one that raises commits nothing."""
+    if call.get("kind") is not None:
+        close_copy(call.path, failed=True)
+    call(call.path)
+
+
+def copy_until_closed(
+    owner: Any, path: str | Path, mode: str, call: Callable[[str], object], close: Callable[[], object]
+) -> None:
+    """Call `call(local)` with a local path for `owner`, an object that reads or writes it until `close_copy(owner)`.
 
     Where the owner is dropped, or still there when the interpreter ends, what was written is committed after `close()`,
     which must not refer to the owner.
@@ -290,7 +386,7 @@ def copy_until_closed(owner: Any, path: str | Path, mode: str, call: Call, close
     stack = contextlib.ExitStack()
     vars(owner)[_COPY] = stack
     try:
-        found = call(stack.enter_context(as_local(path, mode)))
+        call(stack.enter_context(as_local(path, mode)))
     except BaseException:
         close_copy(owner, failed=True)
         raise
@@ -301,7 +397,6 @@ def copy_until_closed(owner: Any, path: str | Path, mode: str, call: Call, close
         atexit.register(_drop_all)
     _copies[stack] = os.getpid()
     weakref.finalize(owner, _drop, stack).atexit = False
-    return found
 
 
 def close_copy(owner: Any, failed: bool = False) -> None:

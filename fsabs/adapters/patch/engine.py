@@ -7,6 +7,8 @@ import os
 import sys
 import threading
 
+from .calls import PatchedCall
+
 TYPE_CHECKING = False  # as typing's, which takes as long to import as all of this
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,37 +16,28 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any, Self, TypeVar
 
-    from .calls import PatchedCall
+    from .calls import Rows
 
     F = TypeVar("F", bound=Callable[..., Any])
 
-_LIBRARIES: dict[str, str] = {  # by the name that users say: the module that patches it
-    "PIL": "libraries",
-    "builtins": "system",
-    "cv2": "libraries",
-    "glob": "system",
-    "h5py": "libraries",
-    "imageio": "libraries",
-    "numpy": "libraries",
-    "os": "system",
-    "pandas": "libraries",
-    "pathlib": "system",
-    "safetensors": "libraries",
-    "shutil": "system",
-    "soundfile": "libraries",
-    "torch": "libraries",
+_HOMES = {  # the names that users say, by the module that patches them
+    "libraries": "PIL cv2 h5py imageio indexed_gzip numpy pandas pyarrow safetensors soundfile torch",
+    "system": "builtins glob os pathlib shutil",
 }
+_LIBRARIES = {name: home for home, names in _HOMES.items() for name in names.split()}
+_PATHS = "fsabs"  # its own `Path`, whose `os.fspath` is the URL for as long as anything is patched
 _INSTALL = {"cv2": "opencv-python-headless", "PIL": "pillow"}
 
 _lock = threading.RLock()
 os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
 _counts: dict[str, int] = {}
 _calls: dict[str, dict[str, list[PatchedCall]]] = {}  # that are applied, by library and module
+_modules: dict[str, str] = {}  # the library by each module that is patched, or will be
 
 
 def applied() -> list[str]:
     """Return the names of the libraries that are patched, or will be when they are imported."""
-    return sorted(_counts)
+    return sorted(_counts.keys() - {_PATHS})
 
 
 def patch(*libraries: str, missing_ok: bool = False) -> Patched:
@@ -54,15 +47,13 @@ def patch(*libraries: str, missing_ok: bool = False) -> Patched:
     a decorator, it is there while the function runs. A module that is imported later is patched then.
 
     Args:
-        libraries: of cv2, PIL, imageio, numpy, h5py, torch, safetensors, pandas, soundfile; and of Python's own
-            builtins (`open`), os, shutil, glob, pathlib; `ValueError` for another one.
+        libraries: of cv2, PIL, imageio, numpy, h5py, torch, safetensors, pandas, pyarrow, soundfile, indexed_gzip; and
+            of Python's own builtins (`open`), os, shutil, glob, pathlib; `ValueError` for another one.
         missing_ok: pass over a library that is not installed, which is a `MissingDependencyError` otherwise.
     """
     if not libraries:
         raise TypeError(f"patch() needs the names of libraries, of {', '.join(sorted(_LIBRARIES))}")
-    for name in libraries:
-        if name not in _LIBRARIES:
-            raise ValueError(f"{name!r} can't be patched; there are {', '.join(sorted(_LIBRARIES))}")
+    for name in _known(libraries):
         if not (missing_ok or name in sys.modules or _is_installed(name)):
             from ...core import errors
 
@@ -80,11 +71,15 @@ def _is_installed(name: str) -> bool:
 def unpatch(*libraries: str) -> None:
     """Take back the patches of `libraries`, all without arguments, however often they were applied."""
     with _lock:
-        for name in libraries or list(_counts):
-            if name not in _LIBRARIES:
-                raise ValueError(f"{name!r} can't be patched; there are {', '.join(sorted(_LIBRARIES))}")
-            if _counts.pop(name, 0):
-                _restore(name)
+        for name in _known(libraries) or applied():
+            _take_back(name)
+
+
+def _known(libraries: tuple[str, ...]) -> tuple[str, ...]:
+    for name in libraries:
+        if name not in _LIBRARIES:
+            raise ValueError(f"{name!r} can't be patched; there are {', '.join(sorted(_LIBRARIES))}")
+    return libraries
 
 
 class Patched:
@@ -100,8 +95,10 @@ class Patched:
         with _lock:
             for name in self._libraries:
                 _counts[name] = _counts.get(name, 0) + 1
+            _counts[_PATHS] = 1
             self._depth += 1
-        for name in self._libraries:  # not under the lock, which an import in another thread, that is waited for, takes
+        # Not under the lock, which an import in another thread, that is waited for, takes.
+        for name in (*self._libraries, _PATHS):
             _apply(name)
 
     def undo(self) -> None:
@@ -113,8 +110,8 @@ class Patched:
             for name in self._libraries:
                 if _counts.get(name, 0) > 1:
                     _counts[name] -= 1
-                elif _counts.pop(name, 0):
-                    _restore(name)
+                else:
+                    _take_back(name)
 
     def __enter__(self) -> Self:
         with _lock:
@@ -158,8 +155,7 @@ class Patched:
                 with Patched(libraries):
                     return function(*args, **kwargs)
 
-        wrapped: Any = functools.wraps(function)(patched)
-        return wrapped  # type: ignore[no-any-return]
+        return functools.wraps(function)(patched)  # type: ignore[return-value]
 
     def __repr__(self) -> str:
         return f"Patched({', '.join(self._libraries)})"
@@ -168,20 +164,18 @@ class Patched:
 # ---- modules, now and later
 
 
-def _targets(name: str) -> dict[str, Callable[[ModuleType], list[PatchedCall]]]:
-    """Functions that list what is patched in a module, by the module's name."""
-    found: dict[str, Callable[[ModuleType], list[PatchedCall]]] = importlib.import_module(
-        f"{__package__}.{_LIBRARIES[name]}"
-    ).TARGETS[name]
+def _targets(name: str) -> dict[str, Rows]:
+    """Return what is patched in each module, by the module's name."""
+    home = importlib.import_module(f"{__package__}.{_LIBRARIES.get(name, 'system')}")
+    found: dict[str, Rows] = home.TABLE[name]
     return found
 
 
 def _apply(name: str) -> None:
     _Finder.install()
     for module in _targets(name):
-        with _lock:
-            is_patched = module in _calls.get(name, ())
-        if module in sys.modules and not is_patched:
+        _modules[module] = name
+        if module in sys.modules and module not in _calls.get(name, ()):
             _patch_module(name, importlib.import_module(module))  # waits for an import in another thread
 
 
@@ -190,15 +184,21 @@ def _patch_module(name: str, module: ModuleType) -> None:
         if name not in _counts:
             return
         there = _calls.setdefault(name, {}).setdefault(module.__name__, [])
-        for call in _targets(name)[module.__name__](module):
-            if call.apply():
-                there.append(call)
+        for functions, parameters, handler in _targets(name)[module.__name__]:
+            for function in functions.split():
+                call = PatchedCall(module, function, parameters, handler)
+                if call.apply():
+                    there.append(call)
 
 
-def _restore(name: str) -> None:
-    for there in reversed(_calls.pop(name, {}).values()):
-        for call in reversed(there):
-            call.restore()
+def _take_back(name: str) -> None:
+    """Take back all patches of a library; with the last one, that of our own `Path`."""
+    if _counts.pop(name, 0):
+        for there in reversed(_calls.pop(name, {}).values()):
+            for call in reversed(there):
+                call.restore()
+    if _counts.keys() == {_PATHS}:
+        _take_back(_PATHS)
 
 
 class _Finder:
@@ -215,22 +215,19 @@ class _Finder:
 
     def find_spec(self, fullname: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
         """Return the spec of a module that is to be patched; None for all others."""
-        library = fullname.partition(".")[0]
-        if library not in _counts or fullname not in _targets(library) or getattr(self._busy, "on", False):
+        library = _modules.get(fullname)
+        if library is None or library not in _counts or getattr(self._busy, "on", False):
             return None
+        import importlib.util  # expensive, and not needed at the start of Python
+
         self._busy.on = True
         try:
-            spec = next(filter(None, (_spec_of(finder, fullname, path, target) for finder in sys.meta_path)), None)
+            spec = importlib.util.find_spec(fullname)
         finally:
             self._busy.on = False
         if spec is not None and spec.loader is not None:
             _patch_after(library, spec.loader)
         return spec
-
-
-def _spec_of(finder: Any, fullname: str, path: Any, target: ModuleType | None) -> ModuleSpec | None:
-    found: ModuleSpec | None = finder.find_spec(fullname, path, target) if hasattr(finder, "find_spec") else None
-    return found
 
 
 def _patch_after(library: str, loader: Any) -> None:

@@ -3,248 +3,149 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import warnings
 import weakref
-from collections.abc import Iterator
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from . import calls
-from .calls import PatchedCall
 
 if TYPE_CHECKING:
-    from .calls import Call
+    from .calls import Call, Rows
 
 
 # ---- images
 
 
-def _cv2(cv2: ModuleType) -> list[PatchedCall]:
-    import numpy  # cv2 has imported it
+def _imread(call: Call) -> Any:
+    """A missing file is None and a warning, as for a local one; any other failure of the store is raised."""
+    import cv2
+    import numpy
 
-    def imread(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A missing file is None and a warning, as for a local one; any other failure of the store is raised."""
-        try:
-            data = calls.read_bytes(path)
-        except FileNotFoundError as exc:
-            warnings.warn(f"cv2.imread returns None: {exc}", RuntimeWarning, stacklevel=3)
-            return None
-        flags = args[1] if len(args) == 2 else kwargs.get("flags", cv2.IMREAD_COLOR)
-        plain = isinstance(flags, int) and len(args) <= 2 and (not kwargs or kwargs.keys() <= {"filename", "flags"})
-        image = cv2.imdecode(numpy.frombuffer(data, numpy.uint8), flags) if data and plain else None
-        return image if image is not None else calls.by_local(call, path, args, kwargs)  # formats read from files only
-
-    def imwrite(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        suffix = calls.as_url(path).rpartition("/")[2].rpartition(".")
-        rest = {name: value for name, value in kwargs.items() if name != "filename"}
-        done, data = cv2.imencode(suffix[1] + suffix[2], *(args[1:] if args else ()), **rest)
-        if done:
-            with calls.open_file(path, "wb") as file:
-                file.write(data)
-        return done
-
-    return [
-        PatchedCall(cv2, "imread", imread, 0, "filename"),
-        PatchedCall(cv2, "imwrite", imwrite, 0, "filename"),
-        PatchedCall(cv2, "imreadmulti", calls.by_local, 0, "filename"),
-        PatchedCall(cv2, "imcount", calls.by_local, 0, "filename"),
-        PatchedCall(cv2, "imwritemulti", calls.by_written_local, 0, "filename"),
-        PatchedCall(cv2, "haveImageReader", calls.by_local, 0, "filename"),
-    ]
+    try:
+        data = calls.read_bytes(call.path)
+    except FileNotFoundError as exc:
+        warnings.warn(f"cv2.imread returns None: {exc}", RuntimeWarning, stacklevel=3)
+        return None
+    flags = call.get("flags", cv2.IMREAD_COLOR)
+    plain = isinstance(flags, int) and len(call.args) <= 2 and not call.others().keys() - {"flags"}
+    image = cv2.imdecode(numpy.frombuffer(data, numpy.uint8), flags) if data and plain else None
+    return image if image is not None else calls.by_local(call)  # formats read from files only
 
 
-def _pil(image: ModuleType) -> list[PatchedCall]:
-    def opened(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        try:
-            found = calls.by_bytes(call, path, args, kwargs)
-        except image.UnidentifiedImageError as exc:
-            raise type(exc)(f"cannot identify image file {calls.as_url(path)!r}") from exc
-        found.filename = calls.as_url(path)
-        return found
+def _imwrite(call: Call) -> Any:
+    import cv2
 
-    def saved(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        write = calls.by_extended_local if kwargs.get("append") else calls.by_written_local
-        return write(call, path, args, kwargs)
-
-    return [
-        PatchedCall(image, "open", opened, 0, "fp"),
-        PatchedCall(image.Image, "save", saved, 1, "fp"),
-    ]
+    _, dot, suffix = str(call.path).rpartition("/")[2].rpartition(".")
+    done, data = cv2.imencode(dot + suffix, **call.others())
+    if done:
+        with calls.open_file(call.path, "wb") as file:
+            file.write(data)
+    return done
 
 
-def _imageio(module: ModuleType) -> list[PatchedCall]:
-    reads = {"imread", "mimread", "volread", "mvolread", "improps", "immeta"}
-    writes = {"imwrite", "imsave", "mimwrite", "mimsave", "volwrite", "volsave"}
-    lasting = {"imiter", "get_reader"}
-    keyword = "uri"
-    return [
-        *(PatchedCall(module, name, calls.by_local, 0, keyword) for name in reads),
-        *(PatchedCall(module, name, calls.by_written_local, 0, keyword) for name in writes),
-        *(PatchedCall(module, name, calls.by_lasting_local, 0, keyword) for name in lasting),
-    ]
+def _image_open(call: Call) -> Any:
+    from PIL import UnidentifiedImageError
+
+    try:
+        found = call(io.BytesIO(calls.read_bytes(call.path)))
+    except UnidentifiedImageError as exc:
+        raise type(exc)(f"cannot identify image file {str(call.path)!r}") from exc
+    found.filename = str(call.path)
+    return found
+
+
+def _image_save(call: Call) -> Any:
+    return calls.by_written_local(call, adds=bool(call.get("append")))
+
+
+_IMAGEIO: Rows = [
+    ("imread mimread volread mvolread improps immeta", "*uri", calls.by_local),
+    ("imwrite imsave mimwrite mimsave volwrite volsave", "*uri", calls.by_written_local),
+    ("imiter get_reader", "*uri", calls.by_lasting_local),
+]
 
 
 # ---- arrays, tables and sound
 
 
-def _numpy(numpy: ModuleType) -> list[PatchedCall]:
-    def load(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if (args[1] if len(args) > 1 else kwargs.get("mmap_mode")) is not None:
-            return calls.refused(call, path, args, kwargs)
-        file = calls.open_file(path)
-        try:
-            found = call(file)
-        except BaseException:
-            file.close()
-            raise
+def _load(call: Call) -> Any:
+    import numpy
+
+    if call.get("mmap_mode") is not None:
+        return calls.refused(call)
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(calls.open_file(call.path))
+        found = call(file)
         if isinstance(found, numpy.lib.npyio.NpzFile):
             found.fid = file  # closed with it
-        else:
-            file.close()
-        return found
-
-    def writes(suffix: str) -> calls.Handler:
-        def save(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            if not str(path).endswith(suffix):  # as numpy does
-                path = path + suffix if isinstance(path, str) else path.with_name(path.name + suffix)
-            return calls.by_written_file(call, path, args, kwargs)
-
-        return save
-
-    return [
-        PatchedCall(numpy, "load", load, 0, "file"),
-        PatchedCall(numpy, "save", writes(".npy"), 0, "file"),
-        PatchedCall(numpy, "savez", writes(".npz"), 0, "file"),
-        PatchedCall(numpy, "savez_compressed", writes(".npz"), 0, "file"),
-        PatchedCall(numpy, "fromfile", calls.by_local, 0, "file"),
-        PatchedCall(numpy, "loadtxt", calls.by_local, 0, "fname"),
-        PatchedCall(numpy, "genfromtxt", calls.by_local, 0, "fname"),
-        PatchedCall(numpy, "savetxt", calls.by_written_local, 0, "fname"),
-        PatchedCall(numpy.memmap, "__new__", calls.refused, 1, "filename"),
-    ]
+            stack.pop_all()
+    return found
 
 
-def _h5py(h5py: ModuleType) -> list[PatchedCall]:
-    def opened(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        mode = args[2] if len(args) > 2 else kwargs.get("mode", "r")
-        driver = args[3] if len(args) > 3 else kwargs.get("driver")
-        if mode in (None, "r") and driver in (None, "fileobj"):
-            return call(calls.open_file(path))
-        there = mode in ("a", "r+", "w-", "x") and calls.exists(path)
-        opening_mode = "r+" if mode == "r+" or (there and mode == "a") else "x" if mode in ("w-", "x") else "w"
-        if mode in (None, "r"):
-            opening_mode = "r"  # a driver of HDF5's own reads a file of its own
-        opened_ids: list[Any] = []
-
-        def made(local: str) -> None:
-            call(local)
-            opened_ids.append(args[0].id)
-
-        def close() -> None:
-            if opened_ids[0].valid:
-                h5py.File(opened_ids[0]).close()  # with all its data sets
-
-        return calls.copy_until_closed(args[0], path, opening_mode, made, close)
-
-    return [
-        PatchedCall(h5py.File, "__init__", opened, 1, "name"),
-        *closing(h5py.File),
-    ]
+def _save(call: Call) -> Any:
+    """The suffix is added where it is missing, as numpy does."""
+    suffix = ".npy" if call.patched.name == "save" else ".npz"
+    if not str(call.path).endswith(suffix):
+        call.path = call.path + suffix if isinstance(call.path, str) else call.path.with_name(call.path.name + suffix)
+    return calls.by_written_file(call)
 
 
-@contextlib.contextmanager
-def _closing_copy(owner: Any) -> Iterator[None]:
-    """Close the copy of `owner` after the block; one that raises commits nothing."""
-    try:
-        yield
-    except BaseException:
-        calls.close_copy(owner, failed=True)
-        raise
-    calls.close_copy(owner)
+def _h5py_file(call: Call) -> Any:
+    import h5py
+
+    owner, path, mode = call.args[0], call.path, call.get("mode", "r")
+    if mode == "r" and call.get("driver") in (None, "fileobj"):
+        return call(calls.open_file(path))
+    if mode == "a":
+        mode = "r+" if calls.as_path(path).exists() else "w"
+    opening_mode = {"r": "r", "r+": "r+", "x": "x", "w-": "x"}.get(mode, "w")  # a driver of HDF5's own reads a copy
+    opened_ids: list[Any] = []
+
+    def made(local: str) -> None:
+        call(local)
+        opened_ids.append(owner.id)
+
+    def close() -> None:
+        if opened_ids[0].valid:
+            h5py.File(opened_ids[0]).close()  # with all its data sets
+
+    return calls.copy_until_closed(owner, path, opening_mode, made, close)
 
 
-class MethodPatch(PatchedCall):
-    """A method that is replaced whatever its arguments are."""
-
-    def __init__(self, owner: Any, name: str, make: Any) -> None:
-        super().__init__(owner, name, calls.by_local)
-        self._make = make
-
-    def _wrapped(self, original: Any) -> Any:
-        return self._make(original)
+def _torch_load(call: Call) -> Any:
+    return (calls.by_local if call.get("mmap") else calls.by_file)(call)
 
 
-def closing(kind: Any) -> list[PatchedCall]:
-    """Return the patches of a class of files whose objects may stand for a local copy, which is committed on release.
+def _sound_file(call: Call) -> Any:
+    mode = call.get("mode", "r")
+    if mode == "r":
+        return call(calls.open_file(call.path))
+    file = weakref.ref(call.args[0])
 
-    A block that raises commits nothing.
-    """
+    def close() -> None:
+        if (there := file()) is not None:  # at the end of the interpreter; one that is dropped closes itself
+            there.close()
 
-    def close(original: Any) -> Any:
-        def closed(self: Any) -> None:
-            with _closing_copy(self):
-                original(self)
-
-        return closed
-
-    def leave(original: Any) -> Any:
-        def left(self: Any, *exc: Any) -> None:
-            if exc and exc[0] is not None:
-                calls.close_copy(self, failed=True)
-            original(self, *exc)
-
-        return left
-
-    return [MethodPatch(kind, "close", close), MethodPatch(kind, "__exit__", leave)]
+    opening_mode = {"r+": "r+", "x": "x", "x+": "x"}.get(mode, "w")
+    return calls.copy_until_closed(call.args[0], call.path, opening_mode, call, close)
 
 
-def _torch(torch: ModuleType) -> list[PatchedCall]:
-    def load(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return (calls.by_local if kwargs.get("mmap") else calls.by_file)(call, path, args, kwargs)
-
-    return [
-        PatchedCall(torch, "load", load, 0, "f"),
-        PatchedCall(torch, "save", calls.by_written_file, 1, "f"),
-        *(PatchedCall(module, "load", calls.by_file, 0, "f") for module in (torch.jit, torch.export)),
-        PatchedCall(torch.jit, "save", calls.by_written_file, 1, "f"),
-        PatchedCall(torch.export, "save", calls.by_written_local, 1, "f"),  # a zip in which it seeks
-    ]
+_SAFETENSORS: Rows = [
+    ("load_file", "*filename", calls.by_local),
+    ("save_file", "tensors *filename", calls.by_written_local),
+    ("safe_open", "*filename", calls.by_local),  # mapped at once, so that the copy may go
+]
 
 
-def _safetensors(module: ModuleType) -> list[PatchedCall]:
-    return [
-        PatchedCall(module, "load_file", calls.by_local, 0, "filename"),
-        PatchedCall(module, "save_file", calls.by_written_local, 1, "filename"),
-    ]
-
-
-def _soundfile(module: ModuleType) -> list[PatchedCall]:
-    def opened(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        mode = args[2] if len(args) > 2 else kwargs.get("mode", "r")
-        if mode in (None, "r"):
-            return call(calls.open_file(path))
-        file = weakref.ref(args[0])
-
-        def close() -> None:
-            if (there := file()) is not None:  # at the end of the interpreter; one that is dropped closes itself
-                there.close()
-
-        opening_mode = {"r+": "r+", "x": "x", "x+": "x"}.get(mode, "w")
-        return calls.copy_until_closed(args[0], path, opening_mode, call, close)
-
-    return [
-        PatchedCall(module.SoundFile, "__init__", opened, 1, "file"),
-        *closing(module.SoundFile),
-    ]
+def _indexed_gzip(call: Call) -> Any:
+    return call(None, fileobj=calls.open_file(call.path))
 
 
 # ---- pandas: what it reads goes through fsspec's interface, what it writes through a local file
 
 _PANDAS_OWN = ("http://", "https://", "ftp://", "memory://")
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zip", ".zst", ".tar")
-
-_READS = ("csv", "table", "fwf", "parquet", "feather", "orc", "json", "excel", "pickle", "stata", "sas", "xml")
-_WRITES = ("csv", "parquet", "feather", "orc", "json", "excel", "pickle", "stata", "xml", "html", "latex", "markdown")
 
 
 def _fsspec_url(path: str) -> str:
@@ -264,69 +165,103 @@ def _is_pandas_own(path: Any, kwargs: dict[str, Any]) -> bool:
     """Return whether pandas opens a URL itself: with options for fsspec, or by a protocol of the user's."""
     if not isinstance(path, str) or "://" not in path:
         return False
-    if kwargs.get("storage_options") or path.startswith(_PANDAS_OWN):
-        return True
-    return not calls.is_own_scheme(path.partition("://")[0].lower())
+    is_own = calls.is_own_scheme(path.partition("://")[0].lower()) and not path.startswith(_PANDAS_OWN)
+    return not is_own or bool(kwargs.get("storage_options"))
 
 
-def _read(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if _is_pandas_own(path, kwargs):
+def _read(call: Call) -> Any:
+    path = call.path
+    if _is_pandas_own(path, call.kwargs):
         return call(path)
     text = str(path)
     if "::" not in text and ("://" in text or isinstance(path, str)):  # fsspec takes :: for a chain of URLs
         return call(_fsspec_url(text))
     if text.lower().endswith(_COMPRESSED):  # by the name that pandas is given
-        return calls.by_local(call, path, args, kwargs)
+        return calls.by_local(call)
     return call(calls.open_file(path))
 
 
-def _write(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if kwargs.get("partition_cols") or _is_pandas_own(path, kwargs):
-        return _read(call, path, args, kwargs)
-    mode = str(kwargs.get("mode", "w"))
+def _write(call: Call) -> Any:
+    if call.kwargs.get("partition_cols") or _is_pandas_own(call.path, call.kwargs):
+        return _read(call)
+    mode = str(call.kwargs.get("mode", "a" if call.patched.name == "to_hdf" else "w"))
     if mode.startswith("x"):
-        import os
-        import shutil
-        import tempfile  # expensive, and not needed at the start of Python
-
-        with calls.open_file(path, "xb") as file, tempfile.TemporaryDirectory() as folder:
-            local = os.path.join(folder, calls.as_url(path).rpartition("/")[2])
-            result = call(local)
-            with open(local, "rb") as written:
-                shutil.copyfileobj(written, file)
-            return result
-    adds = mode.startswith(("a", "r+")) and calls.exists(path)
-    with calls.as_local(path, "r+" if adds else "w") as local:
-        return call(local)
+        with calls.as_local(call.path, "x") as local:
+            return call(local, mode=mode.replace("x", "w"))
+    return calls.by_written_local(call, adds=mode.startswith(("a", "r+")))
 
 
-def _write_hdf(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return _write(call, path, args, {"mode": "a", **kwargs})
+def _methods(kinds: str) -> str:
+    """Return the names of the methods that write a table or a column."""
+    return " ".join(f"{owner}.to_{kind}" for owner in ("DataFrame", "Series") for kind in kinds.split())
 
 
-def _pandas(pandas: ModuleType) -> list[PatchedCall]:
-    keyword = {"pickle": "filepath_or_buffer", "excel": "io", "parquet": "path", "feather": "path", "orc": "path"}
-    keyword |= {"json": "path_or_buf", "xml": "path_or_buffer"}
-    found = [PatchedCall(pandas, f"read_{kind}", _read, 0, keyword.get(kind, "filepath_or_buffer")) for kind in _READS]
-    found += [PatchedCall(pandas, "read_hdf", calls.by_local, 0, "path_or_buf")]
-    found += [PatchedCall(pandas, "read_spss", calls.by_local, 0, "path")]
-    written = {"csv": "path_or_buf", "json": "path_or_buf", "excel": "excel_writer", "pickle": "path"}
-    written |= {"html": "buf", "latex": "buf", "markdown": "buf", "xml": "path_or_buffer"}
-    for owner in (pandas.DataFrame, pandas.Series):
-        for kind in _WRITES:
-            found.append(PatchedCall(owner, f"to_{kind}", _write, 1, written.get(kind, "path")))
-        found.append(PatchedCall(owner, "to_hdf", _write_hdf, 1, "path_or_buf"))
-    return found
+_PANDAS: Rows = [
+    ("read_csv read_table read_fwf read_pickle read_stata read_sas", "*filepath_or_buffer", _read),
+    ("read_parquet read_feather read_orc", "*path", _read),
+    ("read_json", "*path_or_buf", _read),
+    ("read_excel", "*io", _read),
+    ("read_xml", "*path_or_buffer", _read),
+    ("read_hdf", "*path_or_buf", calls.by_local),
+    ("read_spss", "*path", calls.by_local),
+    (_methods("csv json hdf"), "self *path_or_buf", _write),
+    (_methods("parquet feather orc pickle stata"), "self *path", _write),
+    (_methods("html latex markdown"), "self *buf", _write),
+    (_methods("excel"), "self *excel_writer", _write),
+    (_methods("xml"), "self *path_or_buffer", _write),
+]
 
-
-TARGETS = {
-    "cv2": {"cv2": _cv2},
-    "PIL": {"PIL.Image": _pil},
-    "imageio": {"imageio": _imageio, "imageio.v2": _imageio, "imageio.v3": _imageio},
-    "numpy": {"numpy": _numpy},
-    "h5py": {"h5py": _h5py},
-    "torch": {"torch": _torch},
-    "safetensors": {"safetensors.numpy": _safetensors, "safetensors.torch": _safetensors},
-    "soundfile": {"soundfile": _soundfile},
-    "pandas": {"pandas": _pandas},
+TABLE: dict[str, dict[str, Rows]] = {
+    "cv2": {
+        "cv2": [
+            ("imread", "*filename flags", _imread),
+            ("imwrite", "*filename img params", _imwrite),
+            ("imreadmulti imcount haveImageReader", "*filename", calls.by_local),
+            ("imwritemulti", "*filename", calls.by_written_local),
+        ]
+    },
+    "PIL": {"PIL.Image": [("open", "*fp", _image_open), ("Image.save", "self *fp", _image_save)]},
+    "imageio": {"imageio": _IMAGEIO, "imageio.v2": _IMAGEIO, "imageio.v3": _IMAGEIO},
+    "numpy": {
+        "numpy": [
+            ("load", "*file mmap_mode", _load),
+            ("save savez savez_compressed", "*file", _save),
+            ("fromfile", "*file", calls.by_local),
+            ("loadtxt genfromtxt", "*fname", calls.by_local),
+            ("savetxt", "*fname", calls.by_written_local),
+            ("memmap.__new__", "cls *filename", calls.refused),
+        ]
+    },
+    "h5py": {
+        "h5py": [
+            ("File.__init__", "self *name mode driver", _h5py_file),
+            ("File.close", "@self", calls.closed),
+            ("File.__exit__", "@self kind", calls.left),
+        ]
+    },
+    "torch": {
+        "torch": [("load", "*f", _torch_load), ("save", "obj *f", calls.by_written_file)],
+        "torch.jit": [("load", "*f", calls.by_file), ("save", "m *f", calls.by_written_file)],
+        # A zip in which it seeks when it writes.
+        "torch.export": [("load", "*f", calls.by_file), ("save", "ep *f", calls.by_written_local)],
+    },
+    "safetensors": dict.fromkeys(("safetensors", "safetensors.numpy", "safetensors.torch"), _SAFETENSORS),
+    "soundfile": {
+        "soundfile": [
+            ("SoundFile.__init__", "self *file mode", _sound_file),
+            ("SoundFile.close", "@self", calls.closed),
+            ("SoundFile.__exit__", "@self kind", calls.left),
+        ]
+    },
+    "pandas": {"pandas": _PANDAS},
+    "pyarrow": {
+        "pyarrow.csv": [("read_csv", "*input_file", calls.by_file)],
+        "pyarrow.feather": [("read_feather read_table", "*source", calls.by_file)],
+        "pyarrow.json": [("read_json", "*input_file", calls.by_file)],
+        "pyarrow.parquet": [
+            ("read_table", "*source", calls.by_file),
+            ("read_metadata read_schema", "*where", calls.by_file),
+        ],
+    },
+    "indexed_gzip": {"indexed_gzip": [("IndexedGzipFile.__init__", "self *filename", _indexed_gzip)]},
 }
