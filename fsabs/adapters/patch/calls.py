@@ -222,6 +222,14 @@ def by_file(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         return call(file)
 
 
+def by_remembering_file(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Give a function of C++ an open file, whose own failure is raised in place of what the function makes of it."""
+    from ...core.remembering import RememberingFile, remembering
+
+    with open_file(path) as file, remembering(RememberingFile(file)) as remembered:
+        return call(remembered)
+
+
 def by_bytes(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Give the function the whole content, read by one request."""
     return call(io.BytesIO(read_bytes(path)))
@@ -231,6 +239,14 @@ def by_written_file(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[s
     """Give the function a file to write, which becomes visible when it returns."""
     with open_file(path, "wb") as file:
         return call(file)
+
+
+def by_written_remembering_file(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """As `by_remembering_file`, with a file to write, which becomes visible when the function returns."""
+    from ...core.remembering import RememberingFile, remembering
+
+    with open_file(path, "wb") as file, remembering(RememberingFile(file)) as remembered:
+        return call(remembered)
 
 
 def by_local(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

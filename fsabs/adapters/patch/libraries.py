@@ -129,7 +129,10 @@ def _h5py(h5py: ModuleType) -> list[PatchedCall]:
         mode = args[2] if len(args) > 2 else kwargs.get("mode", "r")
         driver = args[3] if len(args) > 3 else kwargs.get("driver")
         if mode in (None, "r") and driver in (None, "fileobj"):
-            return call(calls.open_file(path))
+            from ...core.remembering import RememberingFile, remembering
+
+            with remembering(RememberingFile(calls.open_file(path))) as remembered:
+                return call(remembered)
         there = mode in ("a", "r+", "w-", "x") and calls.exists(path)
         opening_mode = "r+" if mode == "r+" or (there and mode == "a") else "x" if mode in ("w-", "x") else "w"
         if mode in (None, "r"):
@@ -200,11 +203,12 @@ def closing(kind: Any) -> list[PatchedCall]:
 
 def _torch(torch: ModuleType) -> list[PatchedCall]:
     def load(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return (calls.by_local if kwargs.get("mmap") else calls.by_file)(call, path, args, kwargs)
+        handler = calls.by_local if kwargs.get("mmap") else calls.by_remembering_file
+        return handler(call, path, args, kwargs)
 
     return [
         PatchedCall(torch, "load", load, 0, "f"),
-        PatchedCall(torch, "save", calls.by_written_file, 1, "f"),
+        PatchedCall(torch, "save", calls.by_written_remembering_file, 1, "f"),
     ]
 
 

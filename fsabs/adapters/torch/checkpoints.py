@@ -23,6 +23,7 @@ import torch
 
 from ...core import errors, process
 from ...core.fs import FS
+from ...core.remembering import RememberingFile, remembering
 from ...core.writing import ClosesOnExit
 from ...paths import Path
 
@@ -32,13 +33,8 @@ _NAME = re.compile(r"checkpoint-(\d+)(?:\+(\d+))?(?:=([^/]+))?\.pt")
 
 def save_checkpoint(obj: object, path: str | os.PathLike[str]) -> None:
     """Save an object as `torch.save` does, at a URL or `Path`, whole or not at all."""
-    with Path(path).open("wb") as file:
-        try:
-            torch.save(obj, file)
-        except RuntimeError as exc:
-            if isinstance(exc.__context__, OSError):  # of the file: torch then raises that it can't end its archive
-                raise exc.__context__ from None
-            raise
+    with Path(path).open("wb") as file, remembering(RememberingFile(file)) as remembered:
+        torch.save(obj, remembered)
 
 
 def load_checkpoint(
@@ -56,8 +52,8 @@ def load_checkpoint(
         if mmap:
             with where.as_local() as local:  # the map outlives the copy's name
                 return torch.load(local, map_location, weights_only=weights_only, mmap=True)
-        with where.open("rb") as file:
-            return torch.load(file, map_location, weights_only=weights_only)
+        with where.open("rb") as file, remembering(RememberingFile(file)) as remembered:
+            return torch.load(remembered, map_location, weights_only=weights_only)
     try:
         return torch.load(local, map_location, weights_only=weights_only, mmap=mmap is not False)
     except RuntimeError as exc:

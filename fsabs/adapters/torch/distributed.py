@@ -21,6 +21,7 @@ from torch.distributed.checkpoint.planner import SavePlan, SavePlanner, WriteIte
 from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
+from ...core.remembering import RememberingFile, remembering
 from ...core.threads import Threads
 from ...paths import Path
 
@@ -145,11 +146,11 @@ def _contents(
 
 
 def _write_large(directory: Path, group: _Group, planner: SavePlanner) -> list[WriteResult]:
-    with (directory / group.name).open("wb") as stream:
+    with (directory / group.name).open("wb") as file, remembering(RememberingFile(file)) as stream:
         return _write_items(stream, group, planner)
 
 
-def _write_items(stream: IO[bytes], group: _Group, planner: SavePlanner) -> list[WriteResult]:
+def _write_items(stream: Any, group: _Group, planner: SavePlanner) -> list[WriteResult]:
     """Write the items of a file one after the other, each as `torch.save` does; return the place of each."""
     results = []
     for item in group.items:
