@@ -67,6 +67,10 @@ class RememberingFile:
         """Return the bytes up to and with the next newline."""
         return self._call(self.file.readline, size)
 
+    def seekable(self) -> bool:
+        """Return whether the file has a position that can be moved."""
+        return self._call(self.file.seekable)
+
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         """Move the position."""
         return self._call(self.file.seek, offset, whence)
