@@ -9,9 +9,15 @@ from typing import Any
 
 import pytest
 import torch
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import FileSystemReader
+from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
+from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
 
 import fsabs
 from fsabs.adapters.torch import CheckpointManager, load_checkpoint
+from fsabs.adapters.torch.distributed import DistributedReader, DistributedWriter
+from fsabs.cli import main
 from fsabs.testing import Fault, FaultyFS, Raise
 from tests import soak
 
@@ -92,3 +98,50 @@ def test_damage_is_named_and_other_failures_are_not_damage(tmp_path: Path, caplo
     CheckpointManager(store).save(1, STATE)
     with pytest.raises(PermissionError):
         CheckpointManager(FaultyFS(store, fault)).load()
+
+
+@pytest.mark.parametrize("places", [20, pytest.param(250, marks=pytest.mark.nightly)])
+@pytest.mark.timeout(300)
+def test_a_flipped_bit_of_a_distributed_checkpoint_is_found(places: int, tmp_path: Path) -> None:
+    """In files of small and of large tensors, and in the metadata; torch's own reader takes no notice of checksums."""
+    chance = random.Random(soak.seed(1))
+    saved = {"small": torch.arange(20.0), "large": torch.arange(300_000.0), "object": {"a": [1, 2]}}
+    dcp_save(saved, storage_writer=DistributedWriter(tmp_path), no_dist=True)
+
+    def loaded(reader: Any) -> Any:
+        found = {"small": torch.zeros(20), "large": torch.zeros(300_000), "object": {"a": [0, 0]}}
+        dcp_load(found, storage_reader=reader, no_dist=True)
+        return plain(found)
+
+    assert loaded(FileSystemReader(tmp_path)) == loaded(DistributedReader(tmp_path)) == plain(saved)
+    files, refused = [*tmp_path.iterdir()], list[str]()
+    for number in range(places):
+        path = files[number % len(files)]
+        whole = path.read_bytes()
+        path.write_bytes(flipped(whole, chance.randrange(len(whole)), chance.randrange(8)))
+        try:
+            assert loaded(DistributedReader(tmp_path)) == plain(saved)
+        except CheckpointException as failed:
+            refused += [str(one[0]) for one in failed.failures.values()]
+            with pytest.raises(fsabs.CorruptFileError):
+                DistributedReader(tmp_path).check()
+        path.write_bytes(whole)
+    assert len(refused) >= 0.9 * places
+    assert [text for text in refused if "[Errno 74]" not in text] == []
+    DistributedReader(tmp_path).check()
+
+
+def test_the_command_verifies_checkpoints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    manager = CheckpointManager(tmp_path / "run")
+    paths = [manager.save(step, STATE) for step in range(2)]
+    dcp_save({"w": torch.ones(9)}, storage_writer=DistributedWriter(tmp_path / "dcp"), no_dist=True)
+    for name in ("run", "dcp", f"run/{paths[0].name}"):
+        assert main(["verify", f"{tmp_path}/{name}"]) == 0
+    paths[1].write_bytes(paths[1].read_bytes()[:-100])
+    capsys.readouterr()
+    assert main(["verify", f"{tmp_path}/run", f"{tmp_path}/dcp"]) == 1
+    said = capsys.readouterr().out
+    assert (paths[1].name in said, paths[0].name in said) == (True, False), said
+    metadata = tmp_path / "dcp/.metadata"
+    metadata.write_bytes(flipped(metadata.read_bytes(), 50, 1))
+    assert main(["verify", f"{tmp_path}/dcp"]) == 1
