@@ -93,6 +93,9 @@ class Writer(abc.ABC):
         """
         return False
 
+    def make_durable(self) -> None:  # noqa: B027 - what most stores have taken survives
+        """Have what `commit` makes visible survive a crash of the machine, where the store can do that."""
+
     @abc.abstractmethod
     def commit(self) -> None:
         """Make the file visible, complete, in place of what the key held."""
@@ -131,6 +134,10 @@ class LayerWriter(Writer):
     def write(self, data: bytes) -> None:
         """Write `data` to the inner writer."""
         self.inner.write(data)
+
+    def make_durable(self) -> None:
+        """Have the inner writer make what it commits durable."""
+        self.inner.make_durable()
 
     def commit(self) -> None:
         """Commit the inner writer."""
@@ -218,6 +225,14 @@ def keep_if_dropped(file: T) -> T:
     return file
 
 
+def durable(file: T) -> T:
+    """Have a file that is written survive a crash of the machine once it is closed; return it."""
+    raw = getattr(getattr(file, "buffer", file), "raw", file)
+    if isinstance(raw, WriterFile):
+        raw.make_durable()
+    return file
+
+
 def discard_if_failing(file: T) -> T:
     """Have a file discarded, with a warning, where it is closed because of an exception; return it.
 
@@ -264,6 +279,11 @@ class WriterFile(AbortsOnError, io.RawIOBase):
     def inherited(self) -> bool:
         """True in a forked child for its parent's half-written file, which the child must not finish."""
         return process.inherited(self._generation)
+
+    def make_durable(self) -> None:
+        """Have the file survive a crash of the machine once it is closed."""
+        if self._writer is not None:
+            self._writer.make_durable()
 
     def write(self, data: Buffer, /) -> int:
         """Take all of `data`; return the number of its bytes."""

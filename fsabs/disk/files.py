@@ -17,7 +17,7 @@ import errno
 import os
 import stat as stat_bits
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core import process
@@ -47,6 +47,9 @@ _NO_LINK = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 """Why a filesystem makes no hard link."""
 _NO_ATTRIBUTE = (errno.EPERM, errno.EACCES, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSPC)
 """Why a file can't be given an owner, a group or an extended attribute."""
+_NO_FSYNC = (errno.EINVAL, errno.EROFS, errno.EOPNOTSUPP, errno.ENOSYS)
+"""Why a filesystem flushes nothing."""
+_MOST_FLUSHED = 256  # files that are flushed one by one
 _ACL = "system.posix_acl_access"
 
 
@@ -141,6 +144,10 @@ class Replacement(Writer):
         if self._replaced is None and os.fstat(self._fd).st_mode & 0o077 & ~mode:
             self.abort()  # another user may have it open, and would read what is written to it
             self._fd = self._open_aside(0o600)
+
+    def make_durable(self) -> None:
+        """Have `commit` flush the file before it is published, and its directory after it."""
+        self._durable = True
 
     def compare_by(self, compare: Callable[[Iterator[bytes]], None]) -> bool:
         """Have `commit` call `compare` with what a file that is opened anew has."""
@@ -396,6 +403,41 @@ def _drop_default_acl(fd: int) -> None:
             os.removexattr(fd, _ACL)
     except (AttributeError, OSError):  # a system, or a filesystem, without any
         pass
+
+
+def make_durable(paths: Iterable[str]) -> None:
+    """Have files that were written, and their names, survive a crash of the machine, on filesystems that can do that.
+
+    It is called before what they replace is removed, or they are declared complete.
+    """
+    written = list(paths)
+    if len(written) > _MOST_FLUSHED:
+        os.sync()  # of all that this machine has written: quicker than many files one by one
+        return
+    for path in written:
+        _fsync(path, os.O_NOFOLLOW)
+    folders = {os.path.dirname(path) for path in written}
+    for folder in folders | {os.path.dirname(folder) for folder in folders}:  # which may be new, too
+        _fsync(folder or "/", os.O_DIRECTORY)
+
+
+def _fsync(path: str, flags: int) -> None:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
+    except PermissionError:  # a file that may be written and not read
+        os.sync()
+        return
+    except OSError as exc:
+        if exc.errno in (errno.ELOOP, errno.ENOENT):  # a link has nothing to flush, nor has what is gone
+            return
+        raise
+    try:
+        os.fsync(fd)
+    except OSError as exc:
+        if exc.errno not in _NO_FSYNC:
+            raise
+    finally:
+        os.close(fd)
 
 
 def _fsync_directory(path: str, dir_fd: int | None) -> None:

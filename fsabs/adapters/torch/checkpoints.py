@@ -22,7 +22,7 @@ import torch
 from ...core import errors, process
 from ...core.fs import FS
 from ...core.remembering import RememberingFile, remembering
-from ...core.writing import ClosesOnExit
+from ...core.writing import ClosesOnExit, durable
 from ...paths import Path
 from .archives import CheckedArchive, check_archive, is_archive
 
@@ -31,8 +31,11 @@ _NAME = re.compile(r"checkpoint-(\d+)(?:\+(\d+))?(?:=([^/]+))?\.pt")
 
 
 def save_checkpoint(obj: object, path: str | os.PathLike[str]) -> None:
-    """Save an object as `torch.save` does, at a URL or `Path`, whole or not at all."""
-    with Path(path).open("wb") as file, remembering(RememberingFile(file)) as remembered:
+    """Save an object as `torch.save` does, at a URL or `Path`, whole or not at all.
+
+    On a local disk it is flushed before it takes the place of what was there.
+    """
+    with durable(Path(path).open("wb")) as file, remembering(RememberingFile(file)) as remembered:
         torch.save(obj, remembered)
 
 
@@ -240,6 +243,8 @@ class CheckpointManager(ClosesOnExit):
         if self.directory.fs.capabilities.mkdir:
             self.directory.mkdir(parents=True, exist_ok=True)
         save_checkpoint(state, path)
+        if latest is None:
+            self.directory.make_durable()  # which may be new
         self._remove_old(step, generation, path)
         return path
 

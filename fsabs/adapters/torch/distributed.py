@@ -27,6 +27,7 @@ from ...containers.decoding import crc32
 from ...core import errors
 from ...core.remembering import RememberingFile, remembering
 from ...core.threads import Threads
+from ...core.writing import durable
 from ...paths import Path
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class _TorchFiles(_OfPaths, FileSystemBase):
         return Path(path)
 
     def rename(self, path: Any, new_path: Any) -> None:
-        Path(path).replace(Path(new_path))
+        Path(path).replace(Path(new_path)).make_durable()
 
     def mkdir(self, path: Any) -> None:
         if Path(path).parent.fs.capabilities.mkdir:  # the directory itself need not be there
@@ -94,7 +95,8 @@ class _Metadata:
     def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
         if kind is None:
             content = self._content.getvalue()
-            self._path.write_bytes(content + _TRAILER.pack(_TRAILER_MAGIC, crc32(content), b"\n"))
+            with durable(self._path.open("wb")) as file:
+                file.write(content + _TRAILER.pack(_TRAILER_MAGIC, crc32(content), b"\n"))
 
 
 class _Group(NamedTuple):
@@ -133,6 +135,9 @@ class DistributedWriter(_OfPaths, FileSystemWriter):
             directory.write_many(_contents(small, planner, results), concurrency=self.thread_count)
             for wait in waits:
                 results += wait()
+            for group in groups:
+                if not group.large:
+                    (directory / group.name).make_durable()
         done: Future[list[WriteResult]] = Future()  # torch waits for one
         done.set_result(results)
         return done
@@ -174,7 +179,7 @@ def _contents(
 
 
 def _write_large(directory: Path, group: _Group, planner: SavePlanner) -> list[WriteResult]:
-    with (directory / group.name).open("wb") as file, remembering(_Checksummed(file)) as stream:
+    with durable((directory / group.name).open("wb")) as file, remembering(_Checksummed(file)) as stream:
         return _write_items(stream, group, planner)
 
 
