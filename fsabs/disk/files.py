@@ -7,7 +7,8 @@ before it is published. Where a new file can't have these, or no name can be mad
 mounted, a directory that can't be written to, another's file in a sticky one), the content is written into the file
 that is there.
 
-Leftovers have one rule: a hidden partial file of this user that was not touched for a day is one.
+Leftovers have one rule: a hidden partial file of this user is one if its process, of this machine, has ended, or if it
+was not touched for a day.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core import process
-from ..core.writing import Writer, is_partial, partial_name
+from ..core.writing import Writer, is_partial, partial_name, writer_is_dead
 from . import temporary
 from .descriptors import drop_setuid, write_all
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 PERMISSIONS = 0o777
 """The bits of a mode that a file can be given: setuid, setgid and sticky are never carried over."""
 LEFTOVER_SECONDS = 24 * 3600.0
-"""A hidden partial file that was not touched for so long is a leftover."""
+"""A hidden partial file that was not touched for so long is a leftover, whoever writes it."""
 _MOST_SECONDS = 0.1  # that one writer looks for leftovers: a folder may have millions of files
 _MOST_FOLDERS = 10_000
 _PIECE = 256 * 1024
@@ -471,14 +472,14 @@ def sweep(folder: str | int) -> None:
         for number, entry in enumerate(entries):
             if entry.name[0] == "." and is_partial(entry.name):
                 with contextlib.suppress(OSError):
-                    if is_leftover(entry.stat(follow_symlinks=False)):
+                    if is_leftover(entry.stat(follow_symlinks=False), entry.name):
                         os.unlink(entry.name if dir_fd is not None else entry.path, dir_fd=dir_fd)
             if number % 1000 == 999 and time.monotonic() > deadline:
                 return
 
 
-def is_leftover(status: os.stat_result) -> bool:
-    """Return whether the hidden partial file that has this status is a leftover."""
+def is_leftover(status: os.stat_result, name: str) -> bool:
+    """Return whether the hidden partial file that has this status and name is a leftover."""
     ours = stat_bits.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
     touched = max(status.st_mtime, status.st_ctime)  # a copy is given the time of its source before it is published
-    return ours and time.time() - touched > LEFTOVER_SECONDS
+    return ours and (time.time() - touched > LEFTOVER_SECONDS or writer_is_dead(name))

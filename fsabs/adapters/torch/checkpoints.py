@@ -332,10 +332,32 @@ class _BackgroundWriter:
 def on_host(state: Any) -> Any:
     """Return a deep copy of `state` with its tensors in host memory, which training may not change any more.
 
-    Everything else is copied by its own rules: a `Counter`, a `defaultdict`, a dict with attributes stay what they are.
+    What tensors share, they share in the copy: each storage is copied once, and as large as it is. Everything else is
+    copied by its own rules: a `Counter`, a `defaultdict`, a dict with attributes stay what they are.
     """
     tensors = list(_tensors(state, set()))  # kept: a mapping may make them on access, and others would get their ids
-    return copy.deepcopy(state, {id(tensor): tensor.detach().to("cpu", copy=True) for tensor in tensors})
+    storages = _Storages()
+    return copy.deepcopy(state, {id(tensor): _copied(tensor, storages) for tensor in tensors})
+
+
+_Storages = dict[tuple[torch.device, int, int], torch.UntypedStorage]
+"""The copies of storages, by the device, the address and the size of the original."""
+
+
+def _copied(tensor: torch.Tensor, storages: _Storages) -> torch.Tensor:
+    """Return a copy of a tensor in host memory, on the one copy of its storage."""
+    detached = tensor.detach()
+    plain = type(detached) is torch.Tensor and detached.layout == torch.strided and not detached.is_quantized
+    if not plain or detached.is_nested or detached.is_meta or detached.is_conj() or detached.is_neg():
+        return detached.to("cpu", copy=True)
+    storage = detached.untyped_storage()
+    key = storage.device, storage.data_ptr(), storage.nbytes()
+    copied = storages.get(key)
+    if copied is None:
+        copied = storages[key] = torch.UntypedStorage(storage.nbytes())
+        copied.copy_(storage)
+    made = torch.empty(0, dtype=detached.dtype)
+    return made.set_(copied, detached.storage_offset(), detached.size(), detached.stride())
 
 
 def _tensors(value: Any, seen: set[int]) -> Iterator[torch.Tensor]:
