@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -26,7 +27,7 @@ class RememberingFile:
     """
 
     def __init__(self, file: Any) -> None:
-        self.file: Any = file
+        self.file: io.BufferedIOBase = file
         """The file that is read or written."""
         self.failure: BaseException | None = None
         """The first exception that a call has raised."""
@@ -83,11 +84,8 @@ class RememberingFile:
         return repr(self.file)
 
 
-F = TypeVar("F", bound=RememberingFile)
-
-
 @contextlib.contextmanager
-def remembering(file: F) -> Iterator[F]:
+def remembering(file: RememberingFile) -> Iterator[Any]:
     """Raise what `file` has raised in the block, whatever the block raises; a signal's exception comes before others.
 
     One that comes while the library closes its archive is the context of what the library then raises.

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from fsabs.adapters.torch.checkpoints import on_host
 def test_shared_storages_stay_shared(tmp_path: Path) -> None:
     """`save` and `save_async` give files of one size, and states that share what they shared."""
     whole = torch.arange(100_000.0)
-    state = {
+    state: dict[str, Any] = {
         "tied": whole,
         "again": whole.view(100, 1000),
         "part": whole[10:20],

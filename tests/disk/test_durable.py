@@ -14,6 +14,7 @@ import fsabs
 from fsabs.adapters.torch import CheckpointManager, save_checkpoint
 from fsabs.adapters.torch.distributed import DistributedWriter
 from fsabs.cli import main
+from fsabs.prepare.output import REPORT, Commit, OutputDirectory
 
 
 class Disk:
@@ -126,3 +127,22 @@ def test_what_is_synced_before_others_are_removed(
     assert main(["sync", "--delete", f"{tmp_path}/a/", f"{tmp_path}/b/"]) == 0
     assert sorted(os.listdir(tmp_path / "b")) == sorted(str(number) for number in range(count))
     assert synced or disk.had(*(tmp_path / "b").iterdir(), tmp_path / "b")
+
+
+@pytest.mark.parametrize("watched", ["/a", "job.json", "old"])
+def test_what_is_prepared_before_it_takes_its_place(disk: Disk, watched: str, tmp_path: Path) -> None:
+    """Staged files before they are moved, and the output before older files, and the staging directory, go."""
+    for job, names in (("first", ["old"]), ("second", ["a", "b"])):
+        output = OutputDirectory(tmp_path / "out")
+        output.begin(job)
+        moves = {f"{output.work(job)}/parts/{name}": name for name in names}
+        for path in moves:
+            output.fs.write_bytes(path, job.encode())
+        if job == "second":
+            disk.watched = lambda path: path.endswith(watched)
+        output.commit(Commit(moves, {"shards": [{"name": name} for name in names]}))
+        output.close()
+    out = tmp_path / "out"
+    assert sorted(os.listdir(out)) == sorted(["a", "b", REPORT])
+    assert disk.had(out / "a", out / "b")
+    assert watched == "/a" or disk.had(out)

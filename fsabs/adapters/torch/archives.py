@@ -10,6 +10,7 @@ import torch
 
 from ...containers.decoding import crc32
 from ...core import errors
+from ...core.blobs import Blob
 from ...core.remembering import RememberingFile, remembering
 from ...core.threads import in_threads
 from ...paths import Path
@@ -37,6 +38,7 @@ class CheckedArchive(RememberingFile):
     def __init__(self, file: Any) -> None:
         super().__init__(file)
         self._url: str = file.name
+        self._blob: Blob = file.raw.blob
         self._members: dict[int, zipfile.ZipInfo] = {}  # by the offsets of their headers
         self._directory = 0  # the offset that the contents of members end before
         self._next: zipfile.ZipInfo | None = None  # of which the header was read last
@@ -54,7 +56,7 @@ class CheckedArchive(RememberingFile):
 
     def _read_directory(self) -> None:
         head = self.read(len(_MAGIC))
-        large_enough = self.file.raw.blob.size >= _SMALLEST  # else zipfile seeks before the start
+        large_enough = self._blob.size >= _SMALLEST  # else zipfile seeks before the start
         self.is_archive = large_enough and (head == _MAGIC or zipfile.is_zipfile(self))
         if self.is_archive:
             with zipfile.ZipFile(self) as archive:
@@ -99,7 +101,7 @@ class CheckedArchive(RememberingFile):
 
     def _check(self, member: zipfile.ZipInfo) -> None:
         """Raise if the content of a member isn't as its checksum says, or its name not that of the directory."""
-        blob, at = self.file.raw.blob, member.header_offset
+        blob, at = self._blob, member.header_offset
         header = blob.pread(_HEADER.size, at)
         if not header.startswith(_MAGIC) or len(header) < _HEADER.size:
             raise self._damaged(member)
@@ -120,8 +122,9 @@ class CheckedArchive(RememberingFile):
             pass
         if self.is_archive:
             self.file.seek(0)
+            unchecked: Any = RememberingFile(self.file)
             try:
-                torch._C.PyTorchFileReader(RememberingFile(self.file)).get_all_records()
+                torch._C.PyTorchFileReader(unchecked).get_all_records()
             except RuntimeError as exc:
                 reason = f"torch can't open the archive: {exc}".partition("\n")[0]
                 raise errors.corrupt(self._url, reason, "load") from None

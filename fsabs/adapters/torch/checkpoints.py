@@ -354,7 +354,7 @@ def _copied(tensor: torch.Tensor, storages: _Storages) -> torch.Tensor:
     key = storage.device, storage.data_ptr(), storage.nbytes()
     copied = storages.get(key)
     if copied is None:
-        copied = storages[key] = torch.UntypedStorage(storage.nbytes())
+        copied = storages[key] = torch.UntypedStorage(storage.nbytes())  # type: ignore[no-untyped-call]
         copied.copy_(storage)
     made = torch.empty(0, dtype=detached.dtype)
     return made.set_(copied, detached.storage_offset(), detached.size(), detached.stride())

@@ -186,13 +186,14 @@ def _write_large(directory: Path, group: _Group, planner: SavePlanner) -> list[W
 def _write_items(stream: _Checksummed, group: _Group, planner: SavePlanner) -> list[WriteResult]:
     """Write the items of a file one after the other, each as `torch.save` does; return the place of each."""
     results = []
+    file: Any = stream
     for item in group.items:
         data, offset = planner.resolve_data(item), stream.tell()
         if isinstance(data, torch.Tensor):
             tensor = data.detach().cpu()
             if tensor.untyped_storage().nbytes() != tensor.nbytes:
                 tensor = tensor.clone()  # a part of a larger tensor is saved without the rest
-            torch.save(tensor, stream)
+            torch.save(tensor, file)
         else:
             stream.write(data.getbuffer())
         size = stream.tell() - offset
