@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _MAGIC = b"PK\x03\x04"
 _HEADER = struct.Struct("<26xHH")  # of a member: the sizes of its name and its extra field
-_ENCRYPTED = 0x2041  # of the flags
+_ENCRYPTED = 0x2061  # of the flags: encrypted, or a patch
 _DIRECTORY = 0x10  # of the attributes
 _SMALLEST = 98  # bytes of an archive of one member
 _PIECE = 8 * 1024 * 1024  # bytes that torch is given at once
