@@ -98,7 +98,7 @@ print(json.dumps(ends))
 """
 
 
-@pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("step", [29, pytest.param(1, marks=pytest.mark.nightly)])
 @pytest.mark.timeout(300)
 def test_interrupts_at_the_lines_of_a_save_abort_nothing(step: int, tmp_path: Path) -> None:
     """Each comes out as KeyboardInterrupt, but where CPython drops it, as in a finalizer."""
