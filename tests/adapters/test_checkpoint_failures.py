@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -11,9 +12,13 @@ from typing import Any
 
 import pytest
 import torch
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
+from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
 
 import fsabs
 from fsabs.adapters.torch import load_checkpoint, save_checkpoint
+from fsabs.adapters.torch.distributed import DistributedReader, DistributedWriter
 from fsabs.testing import Fault, FaultyFS, Raise
 
 STATE = {"w": torch.ones(400_000), "v": torch.ones(100), "step": 1}
@@ -40,6 +45,34 @@ def test_a_failure_of_the_file_is_what_is_raised(failure: Any, patched: bool) ->
                     raised += 1
             assert raised > 1
             assert load_checkpoint(fsabs.Path("x.pt", fs=store))["step"] == 1
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=lambda exc: type(exc).__name__)
+def test_torchs_exception_has_the_failure_of_a_distributed_checkpoint(failure: Any) -> None:
+    """Of its files and its metadata; where nothing was saved, it has the FileNotFoundError."""
+    state = {"small": torch.ones(9), "large": torch.ones(400_000)}
+
+    def raised(operation: str, at: int) -> list[type[BaseException]]:
+        store = fsabs.Memory()
+        if operation == "read":
+            dcp_save(state, storage_writer=DistributedWriter(fsabs.Path("run", fs=store)), no_dist=True)
+        path = fsabs.Path("run", fs=FaultyFS(store, Fault(operation, Raise(failure), at=at)))
+        try:
+            if operation == "read":
+                dcp_load(state, storage_reader=DistributedReader(path), no_dist=True)
+            else:
+                dcp_save(state, storage_writer=DistributedWriter(path), no_dist=True)
+        except CheckpointException as exc:
+            return [type(one) for one, _ in exc.failures.values()]
+        return []
+
+    for operation in ("write", "read"):
+        found = [*itertools.takewhile(bool, (raised(operation, at) for at in range(1, 100)))]
+        assert len(found) > 3
+        assert found == [[type(failure)]] * len(found)
+    with pytest.raises(CheckpointException) as nothing:
+        dcp_load(state, storage_reader=DistributedReader(fsabs.Path("run", fs=fsabs.Memory())), no_dist=True)
+    assert isinstance(nothing.value.failures[0][0], FileNotFoundError)
 
 
 def test_an_error_in_the_handling_of_an_interrupt_stays_what_it_is() -> None:

@@ -38,6 +38,7 @@ SMALL_BYTES = 1024 * 1024
 FILE_BYTES = 32 * 1024 * 1024
 """Size up to which items share a file."""
 
+_METADATA = ".metadata"  # what the name of a file of metadata is, or ends in
 _CHECKSUM = "fsabs_crc32"
 """The attribute of an item's place that has the checksum of its bytes."""
 _TRAILER = struct.Struct(">8sIc")  # behind the metadata; its last byte is none that a pickle ends in
@@ -54,10 +55,20 @@ class _OfPaths:
 
 
 class _TorchFiles(_OfPaths, FileSystemBase):
-    """The file operations of `torch.distributed.checkpoint`, done on paths of ours. It has no state."""
+    """The file operations of `torch.distributed.checkpoint`, done on paths of ours."""
+
+    def __init__(self, verify: bool = True) -> None:
+        self._verify = verify
 
     def create_stream(self, path: Any, mode: str) -> Any:
-        return Path(path).open(mode) if mode != "wb" else _Metadata(Path(path))
+        if mode == "wb":
+            return _Metadata(Path(path))
+        if not Path(path).name.endswith(_METADATA):
+            return Path(path).open(mode)
+        content = Path(path).read_bytes()
+        if self._verify:
+            _check_metadata(Path(path), content)
+        return io.BytesIO(content)
 
     def concat_path(self, path: Any, suffix: str) -> Path:
         return Path(path) / suffix
@@ -223,7 +234,7 @@ class DistributedReader(_OfPaths, FileSystemReader):
     """Read a checkpoint of `torch.distributed.checkpoint` from a directory at a URL or `Path`.
 
     What `DistributedWriter` has written is compared with its checksums. Damage is a `CorruptFileError`, which torch
-    raises in its `CheckpointException`; of one of the metadata it keeps the text only.
+    raises in its `CheckpointException`, as any other failure.
 
     Args:
         path: the directory.
@@ -232,15 +243,33 @@ class DistributedReader(_OfPaths, FileSystemReader):
 
     def __init__(self, path: str | os.PathLike[str], *, verify: bool = True) -> None:
         super().__init__("unused")
-        self.fs: Any = _TorchFiles()  # in place of those that torch has made for a local directory
+        self.fs: Any = _TorchFiles(verify)  # in place of those that torch has made for a local directory
         self.path = self.fs.init_path(path)
         self._verify = verify
+        self._failure: Exception | None = None
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:  # torch looks for this name
-        """Return the metadata, compared with its checksum."""
-        if self._verify:
-            _check_metadata(Path(self._get_metadata_path(kwargs.get("rank"))))
-        return super().read_metadata(*args, **kwargs)
+        """Return the metadata, compared with its checksum.
+
+        torch drops what is raised, asks for the metadata of its rank, and drops what that raises.
+        `set_up_storage_reader` raises it then.
+        """
+        try:
+            found = super().read_metadata(*args, **kwargs)
+        except Exception as exc:
+            self._failure = self._failure or exc
+            if "rank" not in kwargs:
+                raise
+            return Metadata({})
+        self._failure = None
+        return found
+
+    def set_up_storage_reader(self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
+        """Take over the metadata, or raise what kept it from being read."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+        super().set_up_storage_reader(metadata, is_coordinator, *args, **kwargs)
 
     def _slice_file(self, file: IO[bytes], sinfo: _StorageInfo) -> IO[bytes]:
         """Return the bytes of an item, read by one positioned read."""
@@ -263,8 +292,7 @@ class DistributedReader(_OfPaths, FileSystemReader):
                     self._slice_file(file, info)
 
 
-def _check_metadata(path: Path) -> None:
-    content = path.read_bytes()
+def _check_metadata(path: Path, content: bytes) -> None:
     if content.endswith(b"."):  # the end of a pickle: torch has written it
         return
     pickled, trailer = content[: -_TRAILER.size], content[-_TRAILER.size :]
