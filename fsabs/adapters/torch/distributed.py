@@ -149,6 +149,7 @@ class DistributedWriter(_OfPaths, FileSystemWriter):
             for group in groups:
                 if not group.large:
                     (directory / group.name).make_durable()
+            directory.make_durable()  # which may be new
         done: Future[list[WriteResult]] = Future()  # torch waits for one
         done.set_result(results)
         return done
