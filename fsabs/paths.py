@@ -728,6 +728,10 @@ class Path(PurePath):
             if not exist_ok:
                 raise
 
+    def make_durable(self) -> None:
+        """Have the file or directory, which was written, survive a crash of the machine, with its name."""
+        self._call(lambda fs, path: fs.make_durable(path))
+
     def unlink(self, missing_ok: bool = False) -> None:
         """Remove the file."""
         try:

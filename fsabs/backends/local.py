@@ -16,7 +16,7 @@ import os
 import select
 import stat as stat_bits
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from ..core import errors, identity, keys, process
@@ -236,6 +236,9 @@ class Local(FS):
     def _set_modified(self, key: str, when: float) -> None:
         nanoseconds = round(when * 1e9)
         os.utime(self._path(key), ns=(nanoseconds, nanoseconds))
+
+    def _make_durable(self, keys: Iterable[str]) -> None:
+        files.make_durable(map(self._path, keys))
 
     def _set_mode(self, key: str, mode: int) -> None:
         files.set_mode(self._path(key), mode & files.PERMISSIONS)

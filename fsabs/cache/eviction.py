@@ -361,7 +361,7 @@ def members(folder: Folder, number: int, *, hidden: bool = False) -> Iterator[tu
     with contextlib.suppress(OSError):  # nothing was stored there yet, or it is no folder
         for file, status in folder.entries(name, hidden=hidden):
             path = f"{name}/{file}"
-            if file[0] == "." and is_leftover(status):
+            if file[0] == "." and is_leftover(status, file):
                 with contextlib.suppress(OSError):
                     folder.remove(path)
             else:

@@ -1,4 +1,4 @@
-"""`fsabs pack`, `convert` and `unpack` containers; `verify` and `repair`: what is damaged in them, and in RecordIO."""
+"""`fsabs pack`, `convert` and `unpack` containers; `verify` and `repair`: what is damaged in them, and elsewhere."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..core import registry
+from ..core.errors import CorruptFileError
 from .output import coloured, printable, redacted, size_text
 from .paths import PATHS, Paths, ResolvedPath, path_argument
 from .program import FAILED, Invocation, argument, at_least, command, dry_run, flag
@@ -16,6 +17,8 @@ from .progress import PROGRESS, ProgressDisplay, Summary
 if TYPE_CHECKING:
     from ..core.fs import FS
 
+_CHECKPOINTS = (".pt", ".pth", ".ckpt")
+_METADATA = ".metadata"  # of a distributed checkpoint
 _PACKING = (
     flag("-n", dest="keep", help="Refuse to replace the target."),
     argument("--type", choices=["zip", "tar", "hdf5"], help="The format, whatever the suffix."),
@@ -139,12 +142,12 @@ def _left_out(invocation: Invocation, fs: FS) -> int:
     PATHS, argument("--jobs", type=at_least(1), default=4, help="Shards that are read at once (default: %(default)s).")
 )
 def verify(invocation: Invocation, given: Namespace) -> int:
-    """Read all of containers (zip, tar, HDF5) and of sharded RecordIO data sets, and show what is wrong with them.
+    """Read all of containers (zip, tar, HDF5), RecordIO data sets and checkpoints, and show what is wrong with them.
 
-    A path is a container, a RecordIO file, or a directory of them, in which other files are skipped, and shown. The
-    exit code is 1 if anything is wrong.
+    A path is a container, a RecordIO file, a checkpoint (.pt, .pth, .ckpt, or a directory of torch's distributed ones),
+    or a directory of them, in which other files are skipped, and shown. The exit code is 1 if anything is wrong.
 
-    Example: fsabs verify s3://bucket/train.zip s3://bucket/shards/
+    Example: fsabs verify s3://bucket/train.zip s3://bucket/shards/ s3://bucket/run-1/
     """
     summary = Summary("verified", "damaged")
     with Paths() as resolver:
@@ -173,11 +176,20 @@ def _problems(found: ResolvedPath, jobs: int, summary: Summary) -> Iterator[tupl
                 where = f"{found.shown}/{problem.path}" if problem.path else found.shown
                 yield {"url": found.url, **problem._asdict()}, f"{where}: {problem.kind}: {problem.detail}"
         return
+    directory = found.stat().directory
+    is_distributed = directory and found.fs.isfile(found.member(_METADATA).path)
+    if is_distributed or (found.path.endswith(_CHECKPOINTS) and not directory):
+        summary.add("verified")
+        try:
+            _check_checkpoint(found, is_distributed)
+        except CorruptFileError as exc:
+            detail = str(exc.strerror)
+            yield {"url": found.url, "kind": "damaged", "detail": detail}, f"{found.shown}: damaged: {detail}"
+        return
     from ..readers import sharded
 
-    directory = found.stat().directory
     for stat in found.fs.list(found.path, detail=True) if directory else ():
-        if registry.container_of(stat.filename) and not stat.directory:
+        if _is_verified_alone(stat.filename) and not stat.directory:
             yield from _problems(found.member(stat.filename), jobs, summary)
     report = sharded.verify(found.url, workers=jobs)
     summary.add("verified", len(report.shards))
@@ -188,9 +200,22 @@ def _problems(found: ResolvedPath, jobs: int, summary: Summary) -> Iterator[tupl
         for url in urls:
             yield {"url": url, "kind": kind, "detail": ""}, f"{url}: {kind}"
     for url in report.skipped:
-        if not registry.container_of(url):
+        if not _is_verified_alone(url):
             summary.add("skipped")
             yield {"url": url, "kind": "skipped", "detail": ""}, f"{url}: skipped: no container, and no RecordIO file"
+
+
+def _is_verified_alone(path: str) -> bool:
+    """Return whether a file of a directory is a container or a checkpoint."""
+    return registry.container_of(path) is not None or path.endswith(_CHECKPOINTS)
+
+
+def _check_checkpoint(found: ResolvedPath, is_distributed: bool) -> None:
+    from ..adapters.torch import archives, distributed
+    from ..paths import Path
+
+    path = Path(found.path, fs=found.fs)
+    distributed.DistributedReader(path).check() if is_distributed else archives.check_archive(path)
 
 
 @command(PATHS)

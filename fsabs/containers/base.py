@@ -228,6 +228,9 @@ class Container(FS):
     def _principal(self) -> str:
         return self._parent._principal()
 
+    def _make_durable(self, keys: Iterable[str]) -> None:
+        self._parent._make_durable([self._file])
+
     def _describe_store(self) -> dict[str, str]:
         return self._parent._describe_store()
 

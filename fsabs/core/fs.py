@@ -349,6 +349,12 @@ class FS(abc.ABC):
             self._named(exc, "makedirs", key)
             raise
 
+    def make_durable(self, path: StrPath) -> None:
+        """Have a file or directory that was written survive a crash of the machine, with its name; stores do anyway."""
+        key = self._key(path, "make_durable")
+        with self._naming("make_durable", key):
+            self._make_durable([key])
+
     def rename(self, src: StrPath, dst: StrPath) -> None:
         """Move a file or directory; a file at `dst` is replaced by a file, an empty directory by a directory."""
         source, target = self._nonempty_key(src, "rename"), self._nonempty_key(dst, "rename")
@@ -959,6 +965,9 @@ class FS(abc.ABC):
     def _set_modified(self, key: str, when: float) -> None:
         """Make `when` the time of modification of the file `key` (needs `settable_times`)."""
         raise self._unsupported("set times", key)
+
+    def _make_durable(self, keys: Iterable[str]) -> None:  # noqa: B027 - what most stores have taken survives
+        """Have what was written at `keys` survive a crash of the machine, with its names, where that can be said."""
 
     def _set_mode(self, key: str, mode: int) -> None:
         """Make `mode` the permissions of the file or directory `key` (needs `modes`)."""

@@ -11,8 +11,10 @@ import _thread
 import abc
 import atexit
 import contextlib
+import functools
 import io
 import os
+import re
 import sys
 import time
 import warnings
@@ -36,16 +38,51 @@ WRITE_BUFFER_SIZE = 256 * 1024
 APPEND_BUFFER_SIZE = io.DEFAULT_BUFFER_SIZE
 PARTIAL_SUFFIX = ".fsabs-partial"
 """What the name of a half-written file ends in; it starts with a dot, and no listing shows it."""
+_WRITER = re.compile(rf"\.([0-9a-f]*)-(\d+)\.[0-9a-f]{{16}}{re.escape(PARTIAL_SUFFIX)}$")
 _RETRY_PAUSE = 0.2  # seconds between two writers of one content
 
 
 def partial_name(name: str) -> str:
     """Return a hidden name beside `name`, within the 255 bytes that most filesystems have for one.
 
-    No other process can foresee it.
+    No other process can foresee it. It says which process of which machine writes the file.
     """
     short = name if len(name) <= 48 else name.encode("utf-8", "surrogateescape")[:190].decode("utf-8", "ignore")
-    return f".{short}.{os.urandom(8).hex()}{PARTIAL_SUFFIX}"
+    return f".{short}.{_machine()}-{os.getpid()}.{os.urandom(8).hex()}{PARTIAL_SUFFIX}"
+
+
+def writer_is_dead(name: str) -> bool:
+    """Return whether a half-written file is one of a process of this machine that has ended.
+
+    Of another machine's, or one of before this machine was started, nothing is known. A process that has got the number
+    of one that has ended is taken for it.
+    """
+    found = _WRITER.search(name)
+    if found is None or not found[1] or found[1] != _machine():
+        return False
+    try:
+        os.kill(int(found[2]), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:  # another user's
+        pass
+    return False
+
+
+@functools.cache
+def _machine() -> str:
+    """Return what tells the processes of this machine, since its start, from others; empty where it isn't known.
+
+    Containers on one machine number their processes by themselves.
+    """
+    import hashlib
+
+    try:
+        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+            boot = file.read()
+        return hashlib.sha256(boot + os.fsencode(os.readlink("/proc/self/ns/pid"))).hexdigest()[:12]
+    except OSError:
+        return ""
 
 
 def is_partial(name: str) -> bool:
@@ -93,6 +130,9 @@ class Writer(abc.ABC):
         """
         return False
 
+    def make_durable(self) -> None:  # noqa: B027 - what most stores have taken survives
+        """Have what `commit` makes visible survive a crash of the machine, where the store can do that."""
+
     @abc.abstractmethod
     def commit(self) -> None:
         """Make the file visible, complete, in place of what the key held."""
@@ -131,6 +171,10 @@ class LayerWriter(Writer):
     def write(self, data: bytes) -> None:
         """Write `data` to the inner writer."""
         self.inner.write(data)
+
+    def make_durable(self) -> None:
+        """Have the inner writer make what it commits durable."""
+        self.inner.make_durable()
 
     def commit(self) -> None:
         """Commit the inner writer."""
@@ -218,6 +262,14 @@ def keep_if_dropped(file: T) -> T:
     return file
 
 
+def durable(file: T) -> T:
+    """Have a file that is written survive a crash of the machine once it is closed; return it."""
+    raw = getattr(getattr(file, "buffer", file), "raw", file)
+    if isinstance(raw, WriterFile):
+        raw.make_durable()
+    return file
+
+
 def discard_if_failing(file: T) -> T:
     """Have a file discarded, with a warning, where it is closed because of an exception; return it.
 
@@ -264,6 +316,11 @@ class WriterFile(AbortsOnError, io.RawIOBase):
     def inherited(self) -> bool:
         """True in a forked child for its parent's half-written file, which the child must not finish."""
         return process.inherited(self._generation)
+
+    def make_durable(self) -> None:
+        """Have the file survive a crash of the machine once it is closed."""
+        if self._writer is not None:
+            self._writer.make_durable()
 
     def write(self, data: Buffer, /) -> int:
         """Take all of `data`; return the number of its bytes."""

@@ -7,7 +7,8 @@ before it is published. Where a new file can't have these, or no name can be mad
 mounted, a directory that can't be written to, another's file in a sticky one), the content is written into the file
 that is there.
 
-Leftovers have one rule: a hidden partial file of this user that was not touched for a day is one.
+Leftovers have one rule: a hidden partial file of this user is one if its process, of this machine, has ended, or if it
+was not touched for a day.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ import errno
 import os
 import stat as stat_bits
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core import process
-from ..core.writing import Writer, is_partial, partial_name
+from ..core.writing import Writer, is_partial, partial_name, writer_is_dead
 from . import temporary
 from .descriptors import drop_setuid, write_all
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 PERMISSIONS = 0o777
 """The bits of a mode that a file can be given: setuid, setgid and sticky are never carried over."""
 LEFTOVER_SECONDS = 24 * 3600.0
-"""A hidden partial file that was not touched for so long is a leftover."""
+"""A hidden partial file that was not touched for so long is a leftover, whoever writes it."""
 _MOST_SECONDS = 0.1  # that one writer looks for leftovers: a folder may have millions of files
 _MOST_FOLDERS = 10_000
 _PIECE = 256 * 1024
@@ -47,6 +48,9 @@ _NO_LINK = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 """Why a filesystem makes no hard link."""
 _NO_ATTRIBUTE = (errno.EPERM, errno.EACCES, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSPC)
 """Why a file can't be given an owner, a group or an extended attribute."""
+_NO_FSYNC = (errno.EINVAL, errno.EROFS, errno.EOPNOTSUPP, errno.ENOSYS)
+"""Why a filesystem flushes nothing."""
+_MOST_FLUSHED = 256  # files that are flushed one by one
 _ACL = "system.posix_acl_access"
 
 
@@ -141,6 +145,10 @@ class Replacement(Writer):
         if self._replaced is None and os.fstat(self._fd).st_mode & 0o077 & ~mode:
             self.abort()  # another user may have it open, and would read what is written to it
             self._fd = self._open_aside(0o600)
+
+    def make_durable(self) -> None:
+        """Have `commit` flush the file before it is published, and its directory after it."""
+        self._durable = True
 
     def compare_by(self, compare: Callable[[Iterator[bytes]], None]) -> bool:
         """Have `commit` call `compare` with what a file that is opened anew has."""
@@ -398,6 +406,41 @@ def _drop_default_acl(fd: int) -> None:
         pass
 
 
+def make_durable(paths: Iterable[str]) -> None:
+    """Have files that were written, and their names, survive a crash of the machine, on filesystems that can do that.
+
+    It is called before what they replace is removed, or they are declared complete.
+    """
+    written = list(paths)
+    if len(written) > _MOST_FLUSHED:
+        os.sync()  # of all that this machine has written: quicker than many files one by one
+        return
+    for path in written:
+        _fsync(path, os.O_NOFOLLOW)
+    folders = {os.path.dirname(path) for path in written}
+    for folder in folders | {os.path.dirname(folder) for folder in folders}:  # which may be new, too
+        _fsync(folder or "/", os.O_DIRECTORY)
+
+
+def _fsync(path: str, flags: int) -> None:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
+    except PermissionError:  # a file that may be written and not read
+        os.sync()
+        return
+    except OSError as exc:
+        if exc.errno in (errno.ELOOP, errno.ENOENT):  # a link has nothing to flush, nor has what is gone
+            return
+        raise
+    try:
+        os.fsync(fd)
+    except OSError as exc:
+        if exc.errno not in _NO_FSYNC:
+            raise
+    finally:
+        os.close(fd)
+
+
 def _fsync_directory(path: str, dir_fd: int | None) -> None:
     fd = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)
     try:
@@ -429,14 +472,14 @@ def sweep(folder: str | int) -> None:
         for number, entry in enumerate(entries):
             if entry.name[0] == "." and is_partial(entry.name):
                 with contextlib.suppress(OSError):
-                    if is_leftover(entry.stat(follow_symlinks=False)):
+                    if is_leftover(entry.stat(follow_symlinks=False), entry.name):
                         os.unlink(entry.name if dir_fd is not None else entry.path, dir_fd=dir_fd)
             if number % 1000 == 999 and time.monotonic() > deadline:
                 return
 
 
-def is_leftover(status: os.stat_result) -> bool:
-    """Return whether the hidden partial file that has this status is a leftover."""
+def is_leftover(status: os.stat_result, name: str) -> bool:
+    """Return whether the hidden partial file that has this status and name is a leftover."""
     ours = stat_bits.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
     touched = max(status.st_mtime, status.st_ctime)  # a copy is given the time of its source before it is published
-    return ours and time.time() - touched > LEFTOVER_SECONDS
+    return ours and (time.time() - touched > LEFTOVER_SECONDS or writer_is_dead(name))

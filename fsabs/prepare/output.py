@@ -181,8 +181,10 @@ class OutputDirectory:
         job = self.check_owned()
         self._check_ours()
         self._check_staged(commit.moves)
+        self._make_durable(commit.moves)
         value = {"job": job["fingerprint"], **commit._asdict()}
         self.fs.write_bytes(self._staged("commit.json"), json.dumps(value).encode())
+        self._make_durable([self._staged("commit.json")])
         self.complete_commit()
 
     def _check_staged(self, paths: Iterable[str]) -> None:
@@ -219,10 +221,15 @@ class OutputDirectory:
         """
         self._mark()
         self._each(lambda path: self._rename(path, moves[path]), moves)
+        self._make_durable(moves.values())
         kept = {self._place(name) for name in moves.values()}  # a disk may have one by a name that it had before
         self._each(self._remove_if_there, [name for name in self._listed() if self._place(name) not in kept])
         self.fs.write_bytes(REPORT, json.dumps(report, indent=1).encode())
+        self._make_durable([REPORT])
         self.fs.remove(PUBLISHING)
+
+    def _make_durable(self, names: Iterable[str]) -> None:
+        self.fs._make_durable([self.fs._key(name, "prepare") for name in names])
 
     def _place(self, name: str) -> identity.Place:
         return self.fs._place(self.fs._key(name, "prepare"))

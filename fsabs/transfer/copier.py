@@ -202,12 +202,22 @@ class Copier:
 
     # ---- in threads
 
-    def _ended(self, file: FileCopy, size: int) -> CopyResult:
-        """Return the result of a file that is at its target, and removed from the source where it is moved."""
-        if self._move and not self._target.capabilities.read:
-            self.arrived.append(file)
-            return CopyResult(file, size, None)
-        return CopyResult(file, size, self.remove_source(file) if self._move else None)
+    def _finished(self, results: list[CopyResult]) -> list[CopyResult]:
+        """Return the results of files, of which those at their targets are removed from the source in a move."""
+        if not self._move:
+            return results
+        arrived = [result.file for result in results if result.error is None]
+        if not self._target.capabilities.read:
+            self.arrived += arrived
+            return results
+        try:
+            self._target._make_durable([file.dst for file in arrived])
+        except OSError as exc:
+            return [result if result.error is not None else result._replace(error=exc) for result in results]
+        return [
+            result if result.error is not None else result._replace(error=self.remove_source(result.file))
+            for result in results
+        ]
 
     def _failed(self, file: FileCopy, exc: OSError | ValueError) -> CopyResult:
         """Return the result of a file that failed; raise if the copies are no longer wanted."""
@@ -224,7 +234,7 @@ class Copier:
         except (OSError, ValueError) as exc:
             self._done.put([self._failed(file, exc)])
         else:
-            self._done.put([self._ended(file, size)])
+            self._done.put(self._finished([CopyResult(file, size, None)]))
 
     def _copy_server_side(self, file: FileCopy) -> int:
         """Have the store copy a file."""
@@ -241,7 +251,7 @@ class Copier:
     def _copy_batch(self, batch: list[FileCopy]) -> None:
         """Copy small files: many are read at once, and written while the next are read."""
         waiting = deque(batch)
-        results = _Results(self._done)
+        results = _Results(self._done, self._finished)
         read: list[tuple[FileCopy, bytes]] = []
         can = self._target.capabilities
         if can.modes or not can.replace:
@@ -328,7 +338,7 @@ class Copier:
                 found.close()
 
     def _written(self, file: FileCopy, content: bytes) -> CopyResult:
-        """Finish a small file that was written: compare it, give it its time, and return the result."""
+        """Compare a small file that was written, give it its time, and return the result."""
         target, dst = self._target, file.dst
         try:
             if self._verify or self._sets_times:
@@ -339,7 +349,7 @@ class Copier:
                         target._set_modified(dst, file.stat.last_modified)
         except (OSError, ValueError) as exc:
             return self._failed(file, exc)
-        return self._ended(file, len(content))
+        return CopyResult(file, len(content), None)
 
     def _kept(self, stat: FileStat) -> FileStat:
         return stat if self._keep_modes else stat._replace(mode=0)
@@ -354,8 +364,9 @@ class Copier:
 class _Results:
     """The results of small files, which are sent together: to wake another thread for each takes longer than a file."""
 
-    def __init__(self, to: SimpleQueue[Any]) -> None:
+    def __init__(self, to: SimpleQueue[Any], finished: Callable[[list[CopyResult]], list[CopyResult]]) -> None:
         self._to = to
+        self._finished = finished
         self._results: list[CopyResult] = []
 
     def add(self, result: CopyResult) -> None:
@@ -368,7 +379,7 @@ class _Results:
         """Send those that were added, and the bytes of their files."""
         results, self._results = self._results, []
         self._to.put(sum(result.size for result in results))
-        self._to.put(results)
+        self._to.put(self._finished(results))
 
 
 class _Ended(NamedTuple):

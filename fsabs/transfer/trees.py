@@ -137,6 +137,7 @@ class TreeTransfer:
         self._comparison = Comparison(source, target, plan.content or plan.move)
         self._copier = Copier(source, target, self._ended, count, concurrency, move=plan.move)
         self._modes: list[tuple[str, int]] = []  # that keys at the target get in the end
+        self._written: list[str] | None = None  # what is at the target since, where others are to be removed
         self._moved: list[str] = []  # directories of the source, which go if they are empty then
         self._replaced = set[str]()  # keys at the target of what a directory would take the place of, in a dry run
         self._names = names or identity.DistinctNames(target, "copy")
@@ -203,6 +204,7 @@ class TreeTransfer:
         """
         if delete:
             self._check_delete(listed or self._target)
+            self._written = []
         self._check()
         # What is moved is removed when it is there, and not only when all is.
         with contextlib.nullcontext() if self._plan.move else self._target._together("Copy files"):
@@ -220,6 +222,7 @@ class TreeTransfer:
     def finish_move(self) -> None:
         """Remove what was moved into an archive that is written, which is closed first."""
         self._target.close()
+        self._target._make_durable([])
         for file in self._copier.arrived:
             if (error := self._copier.remove_source(file)) is not None:
                 self._fail(file.dst, error)
@@ -260,6 +263,8 @@ class TreeTransfer:
             if stat.directory and self._place_of(stat) in kept:
                 reason = "it is a directory of the source, by a link or a mount, and would be removed"
                 raise errors.error(errno.EINVAL, "sync", self._target._url(self._key_of(stat)), reason)
+        if others and not self._plan.dry_run:
+            self._target._make_durable(self._written or ())
         for stat in others:
             if not stat.directory:
                 self._remove(stat)
@@ -411,7 +416,7 @@ class TreeTransfer:
         if is_link(file.stat) and self._keeps_links():
             _make_link(target, file.dst, source._read_link(file.src) or "")
             if plan.move:
-                source._remove(file.src)
+                self._remove_moved(file)
             return TreeEvent("copied", file.dst, 0)
         if found is not None and is_link(found):
             target._remove(file.dst)
@@ -423,6 +428,7 @@ class TreeTransfer:
 
     def _remove_moved(self, file: FileCopy) -> None:
         """Remove a file of the source that is at its target already."""
+        self._target._make_durable([file.dst])
         if is_link(file.stat):
             self._source._remove(file.src)
         elif (error := self._copier.remove_source(file)) is not None:
@@ -635,6 +641,8 @@ class TreeTransfer:
 
     def _ended(self, result: CopyResult) -> None:
         if result.error is None:
+            if self._written is not None:
+                self._written.append(result.file.dst)
             self._report(TreeEvent("copied", result.file.dst, result.size))
         else:
             self._fail(result.file.dst, result.error)

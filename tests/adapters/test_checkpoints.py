@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import random
 import threading
-import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -24,7 +22,7 @@ import fsabs
 from fsabs.adapters.torch import checkpoints
 from fsabs.adapters.torch.checkpoints import CheckpointManager
 from fsabs.adapters.torch.distributed import DistributedReader, DistributedWriter
-from tests import preloaded, scarce, soak
+from tests import preloaded, scarce
 from tests.adapters import stores
 from tests.adapters.drivers import IMPORTS
 from tests.adapters.workers import wait_for
@@ -313,92 +311,6 @@ def _trained(scheduler: Any, optimizer: Any = torch.optim.SGD, copies: bool = Fa
         steps[1] and steps[1].step()
         rates.append(steps[0].param_groups[0]["lr"])
     return [rates, [parameter.tolist() for parameter in model.parameters()]]
-
-
-# ---- kill -9
-
-
-def killed(program: str, seconds: float, *arguments: object) -> None:
-    """Kill a program some seconds after it has saved something."""
-    reading, writing = os.pipe()
-    with open(os.devnull) as nothing, open(reading) as output:
-        files = (nothing.fileno(), writing, writing)
-        running = preloaded.start(IMPORTS, ["-W", "ignore", "-c", program, *arguments], files, cwd=stores.ROOT)
-        os.close(writing)
-        said = output.readline()
-        time.sleep(seconds)
-        running.kill()
-        assert said == "has saved\n", said + output.read()
-
-
-SAVES = """
-import sys, torch
-from fsabs.adapters.torch.checkpoints import CheckpointManager
-
-manager = CheckpointManager(sys.argv[1], keep=2, keep_best=1)
-step = first = manager.latest().step + 1
-while True:
-    manager.save_async(step, {"w": torch.full((50_000,), float(step)), "step": step}, metric=float(step % 7))
-    manager.wait()
-    step == first and print("has saved", flush=True)
-    step += 1
-"""
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(180)
-def test_kills_leave_no_fewer_good_checkpoints(tmp_path: Path) -> None:
-    chance = random.Random(soak.seed(1))
-    manager = CheckpointManager(tmp_path, keep=2, keep_best=1)
-    for step in range(2):
-        manager.save(step, {"w": torch.full((50_000,), float(step)), "step": step}, float(step))
-    kills, newest = soak.rounds(4), 1
-    for _ in range(kills):
-        killed(SAVES, chance.random() * 0.2, tmp_path)
-        found = manager.checkpoints()
-        assert len(found) >= 2
-        assert found[-1].step > newest
-        newest = found[-1].step
-        best = manager.best()
-        assert best is not None
-        assert best.metric == 0.0
-        for checkpoint in found:
-            loaded = manager.load(checkpoint.step)
-            assert loaded["step"] == checkpoint.step
-            assert loaded["w"].eq(checkpoint.step).all()
-    soak.count("kills of a program that saves checkpoints", kills)
-
-
-DCP_SAVES = """
-import itertools, sys, torch
-from torch.distributed.checkpoint.state_dict_saver import save
-from fsabs.adapters.torch.distributed import DistributedWriter
-
-sizes = [20_000] * 4 + [2_500_000] * 4
-first = int(sys.argv[2])
-for step in itertools.count(first):
-    state = {f"w{n}": torch.full((size,), float(step)) for n, size in enumerate(sizes)}
-    save(state, storage_writer=DistributedWriter(f"{sys.argv[1]}/{step}"), no_dist=True)
-    step == first and print("has saved", flush=True)
-"""
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(180)
-def test_kills_leave_complete_distributed_checkpoints(tmp_path: Path) -> None:
-    """Of files of small tensors and of large ones."""
-    chance, step, kills = random.Random(soak.seed(1)), 0, soak.rounds(3)
-    complete: set[Path] = set()
-    for _ in range(kills):
-        killed(DCP_SAVES, chance.random() * 0.4, tmp_path, step)
-        before, complete = complete, {path.parent for path in tmp_path.glob("*/.metadata")}
-        assert complete > before
-        for folder in sorted(complete - before)[-2:]:
-            loaded = {f"w{n}": torch.zeros(size) for n, size in enumerate([20_000] * 4 + [2_500_000] * 4)}
-            dcp_load(loaded, storage_reader=DistributedReader(folder), no_dist=True)
-            assert all(tensor.eq(int(folder.name)).all() for tensor in loaded.values())
-        step = 1 + max((int(path.name) for path in tmp_path.iterdir()), default=-1)
-    soak.count("kills of a program that saves distributed checkpoints", kills)
 
 
 # ---- of several ranks

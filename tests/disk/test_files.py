@@ -374,7 +374,9 @@ def a_day_passes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_a_killed_writer_has_left_goes_after_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    left = killed(tmp_path)
+    """A writer of another machine; one of this machine is known to have ended."""
+    left = f".x.0123456789ab-1.{'0' * 16}{PARTIAL_SUFFIX}"
+    os.rename(tmp_path / killed(tmp_path), tmp_path / left)
     fs = fsabs.Local(tmp_path)
     assert list(fs.list()) == []
 

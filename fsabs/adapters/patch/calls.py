@@ -304,6 +304,19 @@ def by_file(call: Call, mode: str = "rb") -> Any:
         return call(file)
 
 
+def by_remembering_file(call: Call, mode: str = "rb") -> Any:
+    """Give a function of C++ an open file, whose own failure is raised in place of what the function makes of it."""
+    from ...core.remembering import RememberingFile, remembering
+
+    with open_file(call.path, mode) as file, remembering(RememberingFile(file)) as remembered:
+        return call(remembered)
+
+
+def by_written_remembering_file(call: Call) -> Any:
+    """As `by_remembering_file`, with a file to write, which becomes visible when the function returns."""
+    return by_remembering_file(call, "wb")
+
+
 def by_written_file(call: Call) -> Any:
     """Give the function a file to write, which becomes visible when it returns."""
     return by_file(call, "wb")

@@ -96,7 +96,10 @@ def _h5py_file(call: Call) -> Any:
 
     owner, path, mode = call.args[0], call.path, call.get("mode", "r")
     if mode == "r" and call.get("driver") in (None, "fileobj"):
-        return call(calls.open_file(path))
+        from ...core.remembering import RememberingFile, remembering
+
+        with remembering(RememberingFile(calls.open_file(path))) as remembered:
+            return call(remembered)
     if mode == "a":
         mode = "r+" if calls.as_path(path).exists() else "w"
     opening_mode = {"r": "r", "r+": "r+", "x": "x", "w-": "x"}.get(mode, "w")  # a driver of HDF5's own reads a copy
@@ -114,7 +117,7 @@ def _h5py_file(call: Call) -> Any:
 
 
 def _torch_load(call: Call) -> Any:
-    return (calls.by_local if call.get("mmap") else calls.by_file)(call)
+    return (calls.by_local if call.get("mmap") else calls.by_remembering_file)(call)
 
 
 def _sound_file(call: Call) -> Any:
@@ -240,7 +243,7 @@ TABLE: dict[str, dict[str, Rows]] = {
         ]
     },
     "torch": {
-        "torch": [("load", "*f", _torch_load), ("save", "obj *f", calls.by_written_file)],
+        "torch": [("load", "*f", _torch_load), ("save", "obj *f", calls.by_written_remembering_file)],
         "torch.jit": [("load", "*f", calls.by_file), ("save", "m *f", calls.by_written_file)],
         # A zip in which it seeks when it writes.
         "torch.export": [("load", "*f", calls.by_file), ("save", "ep *f", calls.by_written_local)],

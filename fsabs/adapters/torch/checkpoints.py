@@ -12,10 +12,8 @@ import itertools
 import logging
 import math
 import os
-import pickle
 import re
 import threading
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -23,49 +21,85 @@ import torch
 
 from ...core import errors, process
 from ...core.fs import FS
-from ...core.writing import ClosesOnExit
+from ...core.remembering import RememberingFile, remembering
+from ...core.writing import ClosesOnExit, durable
 from ...paths import Path
+from .archives import CheckedArchive, check_archive, check_local_archive, is_archive
 
 logger = logging.getLogger(__name__)
 _NAME = re.compile(r"checkpoint-(\d+)(?:\+(\d+))?(?:=([^/]+))?\.pt")
 
 
 def save_checkpoint(obj: object, path: str | os.PathLike[str]) -> None:
-    """Save an object as `torch.save` does, at a URL or `Path`, whole or not at all."""
-    with Path(path).open("wb") as file:
-        try:
-            torch.save(obj, file)
-        except RuntimeError as exc:
-            if isinstance(exc.__context__, OSError):  # of the file: torch then raises that it can't end its archive
-                raise exc.__context__ from None
-            raise
+    """Save an object as `torch.save` does, at a URL or `Path`, whole or not at all.
+
+    On a local disk it is flushed before it takes the place of what was there.
+    """
+    with durable(Path(path).open("wb")) as file, remembering(RememberingFile(file)) as remembered:
+        torch.save(obj, remembered)
 
 
 def load_checkpoint(
-    path: str | os.PathLike[str], map_location: Any = None, *, weights_only: bool = True, mmap: bool | None = None
+    path: str | os.PathLike[str],
+    map_location: Any = None,
+    *,
+    weights_only: bool = True,
+    mmap: bool | None = None,
+    verify: bool = True,
 ) -> Any:
-    """Load what was saved, as `torch.load` does.
+    """Load what was saved, as `torch.load` does, and compare it with the checksums in the file.
 
-    `mmap` maps the file instead of reading it, for which a file that is not local is copied first; without it, local
-    files are mapped and others are read.
+    What is not as its checksum says is a `CorruptFileError`; any other failure is raised as it is.
+
+    Args:
+        path: the file.
+        map_location: as of `torch.load`.
+        weights_only: as of `torch.load`.
+        mmap: map the file instead of reading it, for which a file that is not local is copied first; without it, local
+            files are mapped and others are read.
+        verify: False leaves the checksums alone. Then damage is found only where torch can't load the file.
     """
-    where = Path(path)
+    return _loaded(Path(path), map_location, weights_only, mmap, verify)
+
+
+def _loaded(where: Path, map_location: Any, weights_only: bool, mmap: bool | None, verify: bool) -> Any:
     try:
-        local = os.fspath(where)
+        return _read(where, map_location, weights_only, mmap, verify)
+    except OSError:
+        raise
+    except Exception:  # of any kind: what is damaged may say anything
+        check_archive(where)
+        raise
+
+
+def _read(where: Path, map_location: Any, weights_only: bool, mmap: bool | None, verify: bool) -> Any:
+    try:
+        local: str | None = os.fspath(where)
     except TypeError:
-        if mmap:
-            with where.as_local() as local:  # the map outlives the copy's name
-                return torch.load(local, map_location, weights_only=weights_only, mmap=True)
+        local = None
+    if not mmap and (local is None or mmap is False):
         with where.open("rb") as file:
-            return torch.load(file, map_location, weights_only=weights_only)
+            given = CheckedArchive(file) if verify else RememberingFile(file)
+            with remembering(given) as remembered:
+                return torch.load(remembered, map_location, weights_only=weights_only)
+    if local is None:
+        with where.as_local() as copy_of_it:  # the map outlives the copy's name
+            return _mapped(copy_of_it, map_location, weights_only, mmap, verify)
     try:
-        return torch.load(local, map_location, weights_only=weights_only, mmap=mmap is not False)
+        return _mapped(local, map_location, weights_only, mmap, verify)
+    except OSError as exc:
+        raise errors.named(exc, "load", where.absolute().as_uri()) from None
+
+
+def _mapped(local: str, map_location: Any, weights_only: bool, mmap: bool | None, verify: bool) -> Any:
+    if verify:
+        check_local_archive(local)
+    try:
+        return torch.load(local, map_location, weights_only=weights_only, mmap=True)
     except RuntimeError as exc:
         if mmap is None and "mmap can only be used with files saved with" in str(exc):
             return torch.load(local, map_location, weights_only=weights_only)
         raise
-    except OSError as exc:
-        raise errors.named(exc, "load", where.absolute().as_uri()) from None
 
 
 class Checkpoint(NamedTuple):
@@ -157,30 +191,44 @@ class CheckpointManager(ClosesOnExit):
         """Return the checkpoint with the best metric, or None."""
         return next(iter(self._ranked(self.checkpoints())), None)
 
-    def load(self, step: int | None = None, map_location: Any = None, *, weights_only: bool = True) -> Any:
-        """Load the checkpoint of `step`, or the newest one that can be read; None if there is none.
+    def load(
+        self, step: int | None = None, map_location: Any = None, *, weights_only: bool = True, verify: bool = True
+    ) -> Any:
+        """Load the checkpoint of `step`, or the newest one that is not damaged; None if there is none.
 
-        A newest checkpoint that is damaged is logged and passed over; any other failure of the store is raised.
+        A newest checkpoint that is damaged, which its checksums say, is logged and passed over; any other failure is
+        raised. Where another process removes a checkpoint meanwhile, the directory is listed again. `verify=False` is
+        that of `load_checkpoint`.
         """
+        gone = set[Path]()
+        while True:
+            found = self._chosen(step)
+            for checkpoint in reversed(found):
+                try:
+                    return _loaded_archive(checkpoint.path, map_location, weights_only, verify)
+                except FileNotFoundError:
+                    if checkpoint.path in gone:
+                        raise
+                    gone.add(checkpoint.path)
+                    break
+                except errors.CorruptFileError as exc:
+                    if step is not None:
+                        raise
+                    logger.warning("skipping a damaged checkpoint: %s: %s", checkpoint.path, exc)
+            else:
+                if found:
+                    raise errors.corrupt(f"{self.directory}", f"none of {len(found)} checkpoints can be read", "load")
+                return None
+
+    def _chosen(self, step: int | None) -> list[Checkpoint]:
+        """Return all checkpoints, or the newest of a step."""
         found = self.checkpoints()
-        if step is not None:
-            chosen = [each for each in found if each.step == step]
-            if not chosen:
-                raise errors.error(2, "load", f"{self.directory}", f"there is no checkpoint of step {step}")
-            return load_checkpoint(chosen[-1].path, map_location, weights_only=weights_only)
-        for checkpoint in reversed(found):
-            try:
-                return load_checkpoint(checkpoint.path, map_location, weights_only=weights_only)
-            except (RuntimeError, EOFError, pickle.UnpicklingError, errors.CorruptFileError) as exc:
-                refused = isinstance(exc, pickle.UnpicklingError) and "weights_only" in str(exc).lower()
-                if refused and _is_archive(checkpoint.path):
-                    raise  # it is whole, and holds what the caller has to allow
-                if isinstance(exc, RuntimeError) and _is_whole_archive(checkpoint.path):
-                    raise  # of memory, or of a device that this machine doesn't have
-                logger.warning("skipping a damaged checkpoint: %s: %s", checkpoint.path, exc)
-        if found:
-            raise errors.corrupt(f"{self.directory}", f"none of {len(found)} checkpoints can be read", "load")
-        return None
+        if step is None:
+            return found
+        chosen = [each for each in found if each.step == step]
+        if not chosen:
+            raise errors.error(2, "load", f"{self.directory}", f"there is no checkpoint of step {step}")
+        return chosen[-1:]
 
     def close(self) -> None:
         """Wait until everything is written."""
@@ -195,6 +243,8 @@ class CheckpointManager(ClosesOnExit):
         if self.directory.fs.capabilities.mkdir:
             self.directory.mkdir(parents=True, exist_ok=True)
         save_checkpoint(state, path)
+        if latest is None:
+            self.directory.make_durable()  # which may be new
         self._remove_old(step, generation, path)
         return path
 
@@ -214,19 +264,16 @@ class CheckpointManager(ClosesOnExit):
         return sorted(scored, key=lambda each: (self._sign * (each.metric or 0.0), -each.step))
 
 
-def _is_archive(path: Path) -> bool:
-    """Return whether a file begins as those that `torch.save` writes."""
-    with path.open("rb") as file:
-        return bool(file.read(4) == b"PK\x03\x04")
-
-
-def _is_whole_archive(path: Path) -> bool:
-    """Return whether a file is a zip, as `torch.save` writes them, whose members are as their checksums say."""
+def _loaded_archive(path: Path, map_location: Any, weights_only: bool, verify: bool) -> Any:
+    """Load a file that `save_checkpoint` has written; one that is no archive is damaged."""
     try:
-        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
-            return archive.testzip() is None
-    except (zipfile.BadZipFile, EOFError):
-        return False
+        return _loaded(path, map_location, weights_only, None, verify)
+    except OSError:
+        raise
+    except Exception as exc:
+        if is_archive(path):
+            raise
+        raise errors.corrupt(path.as_uri(), f"not a file of torch.save: {exc}", "load") from None
 
 
 def _check(step: int, metric: float | None) -> None:
@@ -285,10 +332,32 @@ class _BackgroundWriter:
 def on_host(state: Any) -> Any:
     """Return a deep copy of `state` with its tensors in host memory, which training may not change any more.
 
-    Everything else is copied by its own rules: a `Counter`, a `defaultdict`, a dict with attributes stay what they are.
+    What tensors share, they share in the copy: each storage is copied once, and as large as it is. Everything else is
+    copied by its own rules: a `Counter`, a `defaultdict`, a dict with attributes stay what they are.
     """
     tensors = list(_tensors(state, set()))  # kept: a mapping may make them on access, and others would get their ids
-    return copy.deepcopy(state, {id(tensor): tensor.detach().to("cpu", copy=True) for tensor in tensors})
+    storages = _Storages()
+    return copy.deepcopy(state, {id(tensor): _copied(tensor, storages) for tensor in tensors})
+
+
+_Storages = dict[tuple[torch.device, int, int], torch.UntypedStorage]
+"""The copies of storages, by the device, the address and the size of the original."""
+
+
+def _copied(tensor: torch.Tensor, storages: _Storages) -> torch.Tensor:
+    """Return a copy of a tensor in host memory, on the one copy of its storage."""
+    detached = tensor.detach()
+    plain = type(detached) is torch.Tensor and detached.layout == torch.strided and not detached.is_quantized
+    if not plain or detached.is_nested or detached.is_meta or detached.is_conj() or detached.is_neg():
+        return detached.to("cpu", copy=True)
+    storage = detached.untyped_storage()
+    key = storage.device, storage.data_ptr(), storage.nbytes()
+    copied = storages.get(key)
+    if copied is None:
+        copied = storages[key] = torch.UntypedStorage(storage.nbytes())  # type: ignore[no-untyped-call]
+        copied.copy_(storage)
+    made = torch.empty(0, dtype=detached.dtype)
+    return made.set_(copied, detached.storage_offset(), detached.size(), detached.stride())
 
 
 def _tensors(value: Any, seen: set[int]) -> Iterator[torch.Tensor]:

@@ -44,6 +44,7 @@ class FsabsCheckpointIO(CheckpointIO):  # type: ignore[misc]
         can = where.parent.fs.capabilities
         if can.mkdir and not can.implied_directories:
             where.parent.mkdir(parents=True, exist_ok=True)
+            where.parent.make_durable()  # which may be new
         save_checkpoint(checkpoint, where)
 
     def load_checkpoint(
