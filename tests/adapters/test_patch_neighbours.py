@@ -5,12 +5,15 @@ from __future__ import annotations
 import bz2
 import glob
 import gzip
+import io
+import lzma
 import os
 import pathlib
 import pickle
 import shutil
 import tarfile
 import tokenize
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -85,6 +88,15 @@ def _fails_in_json(path: Any) -> None:
         json.dump({"a": 1, "b": Unwritable()}, file)
 
 
+def _fails(*_: object) -> None:
+    raise ZeroDivisionError
+
+
+def _fails_in(opened: Callable[..., Any], path: Any) -> None:
+    with opened(path, "w"):
+        raise ZeroDivisionError
+
+
 WRITERS: dict[str, Callable[[Any], None]] = {
     "open": _fails_in_open,
     "json": _fails_in_json,
@@ -96,6 +108,14 @@ WRITERS: dict[str, Callable[[Any], None]] = {
     "savez": lambda path: numpy.savez(path, x=numpy.ones(9), y=Unwritable()),
     "savetxt": lambda path: numpy.savetxt(path, numpy.array([1, Unwritable()], object), fmt="%s"),
     "Image": lambda path: Image.fromarray(numpy.zeros((4, 4, 4), "u1")).save(path, "JPEG"),
+    "to_json": lambda path: pandas.DataFrame({"a": [1, Unwritable()]}).to_json(path, default_handler=_fails),
+    "to_parquet": lambda path: pandas.DataFrame({"a": [1, Unwritable()]}).to_parquet(path),
+    "to_excel": lambda path: pandas.DataFrame({"a": [1]}).to_excel(path, engine="none"),  # type: ignore[call-overload]
+    "gzip": lambda path: _fails_in(gzip.open, path),
+    "bz2": lambda path: _fails_in(bz2.open, path),
+    "lzma": lambda path: _fails_in(lzma.open, path),
+    "tarfile": lambda path: _fails_in(lambda path, mode: tarfile.open(path, mode), path),
+    "zipfile": lambda path: _fails_in(lambda path, mode: zipfile.ZipFile(path, mode[0]), path),
     "copy": lambda path: shutil.copyfile("memory://nosuch/x", path) and None,
     "safetensors": lambda path: safetensors.numpy.save_file({"x": Unwritable()}, path),  # type: ignore[dict-item]
 }
@@ -161,8 +181,8 @@ def test_other_names_of_open_are_patched(tree: str) -> None:
             archive.addfile(tarfile.TarInfo("member"))
         with tarfile.open(f"{tree}/x.tar") as archive:
             assert archive.getnames() == ["member"]
-        with tokenize.open(f"{tree}/a.txt") as file:
-            assert file.read() == "text"
+        with tokenize.open(f"{tree}/a.txt") as file, io.open_code(f"{tree}/a.txt") as code:
+            assert (file.read(), code.read()) == ("text", b"text")
     with pytest.raises(FileNotFoundError):
         bz2.open(f"{tree}/x.bz2")  # noqa: SIM115
 

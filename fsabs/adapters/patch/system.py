@@ -26,7 +26,7 @@ def _open(call: Call) -> Any:
 
 _FILE = "*file mode buffering encoding errors newline closefd opener"
 # Some modules know it by another name, which they took when they were imported.
-_OPENS = {"builtins": "open", "io": "open", "bz2": "_builtin_open", "tarfile": "bltn_open", "tokenize": "_builtin_open"}
+_OPENS = {"builtins": "open", "bz2": "_builtin_open", "tarfile": "bltn_open", "tokenize": "_builtin_open"}
 
 
 # ---- os
@@ -234,7 +234,10 @@ def _path(call: Call) -> Any:
 
 
 TABLE: dict[str, dict[str, Rows]] = {
-    "builtins": {module: [(name, _FILE, _open)] for module, name in _OPENS.items()},
+    "builtins": {
+        **{module: [(name, _FILE, _open)] for module, name in _OPENS.items()},
+        "io": [("open", _FILE, _open), ("open_code", "*path", lambda call: calls.open_file(call.path))],
+    },
     "fsabs": {"fsabs.paths": [("Path.__fspath__", "*self", calls.fspath)]},
     "glob": {"glob": [("glob", "*pathname", _glob), ("iglob", "*pathname", lambda call: iter(_glob(call)))]},
     "os": {"os": _OS},
