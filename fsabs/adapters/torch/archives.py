@@ -93,11 +93,10 @@ class CheckedArchive(RememberingFile):
                 self._check(member)
             read: int = self.file.readinto(view)
             return read
-        crc, at = 0, 0
-        while at < len(view) and (read := self.file.readinto(view[at : at + _PIECE])):
-            crc = crc32(view[at : at + read], crc)
+        at = 0
+        while at < len(view) and (read := self.file.readinto(view[at:])):
             at += read
-        if crc != member.CRC:
+        if crc32(view[:at]) != member.CRC:
             raise self._damaged(member)
         return at
 
