@@ -161,7 +161,7 @@ def newest_of_lightning(folder: Path) -> int:
     steps = []
     for path in folder.glob("*.ckpt"):
         found = load_checkpoint(path)
-        steps.append(found["global_step"])
+        steps.append(int(found["global_step"]))
         assert found["state_dict"]["w"].eq(steps[-1] % 1000).all()
     return max(steps)
 
