@@ -12,7 +12,7 @@ import errno
 import functools
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -21,6 +21,7 @@ from ..core.blobs import Blob, BytesBlob
 from ..core.fs import FS, LAST_NAME, Capabilities, FileStat, ListPage, StrPath
 from ..core.writing import PARTIAL_SUFFIX as PARTIAL_SUFFIX
 from ..core.writing import Writer, is_partial, partial_name
+from ..disk import files
 from ..disk.temporary import NamedSpool
 
 _READ_ONLY = frozenset({"http", "https", "data", "git", "github", "jlab", "jupyter", "libarchive", "reference", "zip"})
@@ -235,6 +236,10 @@ class Fsspec(FS):
             else:
                 self.implementation.rmdir(self._path(key))
 
+    def _make_durable(self, keys: Iterable[str]) -> None:
+        if self.scheme == "local":
+            files.make_durable(map(self._path, keys))
+
     def _remove_tree(self, key: str) -> None:
         if keys.has_magic(key):  # rm takes paths for patterns
             super()._remove_tree(key)
@@ -271,12 +276,17 @@ class FsspecWriter(Writer):
         self._fs = fs
         self._key = key
         self._exclusive = exclusive
+        self._durable = False
         self._spool = NamedSpool(-1)  # in a file from the start
         self._spool.write(b"")
 
     def write(self, data: bytes) -> None:
         """Append to the spool."""
         self._spool.write(data)
+
+    def make_durable(self) -> None:
+        """Have `commit` flush a file of this machine before it is moved to its name, and its directory after it."""
+        self._durable = True
 
     def commit(self) -> None:
         """Upload the file, in one call or by upload and rename."""
@@ -295,7 +305,11 @@ class FsspecWriter(Writer):
         partial = keys.join(keys.parent(self._key), partial_name(keys.name(self._key)))
         try:
             self._fs.implementation.put_file(self._spool.name, self._fs._path(partial))
+            if self._durable:
+                self._fs._make_durable([partial])
             self._fs._move_file(partial, self._key)
+            if self._durable:
+                self._fs._make_durable([self._key])
         except BaseException:
             with contextlib.suppress(OSError):  # what went wrong is being raised already
                 self._fs.implementation.rm_file(self._fs._path(partial))

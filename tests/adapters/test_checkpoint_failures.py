@@ -52,7 +52,7 @@ def test_torchs_exception_has_the_failure_of_a_distributed_checkpoint(failure: A
     """Of its files and its metadata; where nothing was saved, it has the FileNotFoundError."""
     state = {"small": torch.ones(9), "large": torch.ones(400_000)}
 
-    def raised(operation: str, at: int) -> list[type[BaseException]]:
+    def raised(operation: Any, at: int) -> list[type[BaseException]]:
         store = fsabs.Memory()
         if operation == "read":
             dcp_save(state, storage_writer=DistributedWriter(fsabs.Path("run", fs=store)), no_dist=True)

@@ -68,10 +68,12 @@ def test_a_checkpoint_before_the_older_one_is_removed(disk: Disk, tmp_path: Path
     assert disk.had(path, tmp_path / "run", tmp_path)
 
 
-def test_a_checkpoint_before_it_takes_the_place_of_another(disk: Disk, tmp_path: Path) -> None:
+@pytest.mark.parametrize("scheme", ["file", "local"])
+def test_a_checkpoint_before_it_takes_the_place_of_another(scheme: str, disk: Disk, tmp_path: Path) -> None:
+    """Also on fsspec's filesystem of local files."""
     for step in range(2):
         disk.watched = lambda path: path.endswith("x.pt")
-        save_checkpoint({"x": step}, tmp_path / "x.pt")
+        save_checkpoint({"x": step}, f"{scheme}://{tmp_path}/x.pt")
     assert os.stat(tmp_path / "x.pt").st_ino in disk.at_the_time[-1]
     assert os.stat(tmp_path).st_ino in disk.flushed
 

@@ -24,7 +24,7 @@ from ...core.fs import FS
 from ...core.remembering import RememberingFile, remembering
 from ...core.writing import ClosesOnExit, durable
 from ...paths import Path
-from .archives import CheckedArchive, check_archive, check_local_archive, is_archive
+from .archives import CheckedArchive, check_archive, is_archive
 
 logger = logging.getLogger(__name__)
 _NAME = re.compile(r"checkpoint-(\d+)(?:\+(\d+))?(?:=([^/]+))?\.pt")
@@ -93,7 +93,7 @@ def _read(where: Path, map_location: Any, weights_only: bool, mmap: bool | None,
 
 def _mapped(local: str, map_location: Any, weights_only: bool, mmap: bool | None, verify: bool) -> Any:
     if verify:
-        check_local_archive(local)
+        check_archive(Path(local))
     try:
         return torch.load(local, map_location, weights_only=weights_only, mmap=True)
     except RuntimeError as exc:
