@@ -65,6 +65,11 @@ def is_own_scheme(scheme: str) -> bool:
     return built_in or config.get_custom_scheme(scheme) is not None
 
 
+def _has_scheme(value: object) -> str | Path | None:
+    """Return what `ours` does, but for the text of a path in a datacenter: that is one like any other to look at."""
+    return None if isinstance(value, str) and "://" not in value else ours(value)
+
+
 def _copied(value: object) -> object | None:
     """Return `value` if there is a local copy that it reads or writes."""
     return value if _COPY in getattr(value, "__dict__", ()) else None
@@ -105,7 +110,7 @@ class PatchedCall:
     """The function `name` of `module`, or of a class in it (`File.close`).
 
     `parameters` are the names of its parameters, in their order, as far as they matter. The handler gets a call where
-    one with an asterisk is ours, or one with an `@` is an object that has a local copy.
+    one with an asterisk is ours, one with a `+` by its scheme, or one with an `@` is an object that has a local copy.
     """
 
     def __init__(self, module: Any, name: str, parameters: str, handler: Handler) -> None:
@@ -114,8 +119,8 @@ class PatchedCall:
         self._owner = functools.reduce(lambda owner, part: getattr(owner, part, None), classes, module)
         self._handler = handler
         names = parameters.split()
-        self.parameters = [name.lstrip("*@") for name in names]
-        tests = {"*": ours, "@": _copied}
+        self.parameters = [name.lstrip("*+@") for name in names]
+        tests = {"*": ours, "+": _has_scheme, "@": _copied}
         self._tests = [(at, name[1:], tests[name[0]]) for at, name in enumerate(names) if name[0] in tests]
         self.active = False
         self.function: Any = None  # what the wrapper calls
@@ -173,9 +178,8 @@ class PatchedCall:
             if kwargs or len(args) != 1 or type(args[0]) is not str or "://" in args[0] or _PFS in args[0]:
                 for at, name, test in tests:
                     value = args[at] if len(args) > at else kwargs.get(name)
-                    if type(value) is str and "://" not in value and _PFS not in value:
-                        continue
-                    path = test(value) if self.active else None
+                    is_local = type(value) is str and "://" not in value and _PFS not in value
+                    path = test(value) if self.active and not is_local else None
                     if path is not None:
                         return self._handler(Call(self, args, kwargs, at, path))
             try:

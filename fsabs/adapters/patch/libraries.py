@@ -39,8 +39,7 @@ def _imwrite(call: Call) -> Any:
     _, dot, suffix = str(call.path).rpartition("/")[2].rpartition(".")
     done, data = cv2.imencode(dot + suffix, **call.others())
     if done:
-        with calls.open_file(call.path, "wb") as file:
-            file.write(data)
+        calls.as_path(call.path).write_bytes(data.tobytes())
     return done
 
 

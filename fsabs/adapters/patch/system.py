@@ -26,7 +26,7 @@ def _open(call: Call) -> Any:
 
 _FILE = "*file mode buffering encoding errors newline closefd opener"
 # Some modules know it by another name, which they took when they were imported.
-_OPENS = {"builtins": "open", "bz2": "_builtin_open", "tarfile": "bltn_open", "tokenize": "_builtin_open"}
+_OPENS = {"builtins": "open", "io": "open", "bz2": "_builtin_open", "tarfile": "bltn_open", "tokenize": "_builtin_open"}
 
 
 # ---- os
@@ -99,9 +99,8 @@ def _walk(call: Call) -> Iterator[Any]:
 
 def _access(path: Path, mode: int, **_: Any) -> bool:
     is_directory = path.is_dir()
-    if not (is_directory or path.exists()) or (mode & os.X_OK and not is_directory):
-        return False
-    return not mode & os.W_OK or path.fs.capabilities.write
+    is_allowed = is_directory or (path.exists() and not mode & os.X_OK)
+    return is_allowed and (not mode & os.W_OK or path.fs.capabilities.write)
 
 
 def _makedirs(path: Path, mode: int = 0o777, exist_ok: bool = False) -> None:
@@ -166,12 +165,12 @@ _OS: Rows = [
     ("path.exists path.lexists", "*path", _by(lambda path: path.exists())),
     ("path.isfile", "*path", _by(lambda path: path.is_file())),
     ("path.isdir", "*s", _by(lambda path: path.is_dir())),
-    ("path.abspath path.normpath", "*path", elsewhere(_normal)),
+    ("path.abspath path.normpath", "+path", elsewhere(_normal)),
     ("path.join", "*a", elsewhere(_join)),
-    ("path.realpath", "*filename", elsewhere(_normal)),
-    ("path.isabs", "*s", elsewhere(lambda call: True)),
+    ("path.realpath", "+filename", elsewhere(_normal)),
+    ("path.isabs", "+s", elsewhere(lambda call: True)),
     ("path.ismount", "*path", elsewhere(lambda call: False)),
-    ("path.relpath", "*path *start", _relative),
+    ("path.relpath", "+path +start", _relative),
     ("path.samefile", "*f1 *f2", lambda call: _two(call)[0].samefile(_two(call)[1])),
 ]
 
@@ -234,13 +233,10 @@ def _path(call: Call) -> Any:
 
 
 TABLE: dict[str, dict[str, Rows]] = {
-    "builtins": {
-        **{module: [(name, _FILE, _open)] for module, name in _OPENS.items()},
-        "io": [("open", _FILE, _open), ("open_code", "*path", lambda call: calls.open_file(call.path))],
-    },
+    "builtins": {module: [(name, _FILE, _open)] for module, name in _OPENS.items()},
     "fsabs": {"fsabs.paths": [("Path.__fspath__", "*self", calls.fspath)]},
     "glob": {"glob": [("glob", "*pathname", _glob), ("iglob", "*pathname", lambda call: iter(_glob(call)))]},
-    "os": {"os": _OS},
+    "os": {"os": _OS, "io": [("open_code", "*path", lambda call: calls.open_file(call.path))]},
     "pathlib": {"pathlib": [("Path.__new__", "cls *path", elsewhere(_path))]},
     "shutil": {
         "shutil": [
