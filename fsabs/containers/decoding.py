@@ -463,7 +463,8 @@ class Cursor:
             return self._ready[start : self._at]
         self._at = start
         buffer = BytesBuffer(size)
-        read = self.read_into(buffer.view)
+        with buffer.view as view:  # released also by an error, whose traceback has it
+            read = self.read_into(view)
         return buffer.release()[:read]
 
     def read_all(self, size: int) -> bytes:

@@ -114,7 +114,8 @@ class StoreBlob(Blob):
     def _pread(self, size: int, offset: int) -> bytes:
         if size > 2 * PIECE:
             buffer = BytesBuffer(size)
-            self._receive_into(buffer.view, offset)
+            with buffer.view as view:
+                self._receive_into(view, offset)
             return buffer.release()
         found = self._kept(size, offset)
         missing = size - len(found)

@@ -75,7 +75,8 @@ class _IndexReader(NamedTuple):
 
     def read(self, size: int) -> bytes:
         buffer = BytesBuffer(size)
-        self.content.read_into(buffer.view, self.offset)
+        with buffer.view as view:
+            self.content.read_into(view, self.offset)
         return buffer.release()
 
     def read_into(self, view: memoryview) -> int:
