@@ -20,6 +20,8 @@ VERSION = 1
 TODO, DOING, DONE, FAILED = range(4)
 """States of a task."""
 STATES = ("todo", "doing", "done", "failed")
+MAX_DISPATCHES = 10
+"""How often a task is dispatched to workers that disappear before they account for a record of it."""
 
 RUNNING, FINISHED, ABANDONED = "running", "finished", "failed"
 """States of a job."""
@@ -78,7 +80,7 @@ tasks = sa.Table(
     sa.Column("lease", _id),  # of the last dispatch
     sa.Column("worker", sa.Text),
     sa.Column("deadline", sa.Float),
-    sa.Column("dispatches", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("dispatches", sa.Integer, nullable=False, server_default="0"),  # without a record accounted for
     sa.Column("progress", _id, nullable=False, server_default="0"),  # records accounted for
     sa.Column("before", _id, nullable=False, server_default="0"),  # the progress when it was dispatched last
     sa.Column("failures", sa.Integer, nullable=False, server_default="0"),
@@ -108,6 +110,23 @@ class now(sa.sql.functions.FunctionElement[float]):  # noqa: N801 - an SQL funct
 
     inherit_cache = True
     type = sa.Float()
+
+
+class unflushed(sa.sql.functions.FunctionElement[str]):  # noqa: N801 - an SQL function
+    """Have the transaction not wait for the disk, where PostgreSQL would: a lease that it forgets is not in force."""
+
+    inherit_cache = True
+    type = sa.Text()
+
+
+@compiles(unflushed, "sqlite")
+def _unflushed_of_sqlite(element: unflushed, compiler: Any, **options: Any) -> str:
+    return "''"
+
+
+@compiles(unflushed, "postgresql")
+def _unflushed_of_postgresql(element: unflushed, compiler: Any, **options: Any) -> str:
+    return "set_config('synchronous_commit', 'off', true)"
 
 
 @compiles(now, "sqlite")
