@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from ..readers.data import TaskType
 from . import queries
-from .jobs import BATCH, DispatchJob, permutation, rows_of
+from .jobs import BATCH, DispatchJob, order_of, rows_of
 from .schema import DONE, FAILED, RUNNING, STATES, TODO, jobs, tasks
 
 
@@ -161,7 +161,7 @@ def reset(connection: sa.Connection, job: DispatchJob) -> None:
     connection.execute(tasks.delete().where(tasks.c.job == job.id))
 
 
-FORMAT = 1
+FORMAT = 2
 _CHUNK = 500
 """Tasks that a statement names at most."""
 
@@ -223,7 +223,8 @@ def restore(connection: sa.Connection, job: DispatchJob, state: Mapping[str, Any
     mine = (tasks.c.job == job.id,)
     connection.execute(tasks.delete().where(*mine, tasks.c.type == int(job.type), tasks.c.epoch > epoch))
     later = range(laid_out, job.table.tasks if row.epoch > epoch else row.laid_out if row.epoch == epoch else 0)
-    for numbers in _chunks(map(permutation(job.table.tasks, job.settings.seed, epoch), later)):
+    order = order_of(job.table.tasks, job.settings.seed, epoch)
+    for numbers in _chunks(order[later.start : later.stop].tolist()):
         of_epoch = (*mine, tasks.c.type == int(job.type), tasks.c.epoch == epoch)
         connection.execute(tasks.delete().where(*of_epoch, tasks.c.number.in_(numbers)))
     _keep_others(connection, job, {tuple(one) for one in state["others"]})

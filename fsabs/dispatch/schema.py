@@ -8,13 +8,16 @@ Times are seconds since 1970 by the database's clock.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.compiler import compiles
 
-VERSION = 1
+from ..core import errors
+
+VERSION = 2
 """The version of this schema. A change gets the next number and a step in `MIGRATIONS`."""
 
 TODO, DOING, DONE, FAILED = range(4)
@@ -101,7 +104,16 @@ workers = sa.Table(
     sa.Column("joined", sa.Float, nullable=False),
 )
 
-MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {}
+
+def _reorder(connection: sa.Connection) -> None:
+    """Have the tasks of an epoch come in the readers' order; a job that is in the midst of the former one can't."""
+    midst = sa.or_(sa.and_(jobs.c.laid_out > 0, jobs.c.laid_out < jobs.c.tasks), jobs.c.shuffle_records)
+    seeded = sa.select(jobs.c.name).where(jobs.c.state == RUNNING, jobs.c.seed.is_not(None), midst)
+    if (name := connection.execute(seeded).scalar()) is not None:
+        raise errors.error(errno.EPROTO, "migrate", "", f"job {name!r} has begun: finish it with the former release")
+
+
+MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {1: _reorder}
 """The step from a version to the next one, by the older version."""
 
 
