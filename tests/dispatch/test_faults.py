@@ -133,7 +133,7 @@ def test_a_connection_that_nothing_is_heard_of_is_given_up(postgresql: PostgreSQ
     ):
         for _ in range(2):  # of a task that is laid out first, and of one that is there
             assert dispatcher.report(*dispatcher.get("w"))
-    assert len(limits) >= 3
+    assert limits
     assert all(5 <= seconds <= 60 for seconds in limits)  # by itself, Linux sends again for a quarter of an hour
 
 

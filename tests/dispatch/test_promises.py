@@ -161,11 +161,11 @@ def test_a_state_restores_a_database_that_is_older(tmp_path: Path) -> None:
 
 
 WORKER = """
-    import sys, time
-    from fsabs.dispatch import TaskDataService
-    from fsabs.dispatch import TaskDispatcher
+    import signal, sys, time
+    from fsabs.dispatch import TaskDataService, TaskDispatcher
     from tests.dispatch.test_promises import Numbers
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which the tests' own processes may ignore
     dispatcher = TaskDispatcher(sys.argv[1], outage_seconds=float(sys.argv[2]))
     try:
         with TaskDataService(dispatcher, Numbers(), "w") as service:
