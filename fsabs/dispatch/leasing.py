@@ -23,7 +23,7 @@ from ..core.errors import CorruptFileError, StaleFileError
 from ..core.threads import Flag
 from ..readers.data import Task, TaskType
 from ..readers.data.base import AbstractDataReader, exactly
-from ..readers.prefetch import read_ahead
+from ..readers.prefetch import Ahead, read_ahead
 from ..readers.recordio import Scan
 from .dispatcher import TaskDispatcher
 
@@ -166,7 +166,11 @@ class LeasedTasks:
     # ---- the consumer
 
     def _read(self, size: int) -> Generator[TaskChunk, None, None]:
-        chunks = self._produce(size) if self._is_local else read_ahead(lambda: self._produce(size), AHEAD)
+        chunks: Any = self._produce(size)
+        if (
+            not self._is_local
+        ):  # closed below, after the threads were told to stop: Ctrl-C comes while one is waited for
+            chunks = Ahead(lambda: self._produce(size), AHEAD, waits=True)
         try:
             for chunk in chunks:
                 yield chunk
@@ -174,7 +178,7 @@ class LeasedTasks:
         finally:
             if not process.inherited(self._generation):
                 self._stop()
-            chunks.close()  # type: ignore[attr-defined]
+            chunks.close()
 
     def _produce(self, size: int) -> Iterator[TaskChunk]:
         """Yield the chunks of one task after the other, in the thread that reads."""
@@ -231,7 +235,8 @@ class LeasedTasks:
                     with self.lock:
                         held = [one for one in self.held if not one.lost]
                     for one in held:
-                        self._account(one)
+                        if not self._account(one):
+                            break
             except Exception:  # a warning that is an error, say: it is shown, and the other leases are renewed
                 threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
 
@@ -251,17 +256,25 @@ class LeasedTasks:
                 finished = self._finished.popleft()
             except IndexError:
                 return
-            self._account(finished)
+            if not self._account(finished):
+                self._finished.appendleft(finished)
+                return
 
-    def _account(self, held: HeldTask) -> None:
-        """Account for the records of a task that were counted: renew its lease, or report it if those are all."""
+    def _account(self, held: HeldTask) -> bool:
+        """Account for the records of a task that were counted: renew its lease, or report it if those are all.
+
+        Returns False if the database is away: the next renewal may reach it.
+        """
         counted = held.counted
-        with contextlib.suppress(OSError):  # the database is away: the next renewal may reach it
+        try:
             in_force = self.dispatcher.renew(held.task, held.lease, counted)
-            if not in_force and held in self.held:
-                self._ended(held)
-            if counted == held.size:
-                self.release(held)
+        except OSError:
+            return False
+        if not in_force and held in self.held:
+            self._ended(held)
+        if counted == held.size:
+            self.release(held)
+        return True
 
 
 _OF_RECORDS = (
