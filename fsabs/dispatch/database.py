@@ -205,7 +205,7 @@ class Database:
             number = _disk_error(self._path) or number
         elif number is None:
             number = errno.ETIMEDOUT if _is_transient(exc) else errno.EIO
-        return errors.error(number, operation, self.url, reason)
+        return errors.error(number or errno.EIO, operation, self.url, reason)
 
 
 def _of_file(url: sa.URL) -> tuple[sa.URL, str]:
@@ -266,7 +266,8 @@ _ERRNO_OF_SQLITE = {
 
 def _code(exc: failures.DBAPIError) -> str | int | None:
     """Return the SQLSTATE of PostgreSQL or the code of SQLite; None where there is none, as without a connection."""
-    return getattr(exc.orig, "sqlstate", None) or getattr(exc.orig, "sqlite_errorcode", None)
+    found: str | int | None = getattr(exc.orig, "sqlstate", None) or getattr(exc.orig, "sqlite_errorcode", None)
+    return found
 
 
 def _is_transient(exc: failures.DBAPIError) -> bool:

@@ -64,7 +64,9 @@ class ShardTable:
 def order_of(size: int, seed: int | None, epoch: int) -> Numbers:
     """Return the numbers of an epoch's tasks in the order of their dispatch; None as the seed is their own order."""
     numbers = np.arange(size, dtype=np.int64)
-    return numbers if seed is None else np.argsort(shuffled(numbers, key_of(seed, epoch)), kind="stable")
+    if seed is None:
+        return numbers
+    return np.argsort(shuffled(numbers, key_of(seed, epoch)), kind="stable").astype(np.int64)
 
 
 def shuffled_numbers(piece: TaskRecords, seed: int | None, epoch: int, number: int) -> tuple[int, ...]:
