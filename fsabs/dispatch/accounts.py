@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from ..readers.data import TaskType
 from . import queries
-from .jobs import DispatchJob, permutation
+from .jobs import BATCH, DispatchJob, order_of, rows_of
 from .schema import DONE, FAILED, RUNNING, STATES, TODO, jobs, tasks
 
 
@@ -79,6 +79,8 @@ class Status(NamedTuple):
     """How many tasks each worker holds now."""
     late: int
     """Tasks whose lease is over and that were not dispatched again yet."""
+    suspects: dict[str, int]
+    """Tasks that may end their workers: how often each was dispatched, thrice at least, without a record of it."""
 
 
 class LedgerEntry(NamedTuple):
@@ -109,7 +111,9 @@ def status(connection: sa.Connection, job: DispatchJob) -> Status:
     held = connection.execute(queries.by_worker, {"job_id": job.id, "seconds": job.settings.lease_seconds}).all()
     holders = {name: count for name, count, _ in held if name is not None}
     late = sum(late for _, _, late in held)
-    return Status(job.name, row.state, row.epoch, row.num_epochs, current, evaluation, holders, late)
+    found = connection.execute(queries.suspects, {"job_id": job.id})
+    suspects = {f"{shard} {start} to {end}": count for shard, start, end, count in found}
+    return Status(job.name, row.state, row.epoch, row.num_epochs, current, evaluation, holders, late, suspects)
 
 
 def _counters(rows: Any) -> Counters:
@@ -143,7 +147,9 @@ def failed(connection: sa.Connection, job: DispatchJob) -> list[FailedTask]:
 def retry(connection: sa.Connection, job: DispatchJob) -> int:
     """Put the failed tasks back; return how many."""
     mine = (tasks.c.job == job.id, tasks.c.state == FAILED)
-    back = connection.execute(tasks.update().where(*mine).values(state=TODO, failures=0).returning(tasks.c.id)).all()
+    back = connection.execute(
+        tasks.update().where(*mine).values(state=TODO, failures=0, dispatches=0).returning(tasks.c.id)
+    ).all()
     if back:
         connection.execute(jobs.update().where(jobs.c.id == job.id).values(state=RUNNING))
     return len(back)
@@ -155,7 +161,7 @@ def reset(connection: sa.Connection, job: DispatchJob) -> None:
     connection.execute(tasks.delete().where(tasks.c.job == job.id))
 
 
-FORMAT = 1
+FORMAT = 2
 _CHUNK = 500
 """Tasks that a statement names at most."""
 
@@ -209,12 +215,16 @@ def restore(connection: sa.Connection, job: DispatchJob, state: Mapping[str, Any
         )
     row = connection.execute(queries.locked_job, {"job_id": job.id}).one()
     epoch, laid_out = state["epoch"], state["laid_out"]
-    if (row.epoch, row.laid_out) < (epoch, laid_out):
-        raise ValueError(f"job {job.name!r} is not as far as the state says: was it reset?")
+    for of in range(row.epoch, epoch + 1):  # a database that is older than the state lacks some of its tasks
+        begin, end = (row.laid_out if of == row.epoch else 0), (laid_out if of == epoch else job.table.tasks)
+        for at in range(begin, end, BATCH):
+            places = range(at, min(at + BATCH, end))
+            connection.execute(tasks.insert(), rows_of(job, job.table, job.type, of, places))
     mine = (tasks.c.job == job.id,)
     connection.execute(tasks.delete().where(*mine, tasks.c.type == int(job.type), tasks.c.epoch > epoch))
-    later = range(laid_out, row.laid_out if row.epoch == epoch else job.table.tasks)
-    for numbers in _chunks(map(permutation(job.table.tasks, job.settings.seed, epoch), later)):
+    later = range(laid_out, job.table.tasks if row.epoch > epoch else row.laid_out if row.epoch == epoch else 0)
+    order = order_of(job.table.tasks, job.settings.seed, epoch)
+    for numbers in _chunks(order[later.start : later.stop].tolist()):
         of_epoch = (*mine, tasks.c.type == int(job.type), tasks.c.epoch == epoch)
         connection.execute(tasks.delete().where(*of_epoch, tasks.c.number.in_(numbers)))
     _keep_others(connection, job, {tuple(one) for one in state["others"]})
@@ -236,15 +246,19 @@ def restore(connection: sa.Connection, job: DispatchJob, state: Mapping[str, Any
 
 
 def _keep_others(connection: sa.Connection, job: DispatchJob, kept: set[tuple[Any, ...]]) -> None:
-    """Remove evaluations and the callback that were laid out later."""
+    """Remove evaluations and the callback that were laid out later, and lay out those that are missing."""
     found = sa.select(tasks.c.id, tasks.c.type, tasks.c.epoch, tasks.c.number).where(
         tasks.c.job == job.id, tasks.c.type.in_([int(TaskType.EVALUATION), int(TaskType.TRAIN_END_CALLBACK)])
     )
     if job.type == TaskType.EVALUATION:
         found = found.where(tasks.c.type != int(job.type))
-    gone = [one.id for one in connection.execute(found).all() if tuple(one)[1:] not in kept]
-    for ids in _chunks(gone):
+    there = {tuple(one)[1:]: one.id for one in connection.execute(found)}
+    for ids in _chunks(id for key, id in there.items() if key not in kept):
         connection.execute(tasks.delete().where(tasks.c.id.in_(ids)))
+    for type, epoch, number in kept - there.keys():
+        table = job.evaluation if type == TaskType.EVALUATION and job.evaluation is not None else job.table
+        rows = rows_of(job, table, TaskType(type), epoch, range(number, number + 1))
+        connection.execute(tasks.insert(), rows)
 
 
 def _chunks(values: Iterable[int]) -> Iterator[Sequence[int]]:

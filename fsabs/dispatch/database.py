@@ -12,6 +12,7 @@ import errno
 import functools
 import os
 import random
+import sqlite3
 import stat as stat_bits
 import sys
 import tempfile
@@ -26,12 +27,15 @@ from sqlalchemy import event
 from sqlalchemy import exc as failures
 
 from ..core import errors, process, redaction
+from ..core.threads import Flag
 from . import schema
 
 T = TypeVar("T")
 
-BUSY_SECONDS = 60.0
-"""How long a writer of SQLite waits for its turn."""
+BUSY_SECONDS = 0.5
+"""How long one attempt of a writer of SQLite waits for its turn; no signal ends it."""
+FIRST_SECONDS = 10.0
+"""How long the first connection of a process is tried: what was never reached may not exist."""
 MAX_DELAY = 2.0
 """Seconds between two attempts at most."""
 IDLE_SECONDS = 30
@@ -68,7 +72,8 @@ class Database:
     """A database, by its URL: `sqlite:///path` or `postgresql+psycopg://user@host/name`.
 
     Works in threads, in forked children and pickled: each process connects for itself. `outage_seconds` bounds how
-    long an operation is tried again while the database does not answer.
+    long operations are tried again while the database does not answer: all of a process together, from the first
+    failure on. When that is over each makes one attempt, until one succeeds.
     """
 
     def __init__(self, url: str, outage_seconds: float = 120.0) -> None:
@@ -92,7 +97,7 @@ class Database:
         self._file: tuple[int, int] | None = None  # device and inode of the file at `_path`, once it was opened
         secret = parsed.render_as_string(hide_password=False)
         self._generation = process.generation()
-        self._engines = process.PerProcess(functools.partial(_Engines, secret), _Engines.close)
+        self._engines = process.PerProcess(functools.partial(_Engines, secret, outage_seconds), _Engines.close)
 
     # What a finalizer needs is bound: when the interpreter ends, the names of modules, SQLAlchemy's too, may be gone.
     def __del__(
@@ -106,46 +111,48 @@ class Database:
     def __repr__(self) -> str:
         return f"Database({self.url!r})"
 
-    def run(self, operation: str, transaction: Callable[[sa.Connection], T]) -> T:
+    def run(self, operation: str, transaction: Callable[[sa.Connection], T], ended: Flag | None = None) -> T:
         """Return what `transaction` returns for a connection; commit if it returns, roll back if it raises.
 
-        It is run again while the database is away, for up to `outage_seconds`. Raises an `OSError` with errno, URL and
-        operation for what is wrong with the database; other errors of `transaction` go through.
+        It is run again while the database is away, until `ended`. Raises an `OSError` with errno, URL and operation for
+        what is wrong with the database; other errors of `transaction` go through.
         """
-        deadline, attempt = time.monotonic() + self.outage_seconds, 0
+        try:
+            engines = self._engines.get()
+        except ImportError as exc:
+            message = f"{self.url} needs a driver: pip install 'fsabs[sql]'"
+            raise errors.MissingDependencyError(message, name=exc.name or "psycopg") from exc
+        ended, attempt = ended or Flag(), 0
         while True:
             self._check_file(operation)
+            begun = time.monotonic()
             try:
-                with self._turn(), self._engines.get().transactions.begin() as connection:
-                    return transaction(connection)
+                with self._turn(), engines.transactions.begin() as connection:
+                    if not self._sqlite:
+                        connection.exec_driver_sql(_LIMIT_IDLE.format(IDLE_SECONDS))
+                    result = transaction(connection)
+            except failures.NoResultFound:
+                raise errors.error(errno.ENOENT, operation, self.url, _DELETED) from None
             except failures.DBAPIError as exc:
                 attempt += 1
                 delay = min(MAX_DELAY, 0.02 * 2.0 ** min(attempt, 10)) * _random.uniform(0.5, 1)
-                if not _is_transient(exc) or time.monotonic() + delay > deadline:
+                if not _is_transient(exc) or engines.gives_up(exc, begun, delay) or ended.wait(delay):
                     raise self._error(exc, operation) from exc
-                time.sleep(delay)
-            except ImportError as exc:
-                message = f"{self.url} needs a driver: pip install 'fsabs[sql]'"
-                raise errors.MissingDependencyError(message, name=exc.name or "psycopg") from exc
+            else:
+                engines.answered()
+                return result
 
-    def claim(self, statement: sa.Executable, values: Mapping[str, Any]) -> sa.Row[Any] | None:
-        """Return the row of a statement that leases a task or finds none; `Outage` if it failed in any way.
-
-        PostgreSQL does not wait for its disk here: a lease that it forgets in a crash is one that is not in force.
-        """
-        return self._once(self._engines.get().leasing, statement, values)
-
-    def settle(self, statement: sa.Executable, values: Mapping[str, Any]) -> sa.Row[Any] | None:
-        """Return the row of a statement that accounts for records, which is then on disk; `Outage` if it failed."""
-        return self._once(self._engines.get().settling, statement, values)
-
-    def _once(self, engine: sa.Engine, statement: sa.Executable, values: Mapping[str, Any]) -> sa.Row[Any] | None:
+    def once(self, statement: sa.Executable, values: Mapping[str, Any]) -> sa.Row[Any] | None:
+        """Return the first row of a statement that is a transaction, None if it has none; `Outage` if it failed."""
         self._check_file("lease")
         try:
-            with self._turn(), engine.begin() as connection:
-                return connection.execute(statement, dict(values)).first()
+            engines = self._engines.get()
+            if engines.away is None:
+                with self._turn(), engines.statements.begin() as connection:
+                    return connection.execute(statement, dict(values)).first()
         except (failures.DBAPIError, ImportError) as exc:
             raise Outage from exc
+        raise Outage
 
     def prepare(self) -> None:
         """Make the tables, or migrate those of an older version; `OSError` for those of a newer one."""
@@ -188,21 +195,17 @@ class Database:
 
     def _error(self, exc: failures.DBAPIError, operation: str) -> OSError:
         reason = str(exc.orig).strip().partition("\n")[0]
-        lower = reason.lower()
-        if "readonly" in lower or "read-only" in lower or "permission denied" in lower:
-            code = errno.EROFS if "permission" not in lower else errno.EACCES
-        elif self._sqlite and ("unable to open" in lower or "disk i/o" in lower):
-            found = _disk_error(self._path)
-            code = found or (errno.EIO if "disk i/o" in lower else errno.ENOENT)
-        elif "does not exist" in lower:
-            code = errno.ENOENT
-        elif "authentication" in lower or "password" in lower:
-            code = errno.EACCES
-        elif "full" in lower:
-            code = errno.ENOSPC
-        else:
-            code = errno.ETIMEDOUT if _is_transient(exc) else errno.EIO
-        return errors.error(code, operation, self.url, reason)
+        code = _code(exc)
+        number = _ERRNO.get(code) if isinstance(code, str) else _ERRNO_OF_SQLITE.get((code or 0) & 0xFF)
+        if code in ("23503", sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY):
+            number, reason = errno.ENOENT, _DELETED
+        elif code is None and not self._engines.get().connected:
+            number = errno.ECONNREFUSED
+        elif number == errno.EIO or code == sqlite3.SQLITE_CANTOPEN:
+            number = _disk_error(self._path) or number
+        elif number is None:
+            number = errno.ETIMEDOUT if _is_transient(exc) else errno.EIO
+        return errors.error(number or errno.EIO, operation, self.url, reason)
 
 
 def _of_file(url: sa.URL) -> tuple[sa.URL, str]:
@@ -232,64 +235,94 @@ def _disk_error(path: str) -> int | None:
     return None
 
 
-_PERMANENT = (
-    *("unable to open", "readonly", "full", "disk i/o error", "not a database", "no such table", "no such column"),
-    *("read-only", "does not exist", "authentication", "password", "no such user", "no such database"),
-)
-"""Words in the messages of SQLite, PostgreSQL and its poolers for errors that every attempt meets. A missing socket
-('No such file') is not permanent: PostgreSQL removes its own when it ends, and creates it when it starts."""
+_DELETED = "the job was deleted"
+_LIMIT_IDLE = "SET LOCAL idle_in_transaction_session_timeout = '{}s'"
+"""A setting of a transaction, since a pooler may give each one another session."""
+_AWAY = ("08", "25006", "25P03", "40", "53", "55P03", "57", "58")
+"""Beginnings of SQLSTATEs of what may be over in the next attempt; 25006 is of a standby that is not promoted yet."""
+_AWAY_OF_SQLITE = {
+    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL),
+    *(sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_SCHEMA),
+}
+_ERRNO = {
+    "25006": errno.EROFS,
+    "28000": errno.EACCES,
+    "28P01": errno.EACCES,
+    "3D000": errno.ENOENT,
+    "3F000": errno.ENOENT,
+    "42501": errno.EACCES,
+    "42P01": errno.ENOENT,
+    "53100": errno.ENOSPC,
+}
+_ERRNO_OF_SQLITE = {
+    sqlite3.SQLITE_AUTH: errno.EACCES,
+    sqlite3.SQLITE_CANTOPEN: errno.ENOENT,
+    sqlite3.SQLITE_FULL: errno.ENOSPC,
+    sqlite3.SQLITE_IOERR: errno.EIO,
+    sqlite3.SQLITE_PERM: errno.EACCES,
+    sqlite3.SQLITE_READONLY: errno.EROFS,
+}
+
+
+def _code(exc: failures.DBAPIError) -> str | int | None:
+    """Return the SQLSTATE of PostgreSQL or the code of SQLite; None where there is none, as without a connection."""
+    found: str | int | None = getattr(exc.orig, "sqlstate", None) or getattr(exc.orig, "sqlite_errorcode", None)
+    return found
 
 
 def _is_transient(exc: failures.DBAPIError) -> bool:
     """Return True for an error that may be none in the next attempt."""
-    if exc.connection_invalidated:
-        return True
-    text = str(exc.orig).lower()
-    if isinstance(exc, failures.OperationalError):
-        return not any(words in text for words in _PERMANENT)
-    return "deadlock" in text or "could not serialize" in text
+    code = _code(exc)
+    if isinstance(code, int):
+        return code & 0xFF in _AWAY_OF_SQLITE
+    if code is not None:
+        return code.startswith(_AWAY) and code != "53100"
+    return exc.connection_invalidated or isinstance(exc, failures.OperationalError | failures.InterfaceError)
 
 
 class _Engines:
-    """The connections of a process."""
+    """The connections of a process: one of PostgreSQL is kept, others are closed after their use."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, outage_seconds: float) -> None:
+        self.connected = False
+        self.away: float | None = None  # since when the database does not answer
+        self._outage_seconds = outage_seconds
         parsed = sa.make_url(url)
         if parsed.get_backend_name() == "sqlite":
             engine = sa.create_engine(parsed, connect_args={"timeout": BUSY_SECONDS}, pool_size=4, max_overflow=60)
             event.listen(engine, "connect", _configure_sqlite)
             event.listen(engine, "begin", _begin_sqlite)
-            self.transactions = engine
-            self.settling = self.leasing = engine
+            self.transactions = self.statements = engine
             _sqlite_engines.add(self)
             return
-        given = parsed.query.get("options", "")
-        own = given if isinstance(given, str) else " ".join(given)
         options = {
-            "connect_timeout": 5,
+            "connect_timeout": int(max(2, min(5, outage_seconds / 10))),
             "keepalives_idle": 10,
             "keepalives_interval": 5,
             "keepalives_count": 3,
+            "prepare_threshold": None,  # the next statement may be another session's
             "tcp_user_timeout": 1000 * SILENT_SECONDS,  # no keepalive is sent while a request is unacknowledged
         }
-        connect = functools.partial(sa.create_engine, parsed, pool_size=4, max_overflow=60, pool_recycle=1800)
-        unflushed = {**options, "options": f"{own} -c synchronous_commit=off"}
-        self.transactions = connect(connect_args=options)
-        event.listen(self.transactions, "connect", _configure_postgresql)
-        self.settling = connect(connect_args=options, isolation_level="AUTOCOMMIT")
-        self.leasing = connect(connect_args=unflushed, isolation_level="AUTOCOMMIT")
+        self.transactions = sa.create_engine(
+            parsed, connect_args=options, pool_size=1, max_overflow=60, pool_recycle=1800
+        )
+        self.statements = self.transactions.execution_options(isolation_level="AUTOCOMMIT")  # of the same connections
+
+    def answered(self) -> None:
+        """End the outage, if there is one."""
+        self.connected, self.away = True, None
+
+    def gives_up(self, exc: failures.DBAPIError, begun: float, delay: float) -> bool:
+        """Return True if an attempt that failed is the last one of an outage."""
+        if self.away is None:
+            self.away = begun
+        unknown = _code(exc) is None and not self.connected
+        seconds = min(FIRST_SECONDS, self._outage_seconds) if unknown else self._outage_seconds
+        return time.monotonic() + delay > self.away + seconds
 
     def close(self) -> None:
         """Close the connections that are not in use."""
-        self.settling.dispose()
-        self.leasing.dispose()
         self.transactions.dispose()
-
-
-def _configure_postgresql(connection: Any, _: Any) -> None:
-    # By a statement, since poolers refuse most options of a connection.
-    connection.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'")
-    connection.commit()
 
 
 def _configure_sqlite(connection: Any, _: Any) -> None:

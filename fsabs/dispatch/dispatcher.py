@@ -8,22 +8,29 @@ worker that was thought dead changes nothing when it comes back.
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import operator
 import random
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
 from ..core import hooks
+from ..core.threads import Flag
 from ..core.writing import ClosesOnExit
 from ..readers.data import Mode, Task, TaskType
 from . import accounts, jobs, queries
 from .accounts import FailedTask, JobFailedError, LedgerEntry, Status
 from .database import Database, Outage
 from .schema import ABANDONED, DONE, FAILED, FINISHED, TODO, now, tasks, workers
+
+if TYPE_CHECKING:
+    from typing import Self
+
+T = TypeVar("T")
 
 _random = random.SystemRandom()
 _MAX_REASON = 4000
@@ -45,7 +52,7 @@ class TaskDispatcher(ClosesOnExit):
     Args:
         url: `sqlite:///path` for the processes of one machine, `postgresql+psycopg://...` for those of many.
         job: the job's name.
-        outage_seconds: how long each call waits for a database that does not answer.
+        outage_seconds: how long calls wait for a database that does not answer, from the first one on that it failed.
 
     Raises `FileNotFoundError` if there is no such job, and an `OSError` if the tables are of another version.
     """
@@ -62,6 +69,7 @@ class TaskDispatcher(ClosesOnExit):
             self._database.close()
             raise
         self._registered: set[str] = set()  # workers whose rows are in the database
+        self._ended: Flag | None = None
 
     @classmethod
     def create(
@@ -94,7 +102,8 @@ class TaskDispatcher(ClosesOnExit):
             seed: of the order of the tasks, another one in each epoch; None keeps the order of the shards.
             shuffle_records: also shuffle the records within each task: a task then has `indices`.
             lease_seconds: how long a worker has until it reports or renews.
-            max_failures: how often a task is tried again after a reported failure. A lost worker is no failure.
+            max_failures: how often a task is tried again after a reported failure. A lost worker is no failure; ten in
+                succession that account for no record of a task are.
             barrier: begin an epoch only when every task of the one before has ended.
             train_end_callback: hand out one task of the type TRAIN_END_CALLBACK when training has ended.
             exist_ok: open a job of that name if it has the same shards and settings.
@@ -155,7 +164,7 @@ class TaskDispatcher(ClosesOnExit):
             except Outage:
                 attempts.append(1)  # the lease may have been taken
             if found is None:
-                found = self._database.run("get", claim)
+                found = self._run("get", claim)
                 self._registered.add(worker)
         if isinstance(found, Dispatch):
             return found
@@ -210,10 +219,7 @@ class TaskDispatcher(ClosesOnExit):
             return self.report(task, lease)
         values = {**self._lease(task, lease), "records": records, "seconds": self._job.settings.lease_seconds}
         with _recorded("dispatch.renew", self._database.url):
-            return (
-                self._database.run("renew", lambda connection: connection.execute(queries.extend, values).first())
-                is not None
-            )
+            return self._run("renew", lambda connection: connection.execute(queries.extend, values).first()) is not None
 
     # ---- what a master calls
 
@@ -232,7 +238,7 @@ class TaskDispatcher(ClosesOnExit):
                 raise LookupError(f"no worker {worker!r} has asked for a task of job {self.job!r}")
             return freed
 
-        return self._database.run("recover", free)
+        return self._run("recover", free)
 
     def evaluate(self, model_version: int) -> int:
         """Lay out the evaluation shards as tasks for a version of the model; return how many tasks.
@@ -241,19 +247,19 @@ class TaskDispatcher(ClosesOnExit):
         or one that has ended.
         """
         version = operator.index(model_version)
-        return self._database.run("evaluate", lambda connection: jobs.evaluate(connection, self._job, version))
+        return self._run("evaluate", lambda connection: jobs.evaluate(connection, self._job, version))
 
     def failed(self) -> list[FailedTask]:
         """Return the tasks that failed for good, with their last reasons."""
-        return self._database.run("failed", lambda connection: accounts.failed(connection, self._job))
+        return self._run("failed", lambda connection: accounts.failed(connection, self._job))
 
     def retry_failed(self) -> int:
         """Put the failed tasks back, with no failure counted, and let a failed job go on; return how many."""
-        return self._database.run("retry", lambda connection: accounts.retry(connection, self._job))
+        return self._run("retry", lambda connection: accounts.retry(connection, self._job))
 
     def reset(self) -> None:
         """Forget all that was done: the job begins again with its first epoch."""
-        self._database.run("reset", lambda connection: accounts.reset(connection, self._job))
+        self._run("reset", lambda connection: accounts.reset(connection, self._job))
 
     def forget_epochs(self, before: int) -> int:
         """Remove the ledger of the epochs before `before` that are done; return how many tasks it had.
@@ -262,18 +268,18 @@ class TaskDispatcher(ClosesOnExit):
         """
         mine = (tasks.c.job == self._job.id, tasks.c.type == self._job.type)
         old = tasks.delete().where(*mine, tasks.c.epoch < operator.index(before), tasks.c.state == DONE)
-        return int(self._database.run("forget", lambda connection: connection.execute(old).rowcount))
+        return int(self._run("forget", lambda connection: connection.execute(old).rowcount))
 
     def status(self) -> Status:
         """Return the counters of the job."""
-        return self._database.run("status", lambda connection: accounts.status(connection, self._job))
+        return self._run("status", lambda connection: accounts.status(connection, self._job))
 
     def ledger(self, epoch: int = 0) -> Iterator[LedgerEntry]:
         """Yield the tasks of an epoch that were laid out, by number, with the records accounted for."""
         last = -1
         while True:
             read = functools.partial(accounts.ledger, job=self._job, epoch=operator.index(epoch), after=last)
-            entries = self._database.run("ledger", read)
+            entries = self._run("ledger", read)
             yield from entries
             if not entries:
                 return
@@ -284,7 +290,7 @@ class TaskDispatcher(ClosesOnExit):
 
         Its size does not grow with the job: about a thousand tasks at most are laid out and not done.
         """
-        return self._database.run("state_dict", lambda connection: accounts.state_of(connection, self._job))
+        return self._run("state_dict", lambda connection: accounts.state_of(connection, self._job))
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Account again for what a state says, and for nothing else: the job goes on from there.
@@ -292,7 +298,7 @@ class TaskDispatcher(ClosesOnExit):
         Every lease ends. What was done after the state was taken is dispatched again, as a model of that time needs it.
         Raises `ValueError` for the state of another job, or of other shards or settings.
         """
-        self._database.run("load_state_dict", lambda connection: accounts.restore(connection, self._job, state_dict))
+        self._run("load_state_dict", lambda connection: accounts.restore(connection, self._job, state_dict))
 
     @property
     def lease_seconds(self) -> float:
@@ -311,7 +317,16 @@ class TaskDispatcher(ClosesOnExit):
     def __repr__(self) -> str:
         return f"TaskDispatcher({self._database.url!r}, {self.job!r})"
 
+    def until(self, ended: Flag) -> Self:
+        """Return a dispatcher by the same connections that waits for the database until `ended` alone."""
+        other = copy.copy(self)
+        other._ended = ended
+        return other
+
     # ---- transactions
+
+    def _run(self, operation: str, transaction: Callable[[sa.Connection], T]) -> T:
+        return self._database.run(operation, transaction, self._ended)
 
     def _types(self, type: TaskType | None) -> tuple[TaskType, ...]:
         """Return the queues to look into, in order."""
@@ -329,9 +344,9 @@ class TaskDispatcher(ClosesOnExit):
         if worker not in self._registered or len(types) > 1:
             return None
         values = self._candidate(worker, lease, types[0])
-        if (row := self._database.claim(queries.claim_todo, values)) is not None:
+        if (row := self._database.once(queries.claim_todo, values)) is not None:
             return self._dispatch(row, lease)
-        waits = types[0] == self._job.type and self._database.claim(queries.waits_for_others, values) is not None
+        waits = types[0] == self._job.type and self._database.once(queries.waits_for_others, values) is not None
         return Dispatch(Task(type=TaskType.WAIT)) if waits else None
 
     def _claim(
@@ -361,6 +376,7 @@ class TaskDispatcher(ClosesOnExit):
         """Lease the next free task of a type, or the one whose lease ended first; None if there is none."""
         values = self._candidate(worker, lease, type)
         if (row := connection.execute(queries.claim_todo, values).first()) is None:
+            connection.execute(queries.fail_poisonous, values)
             if (row := connection.execute(queries.claim_late, values).first()) is None:
                 return None
             if (instrument := hooks.active) is not None:
@@ -400,9 +416,9 @@ class TaskDispatcher(ClosesOnExit):
 
         with _recorded("dispatch.report", self._database.url):
             with contextlib.suppress(Outage):
-                if self._database.settle(statement, values) is not None:
+                if self._database.once(statement, values) is not None:
                     return True
-            return self._database.run("report", settle)
+            return self._run("report", settle)
 
 
 def _storable(text: str) -> str:

@@ -1,31 +1,32 @@
 """A job: its shards cut into numbered tasks, the order of the tasks in an epoch, creating it, and laying out its tasks.
 
 A task's records follow from its number alone, and the number at each place of an epoch from (seed, epoch, place) alone:
-a keyed permutation, computed without a table. So tasks can be laid out in parts, by any process, at any time.
+the readers' shuffle. So tasks can be laid out in parts, by any process, at any time.
 """
 
 from __future__ import annotations
 
 import bisect
 import errno
+import functools
 import itertools
 import math
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import numpy as np
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from ..core import errors
 from ..readers.data import Mode, Shard, TaskType, shards_of
+from ..readers.data.order import Numbers, key_of, shuffled
 from . import queries
 from .schema import ABANDONED, FAILED, FINISHED, RUNNING, jobs, now, shards, tasks
 
-_MASK = (1 << 64) - 1
-_ROUNDS = 6
 _MAX = 2**63 - 1  # of the integers of the database
 BATCH = 1000
 """How many tasks are laid out at once."""
@@ -59,43 +60,20 @@ class ShardTable:
         return TaskRecords(shard.name, start, min(start + self.records_per_task, shard.end))
 
 
-def permutation(size: int, seed: int | None, epoch: int) -> Callable[[int], int]:
-    """Return the order of an epoch: the function from a place (0 to `size` - 1) to the number of the task there.
-
-    A Feistel network over the next power of four, walked until it falls below `size` (Black and Rogaway, "Ciphers with
-    arbitrary finite domains", CT-RSA 2002). None as the seed is the order of the numbers.
-    """
-    if seed is None or size < 2:
-        return lambda place: place
-    half = ((size - 1).bit_length() + 1) // 2
-    mask = (1 << half) - 1
-    keys = [_mixed(_mixed(seed & _MASK) ^ _mixed(epoch * _ROUNDS + number + 1)) for number in range(_ROUNDS)]
-
-    def number_at(place: int) -> int:
-        while True:
-            left, right = place >> half, place & mask
-            for key in keys:
-                left, right = right, left ^ (_mixed(right ^ key) & mask)
-            place = left << half | right
-            if place < size:
-                return place
-
-    return number_at
-
-
-def _mixed(value: int) -> int:
-    """Return SplitMix64's output for a state (Steele, Lea, Flood, OOPSLA 2014)."""
-    value = (value + 0x9E3779B97F4A7C15) & _MASK
-    value = ((value ^ value >> 30) * 0xBF58476D1CE4E5B9) & _MASK
-    value = ((value ^ value >> 27) * 0x94D049BB133111EB) & _MASK
-    return value ^ value >> 31
+@functools.lru_cache(4)  # each batch of tasks that is laid out asks for it
+def order_of(size: int, seed: int | None, epoch: int) -> Numbers:
+    """Return the numbers of an epoch's tasks in the order of their dispatch; None as the seed is their own order."""
+    numbers = np.arange(size, dtype=np.int64)
+    if seed is None:
+        return numbers
+    return np.argsort(shuffled(numbers, key_of(seed, epoch)), kind="stable").astype(np.int64)
 
 
 def shuffled_numbers(piece: TaskRecords, seed: int | None, epoch: int, number: int) -> tuple[int, ...]:
     """Return the record numbers of a task in a seeded order, for jobs that shuffle records."""
-    size = piece.end - piece.start
-    at = permutation(size, _mixed((seed or 0) & _MASK) ^ number, epoch)
-    return tuple(piece.start + at(place) for place in range(size))
+    records = np.arange(piece.start, piece.end, dtype=np.int64)
+    places = np.argsort(shuffled(records, key_of(seed or 0, epoch), number + 1), kind="stable")
+    return tuple(records[places].tolist())
 
 
 def checked_shards(source: Any, mode: str) -> list[Shard]:
@@ -196,10 +174,9 @@ def _table(connection: sa.Connection, job: int, type: TaskType, records_per_task
 
 def rows_of(job: DispatchJob, table: ShardTable, type: TaskType, epoch: int, places: range) -> list[dict[str, Any]]:
     """Return the rows of the tasks at these places of an epoch's order."""
-    number_at = permutation(table.tasks, job.settings.seed if type == job.type else None, epoch)
+    order = order_of(table.tasks, job.settings.seed if type == job.type else None, epoch)
     rows = []
-    for place in places:
-        number = number_at(place)
+    for place, number in zip(places, order[places.start : places.stop].tolist(), strict=True):
         piece = table.piece(number)
         rows.append(
             {

@@ -8,6 +8,7 @@ third more. What becomes of the records is not decided here: the owner counts th
 from __future__ import annotations
 
 import contextlib
+import io
 import sys
 import threading
 from collections import deque
@@ -18,10 +19,11 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from ..core import process
+from ..core.errors import CorruptFileError, StaleFileError
 from ..core.threads import Flag
 from ..readers.data import Task, TaskType
 from ..readers.data.base import AbstractDataReader, exactly
-from ..readers.prefetch import read_ahead
+from ..readers.prefetch import Ahead, read_ahead
 from ..readers.recordio import Scan
 from .dispatcher import TaskDispatcher
 
@@ -65,7 +67,8 @@ class LeasedTasks:
     """The tasks that worker `worker_id` leases; used in the process that made it.
 
     `ended(task)` is called, in a thread, for a held task whose lease is found not to be in force any more. Once
-    `active()` is False, none is leased, and those that are held are given back.
+    `active()` is False, none is leased, and those that are held are given back. What a store raises
+    is raised by `chunks`, and its task is still held. Once this is closed, `dispatcher` waits for no database.
     """
 
     def __init__(
@@ -80,7 +83,6 @@ class LeasedTasks:
     ) -> None:
         self.held: deque[HeldTask] = deque()
         self.lock = threading.RLock()
-        self._dispatcher = dispatcher
         self._reader = reader
         self._worker_id = worker_id
         self._type = type
@@ -88,6 +90,7 @@ class LeasedTasks:
         self._max_wait = max_wait
         self._is_active = active
         self._stopped = Flag()
+        self.dispatcher = dispatcher.until(self._stopped)
         self._wakes: SimpleQueue[None] = SimpleQueue()  # for the leasing thread
         self._wakes.put(None)
         self._wanted = True  # a task is to be leased
@@ -101,7 +104,7 @@ class LeasedTasks:
     @property
     def interval(self) -> float:
         """Seconds between two renewals of a lease."""
-        return self._dispatcher.lease_seconds / 3
+        return self.dispatcher.lease_seconds / 3
 
     def chunks(self, batch_size: int = 1) -> Iterator[TaskChunk]:
         """Yield the records of one task after the other until the job has ended; once for each object.
@@ -132,7 +135,7 @@ class LeasedTasks:
         """Report a task that was done, or why it failed; return whether its lease was in force."""
         self.release(held)
         counted = held.counted if error else None
-        in_force = self._dispatcher.report(held.task, held.lease, not error, counted, error)
+        in_force = self.dispatcher.report(held.task, held.lease, not error, counted, error)
         self._wakes.put(None)  # if no task was free, there may be one now
         return in_force
 
@@ -163,7 +166,11 @@ class LeasedTasks:
     # ---- the consumer
 
     def _read(self, size: int) -> Generator[TaskChunk, None, None]:
-        chunks = self._produce(size) if self._is_local else read_ahead(lambda: self._produce(size), AHEAD)
+        chunks: Any = self._produce(size)
+        if (
+            not self._is_local
+        ):  # closed below, after the threads were told to stop: Ctrl-C comes while one is waited for
+            chunks = Ahead(lambda: self._produce(size), AHEAD, waits=True)
         try:
             for chunk in chunks:
                 yield chunk
@@ -171,7 +178,7 @@ class LeasedTasks:
         finally:
             if not process.inherited(self._generation):
                 self._stop()
-            chunks.close()  # type: ignore[attr-defined]
+            chunks.close()
 
     def _produce(self, size: int) -> Iterator[TaskChunk]:
         """Yield the chunks of one task after the other, in the thread that reads."""
@@ -202,7 +209,7 @@ class LeasedTasks:
                 return
             if not self._wanted:
                 continue
-            task, lease = self._dispatcher.get(self._worker_id, self._type)
+            task, lease = self.dispatcher.get(self._worker_id, self._type)
             if task.type == TaskType.NONE:
                 return
             if task.type == TaskType.WAIT:
@@ -228,7 +235,8 @@ class LeasedTasks:
                     with self.lock:
                         held = [one for one in self.held if not one.lost]
                     for one in held:
-                        self._account(one)
+                        if not self._account(one):
+                            break
             except Exception:  # a warning that is an error, say: it is shown, and the other leases are renewed
                 threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
 
@@ -239,7 +247,7 @@ class LeasedTasks:
         for one in held:
             one.lost = True
             with contextlib.suppress(OSError):  # the database is away
-                self._dispatcher.report(one.task, one.lease, records=one.counted)
+                self.dispatcher.report(one.task, one.lease, records=one.counted)
                 self.release(one)
 
     def _report_finished(self) -> None:
@@ -248,21 +256,40 @@ class LeasedTasks:
                 finished = self._finished.popleft()
             except IndexError:
                 return
-            self._account(finished)
+            if not self._account(finished):
+                self._finished.appendleft(finished)
+                return
 
-    def _account(self, held: HeldTask) -> None:
-        """Account for the records of a task that were counted: renew its lease, or report it if those are all."""
+    def _account(self, held: HeldTask) -> bool:
+        """Account for the records of a task that were counted: renew its lease, or report it if those are all.
+
+        Returns False if the database is away: the next renewal may reach it.
+        """
         counted = held.counted
-        with contextlib.suppress(OSError):  # the database is away: the next renewal may reach it
-            in_force = self._dispatcher.renew(held.task, held.lease, counted)
-            if not in_force and held in self.held:
-                self._ended(held)
-            if counted == held.size:
-                self.release(held)
+        try:
+            in_force = self.dispatcher.renew(held.task, held.lease, counted)
+        except OSError:
+            return False
+        if not in_force and held in self.held:
+            self._ended(held)
+        if counted == held.size:
+            self.release(held)
+        return True
+
+
+_OF_RECORDS = (
+    *(CorruptFileError, StaleFileError, FileNotFoundError, IsADirectoryError, NotADirectoryError),
+    io.UnsupportedOperation,
+)
+
+
+def is_of_store(exc: Exception) -> bool:
+    """Return True for an error of a store, which a worker meets at each task; others are of the records it reads."""
+    return isinstance(exc, OSError) and exc.errno is not None and not isinstance(exc, _OF_RECORDS)
 
 
 def _chunks(reader: AbstractDataReader, held: HeldTask, size: int) -> Iterator[TaskChunk]:
-    """Yield the chunks of a task."""
+    """Yield the chunks of a task; a task whose records can't be read fails, and the worker goes on."""
     chunk: list[Any] = []
     at = 0
     try:
@@ -277,9 +304,11 @@ def _chunks(reader: AbstractDataReader, held: HeldTask, size: int) -> Iterator[T
                 if len(chunk) < wanted or at == held.size:
                     _check_end(records, held.task, at)
                 yield TaskChunk(held, chunk, last=at == held.size)
-    except Exception as exc:  # the reader's, whatever it is: the task fails, and the worker goes on
+    except Exception as exc:
         if at < held.size:
             yield TaskChunk(held, chunk)
+        if is_of_store(exc):
+            raise
         yield TaskChunk(held, [], last=True, failure=exc)
 
 

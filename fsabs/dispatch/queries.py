@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from .schema import DOING, DONE, FAILED, RUNNING, TODO, jobs, now, shards, tasks
+from .schema import DOING, DONE, FAILED, MAX_DISPATCHES, RUNNING, TODO, jobs, now, shards, tasks, unflushed
 
 _value = sa.bindparam
 _ONE: sa.ColumnElement[int] = sa.literal_column("1")
@@ -61,16 +61,36 @@ def _claim(candidate: sa.Select[Any]) -> sa.Update:
             dispatches=tasks.c.dispatches + 1,
             before=tasks.c.progress,
         )
-        .returning(*_DISPATCHED)
+        .returning(*_DISPATCHED, unflushed().label("unflushed"))
     )
 
 
-_queue = sa.select(tasks.c.id).where(tasks.c.job == _value("job_id"), tasks.c.type == _value("task_type"))
+_poisonous = tasks.c.dispatches >= sa.literal_column(str(MAX_DISPATCHES))
+_of_type = (tasks.c.job == _value("job_id"), tasks.c.type == _value("task_type"))
+_queue = sa.select(tasks.c.id).where(*_of_type, ~_poisonous)
 
 claim_todo = _claim(_queue.where(_is(TODO)).order_by(tasks.c.position))
 """Lease the next free task of a type."""
 claim_late = _claim(_queue.where(_is(DOING), _late).order_by(tasks.c.deadline))
 """Lease the task of a type whose lease ended first."""
+fail_poisonous = (
+    tasks.update()
+    .where(*_of_type, sa.or_(_is(TODO), sa.and_(_is(DOING), _late)), _poisonous)
+    .values(
+        state=FAILED,
+        lease=None,
+        reason=sa.literal(f"{MAX_DISPATCHES} workers disappeared with it, the last one: ")
+        + sa.func.coalesce(tasks.c.worker, "one that was recovered"),
+    )
+)
+"""Fail the tasks of a type whose workers disappear, each before it accounts for a record."""
+suspects = (
+    sa.select(tasks.c.shard, tasks.c.start, tasks.c.end, tasks.c.dispatches)
+    .where(tasks.c.job == _value("job_id"), sa.or_(_is(TODO), _is(DOING)), tasks.c.dispatches > 2)
+    .order_by(tasks.c.dispatches.desc(), tasks.c.id)
+    .limit(10)
+)
+"""The tasks that were dispatched most often without a record accounted for."""
 held = sa.select(*_DISPATCHED).where(
     tasks.c.job == _value("job_id"),
     tasks.c.type == _value("task_type"),
@@ -94,13 +114,16 @@ _tail_position = (
 
 settle = tasks.update().where(*_mine).values(state=DONE, progress=tasks.c.end - tasks.c.start).returning(tasks.c.id)
 """Account for all records of a leased task."""
-settle_part = tasks.update().where(*_mine).values(state=TODO, progress=_gained, worker=None).returning(tasks.c.id)
+settle_part = (
+    tasks.update().where(*_mine).values(state=TODO, progress=_gained, dispatches=0, worker=None).returning(tasks.c.id)
+)
 """Account for some records of a leased task; the others are free again."""
 settle_failure = (
     tasks.update()
     .where(*_mine)
     .values(
         progress=_gained,
+        dispatches=0,
         failures=tasks.c.failures + 1,
         reason=_value("error"),
         worker=None,
@@ -113,7 +136,11 @@ settle_failure = (
 extend = (
     tasks.update()
     .where(*_mine)
-    .values(deadline=now() + _value("seconds", type_=sa.Float), progress=_gained)
+    .values(
+        deadline=now() + _value("seconds", type_=sa.Float),
+        progress=_gained,
+        dispatches=sa.case((_reported > tasks.c.progress, 0), else_=tasks.c.dispatches),
+    )
     .returning(tasks.c.id)
 )
 """Extend a lease, and account for some records."""
@@ -137,10 +164,9 @@ def _any(state: int) -> sa.Select[Any]:
 
 
 any_doing, any_todo = _any(DOING), _any(TODO)
-_of_queue = (tasks.c.job == _value("job_id"), tasks.c.type == _value("task_type"))
 queue = sa.select(
-    sa.exists().where(*_of_queue, _is(TODO)).label("any_todo"),
-    sa.exists().where(*_of_queue, _is(DOING)).label("any_doing"),
+    sa.exists().where(*_of_type, _is(TODO)).label("any_todo"),
+    sa.exists().where(*_of_type, _is(DOING)).label("any_doing"),
 )
 """Whether a queue has free tasks, and leased ones."""
 _is_last_epoch = sa.and_(jobs.c.num_epochs > 0, jobs.c.epoch + 1 >= jobs.c.num_epochs)
@@ -149,9 +175,9 @@ waits_for_others = sa.select(jobs.c.id).where(
     jobs.c.state == RUNNING,
     jobs.c.laid_out >= jobs.c.tasks,
     sa.or_(jobs.c.barrier, _is_last_epoch),
-    sa.exists().where(*_of_queue, _is(DOING)),
-    ~sa.exists().where(*_of_queue, _is(TODO)),
-    ~sa.exists().where(*_of_queue, _is(DOING), _late),
+    sa.exists().where(*_of_type, _is(DOING)),
+    ~sa.exists().where(*_of_type, _is(TODO)),
+    ~sa.exists().where(*_of_type, _is(DOING), _late),
 )
 """The job, if all tasks of its epoch are done or leased, and nothing follows before the leased ones are done."""
 locked_job = sa.select(jobs).where(jobs.c.id == _value("job_id")).with_for_update(key_share=True)

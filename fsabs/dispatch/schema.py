@@ -8,18 +8,23 @@ Times are seconds since 1970 by the database's clock.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.compiler import compiles
 
-VERSION = 1
+from ..core import errors
+
+VERSION = 2
 """The version of this schema. A change gets the next number and a step in `MIGRATIONS`."""
 
 TODO, DOING, DONE, FAILED = range(4)
 """States of a task."""
 STATES = ("todo", "doing", "done", "failed")
+MAX_DISPATCHES = 10
+"""How often a task is dispatched to workers that disappear before they account for a record of it."""
 
 RUNNING, FINISHED, ABANDONED = "running", "finished", "failed"
 """States of a job."""
@@ -78,7 +83,7 @@ tasks = sa.Table(
     sa.Column("lease", _id),  # of the last dispatch
     sa.Column("worker", sa.Text),
     sa.Column("deadline", sa.Float),
-    sa.Column("dispatches", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("dispatches", sa.Integer, nullable=False, server_default="0"),  # without a record accounted for
     sa.Column("progress", _id, nullable=False, server_default="0"),  # records accounted for
     sa.Column("before", _id, nullable=False, server_default="0"),  # the progress when it was dispatched last
     sa.Column("failures", sa.Integer, nullable=False, server_default="0"),
@@ -99,7 +104,16 @@ workers = sa.Table(
     sa.Column("joined", sa.Float, nullable=False),
 )
 
-MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {}
+
+def _reorder(connection: sa.Connection) -> None:
+    """Have the tasks of an epoch come in the readers' order; a job that is in the midst of the former one can't."""
+    midst = sa.or_(sa.and_(jobs.c.laid_out > 0, jobs.c.laid_out < jobs.c.tasks), jobs.c.shuffle_records)
+    seeded = sa.select(jobs.c.name).where(jobs.c.state == RUNNING, jobs.c.seed.is_not(None), midst)
+    if (name := connection.execute(seeded).scalar()) is not None:
+        raise errors.error(errno.EPROTO, "migrate", "", f"job {name!r} has begun: finish it with the former release")
+
+
+MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {1: _reorder}
 """The step from a version to the next one, by the older version."""
 
 
@@ -108,6 +122,23 @@ class now(sa.sql.functions.FunctionElement[float]):  # noqa: N801 - an SQL funct
 
     inherit_cache = True
     type = sa.Float()
+
+
+class unflushed(sa.sql.functions.FunctionElement[str]):  # noqa: N801 - an SQL function
+    """Have the transaction not wait for the disk, where PostgreSQL would: a lease that it forgets is not in force."""
+
+    inherit_cache = True
+    type = sa.Text()
+
+
+@compiles(unflushed, "sqlite")
+def _unflushed_of_sqlite(element: unflushed, compiler: Any, **options: Any) -> str:
+    return "''"
+
+
+@compiles(unflushed, "postgresql")
+def _unflushed_of_postgresql(element: unflushed, compiler: Any, **options: Any) -> str:
+    return "set_config('synchronous_commit', 'off', true)"
 
 
 @compiles(now, "sqlite")

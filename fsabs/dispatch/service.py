@@ -61,8 +61,9 @@ class TaskDataService(ClosesOnExit):
     def get_dataset(self) -> Iterator[Any]:
         """Yield the records of the tasks until the job has ended.
 
-        Call `report_record_done` for what was processed. A task whose reading fails is reported as failed, and the
-        next one goes on. Raises `JobFailedError` when the job has ended with failed tasks.
+        Call `report_record_done` for what was processed. A task whose records can't be read is reported as failed, and
+        the next one goes on. What a store raises (`PermissionError`, `TimeoutError`) is raised here, and its task goes
+        to another worker at no cost. Raises `JobFailedError` when the job has ended with failed tasks.
         """
         for held, records in self._read(1):
             self._handed_out.append((held, len(records)))
@@ -114,8 +115,15 @@ class TaskDataService(ClosesOnExit):
     def close(self) -> None:
         """Report what was counted, give back the rest, and end the threads."""
         for held in self._tasks.close():
-            self.dispatcher.report(held.task, held.lease, records=held.counted)
+            self._tasks.dispatcher.report(held.task, held.lease, records=held.counted)
         self._handed_out.clear()
+
+    def __exit__(self, *exc: object) -> None:
+        try:
+            self.close()
+        except OSError:  # the database is away: the tasks are dispatched again, and the block's own error goes through
+            if exc[0] is None:
+                raise
 
     # ---- what is consumed
 

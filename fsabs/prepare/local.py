@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import tempfile
 import threading
 from collections import Counter, deque
 from collections.abc import Generator, Iterator, Sequence
@@ -25,6 +26,8 @@ from .work import ATTEMPTS, run_unit
 
 _EARLY = 4
 """Processes that start before it is known how many units there are, while the input is listed."""
+FOUND_DEAD = 8
+"""Units in succession that may be given to processes that are found dead."""
 _SAFE_PATH = "PYTHONSAFEPATH"
 """The variable by which a program imports nothing from the working directory."""
 
@@ -35,6 +38,7 @@ class LocalRunner:
     def __init__(self, workers: int) -> None:
         self._workers = workers
         self._processes = _Processes()
+        self._begun = tempfile.TemporaryDirectory(prefix="fsabs-prepare-")  # a file for each unit that is begun
         self._pool = self._new_pool()
 
     def run(self, job: PrepareJob, units: Sequence[Unit]) -> Generator[UnitResult | None, None, None]:
@@ -42,11 +46,11 @@ class LocalRunner:
         waiting = deque(units)
         running: dict[Future[UnitResult], Unit] = {}
         attempts = Counter[int]()
+        found_dead = 0  # since the last result
         try:
             while waiting or running:
                 while waiting and len(running) < self._workers:
                     unit = waiting.popleft()
-                    attempts[unit.number] += 1
                     running[self._submit(job, unit)] = unit
                 done, _ = wait(running, timeout=1.0, return_when=FIRST_COMPLETED)
                 if not done:
@@ -54,12 +58,15 @@ class LocalRunner:
                 for future in done:
                     unit = running.pop(future)
                     error = future.exception()
+                    begun = self._take_begun(unit)
+                    found_dead = 0 if error is None else found_dead + (not begun)
+                    attempts[unit.number] += begun or found_dead > FOUND_DEAD
                     if error is None:
                         yield future.result()
                     elif attempts[unit.number] < ATTEMPTS:  # a store's, or a process was killed
                         waiting.appendleft(unit)
                     elif isinstance(error, BrokenProcessPool):
-                        others = [other for other in running.values() if attempts[other.number] == ATTEMPTS]
+                        others = [other for other in running.values() if attempts[other.number] == ATTEMPTS - 1]
                         raise _killed([unit, *others]) from error
                     else:
                         raise error
@@ -70,10 +77,18 @@ class LocalRunner:
         """Give a unit to the pool, or to a new one if that has ended."""
         with _safe_path():
             try:
-                return self._pool.submit(_work, job, unit)
+                return self._pool.submit(_work, job, unit, self._begun.name)
             except BrokenProcessPool:
                 self._pool = self._new_pool()
-                return self._pool.submit(_work, job, unit)
+                return self._pool.submit(_work, job, unit, self._begun.name)
+
+    def _take_begun(self, unit: Unit) -> bool:
+        """Return True if a process has begun a unit since the last call: one that was dead by then did not."""
+        try:
+            os.unlink(f"{self._begun.name}/{unit.number}")
+        except FileNotFoundError:
+            return False
+        return True
 
     def _new_pool(self) -> ProcessPoolExecutor:
         """Return a pool whose first processes start."""
@@ -87,6 +102,7 @@ class LocalRunner:
         """End the processes, also those that work."""
         self._processes.kill()
         self._pool.shutdown(cancel_futures=True)
+        self._begun.cleanup()
 
 
 def _killed(units: Sequence[Unit]) -> ChildProcessError:
@@ -151,7 +167,8 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _work(job: PrepareJob, unit: Unit) -> UnitResult:
+def _work(job: PrepareJob, unit: Unit, begun: str) -> UnitResult:
+    open(f"{begun}/{unit.number}", "w").close()
     try:
         return run_unit(job, unit)
     except Exception as exc:  # of the model file or of a store

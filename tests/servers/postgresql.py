@@ -18,7 +18,7 @@ from tests.servers import debian
 from tests.servers.process import Server
 
 _PACKAGE = "postgresql"
-_USER = "postgres"  # Debian's package makes it
+USER = "postgres"  # Debian's package makes it
 
 # Without `fsync` a server that is killed loses nothing, since the kernel has it; only a machine without power would.
 _SETTINGS = """
@@ -55,12 +55,13 @@ class PostgreSQL(Server):
         super().__init__()
         self._fsync = "on" if fsync else "off"
         self._schemas = 0
+        self._has_database = False
 
     def prepare(self) -> None:
         """Make the database."""
         super().prepare()
         if os.geteuid() == 0:
-            found = pwd.getpwnam(_USER)
+            found = pwd.getpwnam(USER)
             os.chown(self.folder, found.pw_uid, found.pw_gid)
         options = ("-A", "trust", "-U", "fsabs", "--no-sync", "-E", "UTF8")
         command = _command("initdb", "-D", f"{self.folder}/data", *options)
@@ -89,8 +90,9 @@ class PostgreSQL(Server):
         Each process has a database of its own on a server that is shared: what is counted is counted of a database.
         """
         database = f"test{os.getpid()}"
-        if not self._schemas:
+        if not self._has_database:
             self._execute("postgres", f"CREATE DATABASE {database}")
+            self._has_database = True
         self._schemas += 1
         name = f"test{self._schemas}"
         self._execute(database, f"CREATE SCHEMA {name}")
@@ -98,6 +100,13 @@ class PostgreSQL(Server):
         if by_socket:
             return f"postgresql+psycopg://fsabs@/{database}?host={self.folder}&port={self._port}&{options}"
         return f"postgresql+psycopg://fsabs@127.0.0.1:{self._port}/{database}?{options}"
+
+    def new_database(self) -> str:
+        """Make an empty database, and return its name."""
+        self._schemas += 1
+        name = f"bare{os.getpid()}x{self._schemas}"
+        self._execute("postgres", f"CREATE DATABASE {name}")
+        return name
 
     def _execute(self, database: str, statement: str) -> None:
         import psycopg
@@ -119,8 +128,13 @@ def _command(program: str, *arguments: str) -> list[str]:
     """Returns the command that runs a program of PostgreSQL, as a user who is not root."""
     path = _program(program)
     assert path is not None
-    prefix = ["setpriv", f"--reuid={_USER}", f"--regid={_USER}", "--clear-groups"] if os.geteuid() == 0 else []
-    return [*prefix, path, *arguments]
+    return as_user(path, *arguments)
+
+
+def as_user(*command: str) -> list[str]:
+    """Returns a command that runs as a user who is not root."""
+    prefix = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"] if os.geteuid() == 0 else []
+    return [*prefix, *command]
 
 
 def _program(name: str) -> str | None:
