@@ -51,7 +51,8 @@ class ReadAhead(process.IteratorOwner[memoryview]):
             data = joined(list(self._take(size, offset)))
         else:  # of which there is to be no second copy
             buffer = BytesBuffer(size)
-            self._fill(buffer.view, offset)
+            with buffer.view as view:
+                self._fill(view, offset)
             data = buffer.release()
         self._next = offset + len(data)
         self._run += len(data)
