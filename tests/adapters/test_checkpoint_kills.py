@@ -124,7 +124,7 @@ def ended(program: str, folder: Path, first: int, number: int, ranks: int, secon
 def code_of(program: preloaded.Program, number: int) -> int:
     """Return how a program ends after a signal, which is sent again after a while.
 
-    CPython drops what a handler raises in a finalizer, or while a buffered file is made.
+    Python drops what a handler raises in a finalizer, so a signal that had no effect is sent again.
     """
     for _ in range(6):
         deadline = time.monotonic() + 10
