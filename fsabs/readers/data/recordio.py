@@ -14,6 +14,7 @@ from ...core.errors import CorruptFileError
 from ...core.fs import FS
 from .. import recordio
 from ..locate import check_one_run
+from ..recordio.format import MAGIC_BYTES
 from ..recordio.reader import FIRST_WINDOW, LARGEST_WINDOW
 from .base import (
     LOST,
@@ -70,7 +71,14 @@ class RecordIODataReader(FileShardsReader[recordio.RecordReader, recordio.Index]
 
     def _index_of(self, name: str) -> recordio.Index:
         with self._open_listed(name) as blob:
-            return recordio.Index.of(blob, on_error=self.on_error)
+            try:
+                return recordio.Index.of(blob, on_error=self.on_error)
+            except CorruptFileError as exc:
+                if self._files.is_chosen or blob.pread(len(MAGIC_BYTES), 0) == MAGIC_BYTES:
+                    raise
+                known = str(exc.strerror).removesuffix(" [read]")
+                reason = f"{known}; all files of a directory are read, and a pattern (train-*) chooses some"
+                raise errors.corrupt(blob.url, reason, "create_shards") from exc
 
     def content_of(self, shard_name: str) -> ShardContent:
         """Return the path below the directory, the size, and a digest of the headers of all chunks."""
