@@ -85,10 +85,10 @@ def test_a_record_from_the_end_reads_nothing_before_it() -> None:
             writer.write(b"%0500d" % number)
     counting = Counting(fs)
     reader = RecordReader(counting, "f")
-    headers = counting.bytes_read
+    headers = counting.fetched
     assert reader[-1] == b"%0500d" % 1999
     assert reader[-2000 + 1995] == b"%0500d" % 1995
-    assert counting.bytes_read - headers < 20_000
+    assert counting.fetched - headers < 20_000
     assert reader[-2000] == b"%0500d" % 0
 
 

@@ -21,9 +21,7 @@ pytestmark = pytest.mark.quick
 
 
 def rows(reader: AbstractDataReader) -> list[Any]:
-    return [
-        row for name, start, count in shards_of(reader) for row in reader.read_at(name, range(start, start + count))
-    ]
+    return [row for shard in shards_of(reader) for row in reader.read_at(shard.name, range(shard.start, shard.end))]
 
 
 def write(path: Path, table: pa.Table) -> None:
@@ -33,9 +31,8 @@ def write(path: Path, table: pa.Table) -> None:
 
 @pytest.fixture
 def partitioned(tmp_path: Path) -> Path:
-    for number, part in enumerate(
-        ["year=2023/city=a", "year=2023/city=b%20c", "year=2024/city=__HIVE_DEFAULT_PARTITION__"]
-    ):
+    null = "__HIVE_DEFAULT_PARTITION__"
+    for number, part in enumerate(["year=2023/city=a", "year=2023/city=b%20c", f"year=2024/city={null}"]):
         write(tmp_path / part / "0.parquet", pa.table({"x": [10 * number, 10 * number + 1]}))
     return tmp_path
 
@@ -53,11 +50,16 @@ def test_partitions_are_columns(partitioned: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "filters", [[("year", ">=", 2024)], pc.field("year") > 2023, [("city", "=", "a"), ("x", ">", 5)]]
+    ("filters", "expected"),
+    [
+        ([("year", ">=", 2024)], [20, 21]),
+        (pc.field("year") > 2023, [20, 21]),
+        ([("city", "=", "a"), ("x", ">", 5)], []),
+        ([("city", "=", "b c")], [10, 11]),
+    ],
 )
-def test_filters_know_partitions(partitioned: Path, filters: Any) -> None:
-    found = {(row["year"], row["x"]) for row in rows(ParquetDataReader(partitioned, filters=filters))}
-    assert found == (set() if isinstance(filters, list) and len(filters) == 2 else {(2024, 20), (2024, 21)})
+def test_filters_know_partitions(partitioned: Path, filters: Any, expected: list[int]) -> None:
+    assert [row["x"] for row in rows(ParquetDataReader(partitioned, filters=filters))] == expected
 
 
 def test_a_column_of_the_file_is_kept(tmp_path: Path) -> None:

@@ -227,7 +227,10 @@ class ParquetDataReader(FileShardsReader["_Groups", Footer]):
         import pyarrow.compute as pc
         import pyarrow.dataset as ds
 
-        known = [pc.field(name) == value for name, value in partitions.items() if value.is_valid]
+        known = [
+            pc.field(name) == value if value.is_valid else pc.field(name).is_null()
+            for name, value in partitions.items()
+        ]
         guarantee = functools.reduce(operator.and_, known) if known else None
         file = ds.ParquetFileFormat().make_fragment(pa.py_buffer(tail), partition_expression=guarantee)
         schema = file.physical_schema
