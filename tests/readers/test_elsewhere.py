@@ -15,6 +15,7 @@ import pytest
 
 import fsabs
 from fsabs import FS, CorruptFileError
+from fsabs.readers import paddle
 from fsabs.readers.data import (
     AbstractDataReader,
     ArchiveDataReader,
@@ -103,6 +104,12 @@ def test_a_wrong_count_spoils_only_the_numbers_that_depend_on_it(tmp_path: Path)
     for number in (-6, 6):
         with pytest.raises(CorruptFileError, match="chunk 1 "):
             reader[number]
+
+
+def test_a_function_that_runs_dry_is_no_end() -> None:
+    reader = paddle.map_readers(lambda item: next(iter([item] if item < 2 else [])), lambda: range(5))
+    with pytest.raises(RuntimeError):
+        list(reader())
 
 
 def test_what_a_folder_holds_is_said(tmp_path: Path) -> None:

@@ -215,11 +215,11 @@ class ParquetDataReader(FileShardsReader["_Groups", Footer]):
     def _partitions_of(self, name: str) -> dict[str, pa.Scalar]:
         """Return the columns that a file's directories stand for."""
         path = self._stat(name).filename
-        if self._partitions is None and not values_of(path):  # the files need not be listed for it
-            return {}
         if self._partitions is None:
+            if not values_of(path):  # the files need not be listed for it
+                return {}
             self._partitions = fields_of(stat.filename for stat in self._files.list())
-        return scalars_of(path, self._partitions)
+        return scalars_of(path, self._partitions) if self._partitions else {}
 
     def _admitted(self, url: str, tail: bytes, partitions: dict[str, pa.Scalar]) -> set[int]:
         """Return the numbers of the row groups that may have rows which the filters want, by their statistics."""
