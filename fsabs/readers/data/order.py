@@ -206,8 +206,9 @@ class _BlockEpoch(Epoch):
         super().__init__(order, number)
         self._size = size
         self._whole, self._rest = divmod(order.total, size)
-        self._place = self._whole if self._key is None else self._key % (self._whole + 1)  # of the shorter block
-        self._short = self._place * size, self._place * size + self._rest
+        place = self._whole if self._key is None else self._key % (self._whole + 1)
+        self._short = place * size, place * size + self._rest
+        """The positions of the shorter block."""
 
     def at(self, positions: Numbers) -> tuple[Numbers, Numbers]:
         return self._order.records(self._numbers(positions))
