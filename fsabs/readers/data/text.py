@@ -136,8 +136,8 @@ class TextDataReader(SlicedDataReader):
             with self._files.fs.open_blob(self._path) as blob:
                 scan = functools.cache(lambda: [_scan(blob, self._sep, self._counts).tobytes()])
                 kind = f"rows-1-{ord(self._sep)}-{self._header_rows}"  # what the rows depend on
-                rows, *_ = found = np.frombuffer(derived(kind, blob, scan), "<i8")
-                self._index = _Index(int(rows), found[1:], blob.size, blob.version)
+                found = np.frombuffer(derived(kind, blob, scan), "<i8")
+                self._index = _Index(int(found[0]), found[1:], blob.size, blob.version)
         return self._index
 
     def _open(self) -> Blob:
