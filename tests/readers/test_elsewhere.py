@@ -5,6 +5,7 @@ and says what a file is that it can't read.
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from .test_first_start import mds_of, tar_of
 pytestmark = pytest.mark.quick
 
 
-def written(kind: str) -> tuple[FS, type[AbstractDataReader], dict[str, Any]]:
+def written(kind: str) -> tuple[FS, Callable[..., AbstractDataReader], dict[str, Any]]:
     fs = fsabs.Memory()
     for number in range(3):
         if kind == "parquet":
@@ -54,7 +55,7 @@ def written(kind: str) -> tuple[FS, type[AbstractDataReader], dict[str, Any]]:
             fs.write_bytes(f"{number}.tar", tar_of(number))
     if kind == "mds":
         fs.write_many(mds_of(3))
-    readers: dict[str, tuple[type[AbstractDataReader], dict[str, Any]]] = {
+    readers: dict[str, tuple[Callable[..., AbstractDataReader], dict[str, Any]]] = {
         "parquet": (ParquetDataReader, {}),
         "jsonl": (JsonLinesDataReader, {}),
         "tokens": (TokenDataReader, {"sequence_length": 4, "dtype": "uint16"}),

@@ -468,7 +468,7 @@ class TokenDataReader(FileShardsReader[TokenFile, TokenLayout]):
         try:
             super().__init__(location)
         except FileNotFoundError:
-            if isinstance(location, FS) or keys.name(os.fspath(location)).endswith(".bin"):
+            if not isinstance(location, str | os.PathLike) or keys.name(os.fspath(location)).endswith(".bin"):
                 raise
             # Megatron's programs name a pair of files without its suffixes.
             super().__init__(os.fspath(location) + ".bin")
