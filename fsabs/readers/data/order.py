@@ -96,7 +96,7 @@ class Epoch:
         raise NotImplementedError
 
     def _block_ends(self, start: int, end: int) -> Numbers:
-        """Return the positions after `start`, up to `end`, where blocks end, ascending."""
+        """Return the positions between `start` and `end` where blocks end, ascending."""
         raise NotImplementedError
 
     @property
@@ -111,7 +111,7 @@ class Epoch:
             while start < end:
                 stop = min(end, start + ahead)
                 cuts = self._piece_ends(start, stop).tolist()
-                if stop == end and (not cuts or cuts[-1] < end):
+                if stop == end:
                     cuts.append(end)
                 for cut in cuts:
                     yield start, cut
@@ -119,10 +119,10 @@ class Epoch:
                 ahead = _CUT_TOGETHER if cuts else 2 * ahead
 
     def _piece_ends(self, start: int, end: int) -> Numbers:
-        """Return the positions after `start`, up to `end`, where pieces end, ascending."""
+        """Return the positions between `start` and `end` where pieces end, ascending."""
         size = self._order.buffer_size
         if size > 1:
-            return np.arange((start // size + 1) * size, end + 1, size, dtype=np.int64)
+            return np.arange((start // size + 1) * size, end, size, dtype=np.int64)
         return self._block_ends(start, end)
 
     def _buffer_at(self, position: int) -> Interval:
@@ -143,7 +143,7 @@ class Epoch:
             for part in parts:
                 taken = 0
                 for start, end in take(drop(part, at), ahead):
-                    begins = np.concatenate([[start], self._block_ends(start, end - 1)])
+                    begins = np.concatenate([[start], self._block_ends(start, end)])
                     times.append(taken + begins - start)
                     starts.append(begins)
                     taken += end - start
@@ -193,7 +193,7 @@ class _TableEpoch(Epoch):
         return row[:, 0], row[:, 1] + positions - (self._ends[block] - row[:, 2])
 
     def _block_ends(self, start: int, end: int) -> Numbers:
-        return np.unique(self._ends[slice(*self._ends.searchsorted([start, end], side="right"))])
+        return np.unique(self._ends[slice(*self._ends.searchsorted([start + 1, end]))])
 
 
 class _BlockEpoch(Epoch):
@@ -249,7 +249,7 @@ class _BlockEpoch(Epoch):
             for at in np.flatnonzero(shards[0] != shards[1])
         ]
         found = np.unique(np.concatenate([own, *inner]))
-        return found[(found > start) & (found <= end)]
+        return found[(found > start) & (found < end)]
 
 
 _RUN = 1024  # places whose blocks are computed together
@@ -496,7 +496,7 @@ class _WindowEpoch(_TableEpoch):
         return self._window > 0
 
     def _piece_ends(self, start: int, end: int) -> Numbers:
-        return self._cuts[slice(*self._cuts.searchsorted([start, end], side="right"))]
+        return self._cuts[slice(*self._cuts.searchsorted([start + 1, end]))]
 
     def _buffer_at(self, position: int) -> Interval:
         number = int(self._cuts.searchsorted(position, side="right"))
@@ -532,10 +532,10 @@ class _RandomEpoch(Epoch):
         return True
 
     def _piece_ends(self, start: int, end: int) -> Numbers:
-        return np.arange((start // LOCATED_TOGETHER + 1) * LOCATED_TOGETHER, end + 1, LOCATED_TOGETHER, dtype=np.int64)
+        return np.arange((start // LOCATED_TOGETHER + 1) * LOCATED_TOGETHER, end, LOCATED_TOGETHER, dtype=np.int64)
 
     def _block_ends(self, start: int, end: int) -> Numbers:
-        return np.arange(start + 1, end + 1, dtype=np.int64)
+        return np.arange(start + 1, end, dtype=np.int64)
 
     def at(self, positions: Numbers) -> tuple[Numbers, Numbers]:
         return self._order.records(
