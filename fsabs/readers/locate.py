@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/]*/?")
 _MAGIC = re.compile(r"[*?\[]")
+_BRACES = re.compile(r"\{(?:(?P<first>\d+)\.\.(?P<last>\d+)|(?P<names>[^{},]*(?:,[^{},]*)+))\}")
 _SHARD = re.compile(r"(.*)-\d{5,}-of-(\d{5,})", re.DOTALL)
 PUBLISHING = ".fsabs-publishing"
 """A file that marks a directory whose files are being replaced: they are no data set now."""
@@ -54,6 +55,29 @@ def is_pattern(url: StrPath) -> bool:
     text = os.fspath(url)
     match = _SCHEME.match(text)
     return _MAGIC.search(text, match.end() if match else 0) is not None
+
+
+def root_of(url: str) -> str:
+    """Return the scheme and authority of a URL, with the `/` after them; of a path, the `/` that it begins with."""
+    match = _SCHEME.match(url)
+    return match[0] if match else "/" if url.startswith("/") else ""
+
+
+def expand_braces(text: str) -> list[str]:
+    """Return what a text with braces stands for, as in a shell: `{a,b}`, and `{08..11}` with leading zeros kept."""
+    match = _BRACES.search(text)
+    if match is None:
+        return [text]
+    before, after = text[: match.start()], text[match.end() :]
+    if match["first"] is None:
+        middle = match["names"].split(",")
+    else:
+        first, last = int(match["first"]), int(match["last"])
+        padded = any(len(match[end]) > 1 and match[end].startswith("0") for end in ("first", "last"))
+        width = max(len(match["first"]), len(match["last"])) if padded else 0
+        numbers = range(first, last + 1) if first <= last else range(first, last - 1, -1)
+        middle = [f"{number:0{width}}" for number in numbers]
+    return [before + one + rest for one in middle for rest in expand_braces(after)]
 
 
 class LocatedFiles:

@@ -177,7 +177,12 @@ def buffered(reader: DataReader, size: int) -> DataReader:
 
 def map_readers(func: Callable[..., Any], *readers: DataReader) -> DataReader:
     """A reader of `func(a, b, ...)` of one instance of each reader, up to the end of the shortest."""
-    return lambda: map(func, *[reader() for reader in readers])
+
+    def read() -> Iterator[Any]:
+        for together in zip(*[reader() for reader in readers], strict=False):
+            yield func(*together)  # a StopIteration of its own is a RuntimeError here, and not the end
+
+    return read
 
 
 def xmap_readers(

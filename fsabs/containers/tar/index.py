@@ -633,10 +633,11 @@ def _worth_keeping(index: TarIndex, decoding: Decoding | None) -> bool:
 
 def _scan(blob: Blob, limits: Limits) -> _Scanned:
     """Pass over an archive; return its index, and if it is compressed, how it is decoded."""
-    start = blob.pread(BLOCK, 0)
+    plain = PlainSource(blob)
+    start = plain.read(BLOCK, 0)
     codec = None if headers.is_header(start) else compression.codec_of_content(start[:MAGIC_SIZE], blob.url)
     if codec is None:
-        return HeaderScanner(PlainSource(blob), blob.url, limits).run(), None
+        return HeaderScanner(plain, blob.url, limits).run(), None
     points = SeekPoints()
     source = StreamSource(Cursor(blob, codec.codec.within(limits), points), blob, limits)
     index = HeaderScanner(source, blob.url, limits).run()

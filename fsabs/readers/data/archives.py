@@ -6,30 +6,43 @@ of their last segment, its *key*; the rest of the name, in lower case, says whic
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...core import errors, keys
 from ...core.fs import FS, FileStat
 from .base import Mode, Shard, ShardContent, check_numbers
-from .files import FileShardsReader, Location, visible
+from .files import FileShardsReader, Location, derived, visible
 
 BATCH = 64  # samples of one read_many
 Sample = dict[str, Any]
+_KIND = "samples-1"
+_KEPT = struct.Struct("<Q16s")
+"""The number of an archive's samples, and a digest of its members."""
+
+
+class _ArchiveIndex(NamedTuple):
+    """What is kept of an archive."""
+
+    samples: int
+    digest: str
 
 
 class _Open:
     """An archive and its samples: (key, [(part, path)])."""
 
-    def __init__(self, fs: FS, stat: FileStat) -> None:
-        """`stat`: the archive's."""
+    def __init__(self, fs: FS, archive: FileStat) -> None:
+        """`archive`: the archive's stat; `StaleFileError` if it has another version by now."""
         self.fs = fs
-        self.size = stat.size
         index = hashlib.blake2b(digest_size=16)
         groups: dict[str, dict[str, str]] = {}
-        archive = stat.version or ""
+        version = archive.version or ""
         for stat in _in_order(fs, fs.list("", recursive=True, detail=True)):
+            if stat.version is not None and not stat.version.startswith(version):
+                raise errors.stale(fs.url(), "the archive changed since it was listed", "read_records")
             key, part = _split(stat.filename)
             if part and visible(stat.filename):
                 parts = groups.setdefault(key, {})
@@ -37,16 +50,21 @@ class _Open:
                     reason = f"two files are the part {part!r} of the sample {key!r}"
                     raise errors.corrupt(fs.url(stat.filename), reason, "read_records")
                 parts[part] = stat.filename
-                index.update(repr((stat.filename, stat.size, stat.last_modified, _own(stat, archive))).encode())
-        self.digest = index.hexdigest()
+                own = None if stat.version is None else stat.version.removeprefix(version)  # as every copy has it
+                index.update(repr((stat.filename, stat.size, stat.last_modified, own)).encode())
+        self.digest = index.digest()
         self.samples = [(key, list(parts.items())) for key, parts in groups.items()]
+
+    def packed(self) -> list[bytes]:
+        """Return what is kept of the archive."""
+        return [_KEPT.pack(len(self.samples), self.digest)]
 
     def close(self) -> None:
         """Close the archive."""
         self.fs.close()
 
 
-class ArchiveDataReader(FileShardsReader[_Open]):
+class ArchiveDataReader(FileShardsReader[_Open, _ArchiveIndex]):
     """The tar and zip files below the directory `data_dir` (a URL, a path, an FS), or the one it names: each a shard.
 
     A record is a dict: `"__key__"`, and the bytes of each file of the sample by the rest of its name, as in
@@ -58,6 +76,8 @@ class ArchiveDataReader(FileShardsReader[_Open]):
     have (`/1.jpg`).
     """
 
+    open_at_once = 64
+
     def __init__(self, data_dir: Location, *, suffixes: Sequence[str] = (".tar", ".zip", ".tar.gz", ".tgz")) -> None:
         super().__init__(data_dir, suffixes=suffixes)
         self._suffixes = tuple(suffixes)
@@ -66,12 +86,17 @@ class ArchiveDataReader(FileShardsReader[_Open]):
         """A shard for each archive."""
         what = f"file that ends in {', '.join(self._suffixes)}"
         self._list(lambda stat: stat.filename.lower().endswith(self._suffixes), what)
-        return [Shard(name, 0, len(self._shard(name).samples)) for name in self._stats]
+        return [Shard(name, 0, index.samples) for name, index in self._index_all().items()]
+
+    def _index_of(self, name: str) -> _ArchiveIndex:
+        with self._open_listed(name) as blob:
+            samples, digest = _KEPT.unpack(derived(_KIND, blob, functools.cache(lambda: self._shard(name).packed())))
+        return _ArchiveIndex(samples, digest.hex())
 
     def content_of(self, shard_name: str) -> ShardContent:
         """Return the path below the directory, the size, and a digest of the members (with their CRCs, in a zip)."""
-        archive = self._shard(shard_name)
-        return ShardContent(self._files.path(shard_name), archive.size, archive.digest)
+        path, size = self._files.path(shard_name), self._stat(shard_name).size
+        return ShardContent(path, size, self._index(shard_name).digest)
 
     def read_at(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Sample]:
         """The samples with these numbers, in the order given, read in batches."""
@@ -86,13 +111,12 @@ class ArchiveDataReader(FileShardsReader[_Open]):
                 yield sample
 
     def _open_shard(self, shard_name: str) -> _Open:
-        path = self._files.path(shard_name)
-        stat = self._files.fs.stat(path)
-        seen = self._stats.get(shard_name, stat)
-        if (seen.size, seen.version, seen.last_modified) != (stat.size, stat.version, stat.last_modified):
-            reason = "the archive changed since its samples were counted"
-            raise errors.stale(self._files.fs.url(path), reason, "read_records")
-        return _Open(self._files.fs.open_container(path), stat)
+        stat = self._stat(shard_name)
+        if stat.version is None:
+            now = self._files.fs.stat(stat.filename)
+            if (now.size, now.last_modified) != (stat.size, stat.last_modified):
+                raise errors.stale(shard_name, "the archive changed since it was listed", "read_records")
+        return _Open(self._files.fs.open_container(stat.filename), stat)
 
 
 def _in_order(fs: Any, stats: Iterable[FileStat]) -> list[FileStat]:
@@ -112,11 +136,6 @@ def _check_reachable(tar: Any) -> None:
         if problem.kind == "unsafe name" and _split(problem.path)[1]:
             reason = f"the sample of {problem.path!r} would be lost: {problem.detail}"
             raise errors.corrupt(tar.url(), reason, "read_records")
-
-
-def _own(stat: FileStat, archive: str) -> str | None:
-    """The part of a member's version that is not the archive's, which differs from copy to copy."""
-    return None if stat.version is None else stat.version.removeprefix(archive)
 
 
 def _split(path: str) -> tuple[str, str]:

@@ -20,7 +20,7 @@ from ...urls import opening
 from .archives import ArchiveDataReader
 from .base import AbstractDataReader, OnError, adopt, check_options, parameters_of
 from .files import Files, Location, is_called
-from .images import FileListDataReader, ImageFolderDataReader
+from .images import EXTENSIONS, FileListDataReader, ImageFolderDataReader
 from .jsonl import SUFFIXES as JSON_LINES
 from .jsonl import JsonLinesDataReader
 from .mds import INDEX, MDSDataReader
@@ -202,7 +202,7 @@ def _reader_of(
     columns: Sequence[str] | None,
     filters: Sequence[Any] | pc.Expression | None,
 ) -> AbstractDataReader:
-    if not isinstance(source, FS | str | os.PathLike):
+    if not isinstance(source, FS | str | os.PathLike | list | tuple):
         if columns is not None or filters is not None:
             raise TypeError("columns and filters are given to the data reader")
         reader = adopt(source)
@@ -234,6 +234,9 @@ def _reader_of(
     if tokens := [name for name in names if name.endswith(TOKENS)]:
         reason = f"{tokens[0]!r} is called as files of tokens are, which TokenDataset reads"
         raise ValueError(f"{reason}; data.RecordIODataReader reads RecordIO files, whatever they are called")
+    if images := [name for name in names if name.endswith(EXTENSIONS)]:
+        reason = f"{images[0]!r} is called as pictures are, which FileDataset and ImageFolderDataReader read"
+        raise ValueError(f"{reason}; a pattern chooses the files of records beside them")
     return RecordIODataReader(source, on_error=on_error)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import abc
 import builtins
 import errno
+import itertools
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,20 +19,21 @@ from ...core.fs import FS, FileStat
 from ...core.threads import in_threads
 from ...disk import indexes
 from ...urls import locations, opening
-from ..locate import base_of, check_published, is_pattern, is_url, locate, publishing_marks
+from ..locate import base_of, check_published, expand_braces, is_pattern, is_url, publishing_marks, root_of
 from ..prefetch import hand_over, is_immediate
 from .base import LOST, AbstractDataReader, Task, numbers_of, shard_name_of
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-Location = str | os.PathLike[str] | FS
+Location = str | os.PathLike[str] | FS | Sequence[str | os.PathLike[str]]
 
 
 class Files:
     """The files in a directory (its own and those further down), or the one file, at a URL, a path or in an FS.
 
-    A URL or path with `*`, `?` or `[` is a pattern, and means the files that it matches.
+    A URL or path with `*`, `?` or `[` is a pattern, and means the files that it matches. Braces stand for several URLs,
+    as in a shell: `train-{000..127}.tar`, `{train,more}/*.parquet`. So does a list, whose files lie in one store.
 
     A file is called by its path under the URL or path that was given, or by its URL where an FS was given; so is the
     shard that it holds.
@@ -43,20 +45,20 @@ class Files:
         """
         self._owned = owned or not isinstance(location, FS)
         self._only: str | None = None
-        self._pattern: str | None = None
+        self._chosen: Sequence[tuple[str, bool]] | None = None  # paths, and patterns, of which the second is True
         if isinstance(location, FS):
             self.fs: FS = location
             url = location.url()
             self._prefix, self._is_url = url if url.endswith("/") else url + "/", True
             return
-        text = os.fspath(location)
-        if not text:
-            raise ValueError("no directory or URL is given")
-        self._is_url = is_url(text)
-        if is_pattern(text) and (self._is_url or not os.path.lexists(text)):
-            self.fs, self._pattern = locate(text)
-            self._prefix = base_of(text)
+        texts = _expanded(location)
+        self._is_url = is_url(texts[0])
+        if len(texts) > 1 or _is_pattern(texts[0]):
+            self._prefix = _common_base(texts)
+            self.fs = opening.from_url(self._prefix or ".")
+            self._chosen = [(self.path(text), _is_pattern(text)) for text in texts]
             return
+        text = texts[0]
         try:
             self.fs = _directory(text, tuple(suffixes))
             self._prefix = text.rstrip("/") + "/"
@@ -73,22 +75,43 @@ class Files:
         """The files, sorted by path; left out are those that start with a dot, or are below such a directory."""
         if self._only is not None:
             return [self.fs.stat(self._only)]
-        if self._pattern is not None:
-            return self._matches(self._pattern)
-        found = [stat for stat in self.fs.list("", recursive=True, detail=True) if not stat.directory]
-        check_published([stat.filename for stat in found], self.fs.url())
-        return sorted((stat for stat in found if visible(stat.filename)), key=lambda stat: stat.filename)
+        if self._chosen is None:
+            return self._below("")
+        several = min(self.fs.default_concurrency, len(self._chosen))
+        found = [stat for stats in in_threads(self._listed, self._chosen, several) for stat in stats]
+        for one, other in itertools.pairwise(sorted(stat.filename for stat in found)):
+            if one == other:
+                raise ValueError(f"{self.name(one)} is named twice")
+        return found if len(self._chosen) > 1 else sorted(found)
+
+    def _listed(self, chosen: tuple[str, bool]) -> builtins.list[FileStat]:
+        """Return the files that a path or pattern names."""
+        path, is_a_pattern = chosen
+        if is_a_pattern:
+            return self._matches(path)
+        stat = self.fs.stat(path)
+        return self._below(path) if stat.directory else [stat._replace(filename=path.lstrip("/"))]
+
+    def _below(self, folder: str) -> builtins.list[FileStat]:
+        """Return the files below a directory."""
+        stats = [stat for stat in self.fs.list(folder, recursive=True, detail=True) if not stat.directory]
+        check_published([stat.filename for stat in stats], self.fs.url(folder))
+        shown = sorted((stat for stat in stats if visible(stat.filename)), key=lambda stat: stat.filename)
+        return [stat._replace(filename=keys.join(folder.rstrip("/"), stat.filename)) for stat in shown]
 
     def _matches(self, pattern: str) -> builtins.list[FileStat]:
         wanted = set(self.fs.glob(pattern))
-        found = list(self.fs.list("", recursive="/" in pattern or "**" in pattern, detail=True))
+        folder = base_of(pattern).rstrip("/")
+        recursive = "/" in pattern.removeprefix(folder + "/") or "**" in pattern
+        stats = self.fs.list(folder, recursive=recursive, detail=True)
+        found = [stat._replace(filename=keys.join(folder, stat.filename)) for stat in stats]
         check_published(publishing_marks(wanted) & {stat.filename for stat in found}, self.fs.url())
         return sorted(stat for stat in found if stat.filename in wanted and not stat.directory)
 
     @property
     def is_chosen(self) -> bool:
         """True if the location is a file or a pattern, so that a file's name need not end as others of its format."""
-        return self._only is not None or self._pattern is not None
+        return self._only is not None or self._chosen is not None
 
     def name(self, path: str) -> str:
         """Return the name of the file at `path`."""
@@ -122,6 +145,33 @@ class Files:
             self.fs.close()
 
 
+def _expanded(location: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
+    """Return the URLs or paths that a location means, its braces expanded."""
+    given = [location] if isinstance(location, str | os.PathLike) else location
+    texts = [text for one in given for text in _of_braces(os.fspath(one))]
+    if not texts or not all(texts):
+        raise ValueError("no directory or URL is given")
+    return texts
+
+
+def _of_braces(text: str) -> list[str]:
+    return [text] if not is_url(text) and os.path.lexists(text) else expand_braces(text)
+
+
+def _is_pattern(text: str) -> bool:
+    return is_pattern(text) and (is_url(text) or not os.path.lexists(text))
+
+
+def _common_base(texts: Sequence[str]) -> str:
+    """Return the directory that all URLs, paths and patterns are in; `ValueError` if they are in several stores."""
+    folders = [base_of(text.rstrip("/")).split("/")[:-1] for text in texts]
+    common = itertools.takewhile(lambda segments: len(set(segments)) == 1, zip(*folders, strict=False))
+    base = "".join(segments[0] + "/" for segments in common)
+    if any(is_url(text) != is_url(texts[0]) for text in texts) or not base.startswith(root_of(texts[0])):
+        raise ValueError(f"{texts[0]} and {texts[-1]} are not in one store: a list names files of one")
+    return base
+
+
 class Closable(Protocol):
     """A shard that is open."""
 
@@ -130,13 +180,15 @@ class Closable(Protocol):
 
 
 S = TypeVar("S", bound=Closable)
-R = TypeVar("R")
+Index = TypeVar("Index")
 
 
-class FileShardsReader(AbstractDataReader, Generic[S]):
+class FileShardsReader(AbstractDataReader, Generic[S, Index]):
     """The base of data readers whose shards are files, some of which are kept open; each process opens its own.
 
-    A subclass implements `create_shards`, `_open_shard`, and `read_at` or `read_available`.
+    A file's index is made once, when the files are listed or in a process that has not listed them when it is needed.
+
+    A subclass implements `create_shards`, `_index_of`, `_open_shard`, and `read_at` or `read_available`.
     """
 
     open_at_once: ClassVar[int] = 16
@@ -145,8 +197,13 @@ class FileShardsReader(AbstractDataReader, Generic[S]):
         super().__init__()
         self._files = Files(location, suffixes=suffixes)
         self._stats: dict[str, FileStat] = {}  # by the names of the files
+        self._indexes: dict[str, Index] = {}
         self._shards_open: OrderedDict[str, S] = OrderedDict()
         self._lock = process.Lock()
+
+    @abc.abstractmethod
+    def _index_of(self, name: str) -> Index:
+        """Return what is known of a file once it was looked through; several threads may ask at once."""
 
     @abc.abstractmethod
     def _open_shard(self, shard_name: str) -> S:
@@ -160,9 +217,31 @@ class FileShardsReader(AbstractDataReader, Generic[S]):
             raise errors.error(errno.ENOENT, "list", self._files.fs.url(), f"there is no {what}")
         return stats
 
+    def _index_all(self) -> dict[str, Index]:
+        """Return the indexes of the files that were listed, made for as many at once as the store likes."""
+        names = list(self._stats)
+        found = in_threads(self._index_of, names, min(self._files.fs.default_concurrency, len(names)))
+        self._indexes = dict(zip(names, found, strict=True))
+        return self._indexes
+
+    def _index(self, name: str) -> Index:
+        """Return the index of a file."""
+        found = self._indexes.get(name)
+        if found is None:
+            found = self._indexes[name] = self._index_of(name)
+        return found
+
+    def _stat(self, name: str) -> FileStat:
+        """Return the stat of a file: as it was listed, if it was."""
+        found = self._stats.get(name)
+        if found is None:
+            path = self._files.path(name)
+            found = self._stats[name] = self._files.fs.stat(path)._replace(filename=path)
+        return found
+
     def _open_listed(self, name: str) -> Blob:
-        """Open a file that was listed; `StaleFileError` if it has changed."""
-        stat = self._stats[name]
+        """Open a file as it was listed; `StaleFileError` if it has changed."""
+        stat = self._stat(name)
         blob = self._files.fs.open_blob(stat.filename, stat)
         if (blob.size, blob.version) != (stat.size, stat.version or blob.version):
             blob.close()
@@ -172,12 +251,6 @@ class FileShardsReader(AbstractDataReader, Generic[S]):
     def _is_called(self, *suffixes: str) -> Callable[[FileStat], bool]:
         """Return what decides whether a file is read: it is called as the format's are, or was chosen by the user."""
         return lambda stat: self._files.is_chosen or stat.filename.lower().endswith(suffixes)
-
-    def _of_all(self, load: Callable[[str], R], names: Iterable[str]) -> dict[str, R]:
-        """Return `load` of each name, called for as many at once as the store likes."""
-        names = list(names)
-        loaded = in_threads(load, names, min(self._files.fs.default_concurrency, len(names)))
-        return dict(zip(names, loaded, strict=True))
 
     def _shard(self, shard_name: str) -> S:
         """Return an open shard, which is not to be closed."""
@@ -253,9 +326,9 @@ def _directory(text: str, files: tuple[str, ...]) -> FS:
     return fs
 
 
-def is_called(location: Any, suffixes: tuple[str, ...]) -> bool:
-    """Return whether a location is a file, or a pattern of files, with one of these endings."""
-    return isinstance(location, str | os.PathLike) and os.fspath(location).lower().endswith(suffixes)
+def is_called(location: Location, suffixes: tuple[str, ...]) -> bool:
+    """Return whether a location is of files, or of patterns of files, with one of these endings."""
+    return not isinstance(location, FS) and all(text.lower().endswith(suffixes) for text in _expanded(location))
 
 
 def visible(path: str) -> bool:

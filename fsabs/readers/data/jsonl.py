@@ -72,7 +72,7 @@ class LineIndex(NamedTuple):
         return cls(_CODECS[number], size, checksum, trailing, lines, offsets, rest.reshape(-1, 2))
 
 
-class JsonLinesDataReader(FileShardsReader[Blob]):
+class JsonLinesDataReader(FileShardsReader[Blob, LineIndex]):
     """The lines of the files at `location`: a URL, a path, a glob pattern, a directory, an FS.
 
     A record is the value of a line, as `json.loads` makes it; blank lines are none, and are not counted. Each file is a
@@ -98,36 +98,34 @@ class JsonLinesDataReader(FileShardsReader[Blob]):
         super().__init__(location)
         check_on_error(on_error)
         self.on_error = on_error
-        self._indexes: dict[str, LineIndex] = {}
 
     # ---- shards
 
     def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
         """A shard for each file, whose records are its lines."""
         self._list(self._is_called(*SUFFIXES), "file of JSON lines")
-        self._indexes = self._of_all(self._load, self._stats)
-        for name, index in self._indexes.items():
+        for name, index in self._index_all().items():
             if index.trailing:
                 url = self._files.fs.url(self._files.path(name))
                 warnings.warn(f"{url}: bytes behind its {index.codec} data are not read", stacklevel=2)
         return [Shard(name, 0, int(index.lines[-1])) for name, index in self._indexes.items()]
 
-    def _load(self, name: str) -> LineIndex:
+    def _index_of(self, name: str) -> LineIndex:
         with self._open_listed(name) as blob:
             parts = functools.cache(lambda: _scan(blob, self._files.fs.limits).pack())
             return LineIndex.unpack(derived(_KIND, blob, parts))
 
     def content_of(self, shard_name: str) -> ShardContent:
         """Return the path, the size, and a digest of the lines' places and checksum."""
-        index = self._indexes[shard_name]
+        index = self._index(shard_name)
         digest = digest_of(index.offsets.tobytes(), index.lines.tobytes(), str(index.checksum).encode())
-        return ShardContent(self._files.path(shard_name), self._stats[shard_name].size, digest)
+        return ShardContent(self._files.path(shard_name), self._stat(shard_name).size, digest)
 
     def order(self, shards: Sequence[Shard], seed: int | None, window: int) -> WindowOrder:
         """Return the orders of the epochs over shards of this reader."""
         rows, groups = [], 0
         for number, shard in enumerate(shards):
-            index = self._indexes[shard.name]
+            index = self._index(shard.name)
             chunks = len(index.lines) - 1
             own = np.arange(chunks, dtype=np.int64)
             if index.codec:  # the chunks that begin in one frame stay together
@@ -144,7 +142,7 @@ class JsonLinesDataReader(FileShardsReader[Blob]):
         """The lines with these numbers, in the order given, and `LOST` for those that are skipped."""
         if not len(numbers):
             return
-        index = self._indexes[shard_name]
+        index = self._index(shard_name)
         check_numbers(shard_name, numbers, int(index.lines[-1]))
         wanted = np.asarray(numbers, np.int64)
         chunks = index.lines.searchsorted(wanted, side="right") - 1
@@ -169,13 +167,13 @@ class JsonLinesDataReader(FileShardsReader[Blob]):
 
     def _open_shard(self, shard_name: str) -> Blob:
         """Return the decoded content of a file."""
-        blob, index = self._open_listed(shard_name), self._indexes[shard_name]
+        blob, index = self._open_listed(shard_name), self._index(shard_name)
         if not index.codec:
             return blob
         points = SeekPoints([SeekPoint(*frame) for frame in index.frames.tolist()])
         compression = codec_of_name(index.codec)
         add_blocks(points, compression, blob, index.size)
-        path = self._stats[shard_name].filename
+        path = self._stat(shard_name).filename
         codec = compression.codec.within(self._files.fs.limits)
         return compression.blob(self._files.fs, path, blob, codec, index.size, blob.version, points)
 

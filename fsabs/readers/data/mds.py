@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core import errors, keys, process
-from ...core.files import ReadFile
+from ...core.blobs import Blob
 from ...core.limits import parse_json
 from .base import Metadata, Mode, Shard, ShardContent, check_numbers, digest_of
-from .files import FileShardsReader, Location
+from .files import FileShardsReader, Location, derived
 
 Decode = Callable[[bytes], Any]
 
@@ -195,6 +195,7 @@ _DECODERS: dict[str, Decode] = {
 
 
 INDEX = "index.json"
+_KIND = "mds-1"
 BATCH = 256
 """Samples that are read at once."""
 MOST = 4 << 30
@@ -224,14 +225,13 @@ class _Open(NamedTuple):
     """A shard that is open: its offsets, and the file, or its decompressed bytes in memory."""
 
     offsets: Sequence[int]
-    digest: str
-    file: ReadFile | None
+    file: Blob | None
     data: bytes
 
     def read(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Return the bytes of `(size, offset)` ranges."""
         if self.file is not None:
-            return self.file.raw.blob.pread_many(ranges)
+            return self.file.pread_many(ranges)
         return [self.data[offset : offset + size] for size, offset in ranges]
 
     def close(self) -> None:
@@ -240,7 +240,7 @@ class _Open(NamedTuple):
             self.file.close()
 
 
-class MDSDataReader(FileShardsReader[_Open]):
+class MDSDataReader(FileShardsReader[_Open, str | None]):
     """The MDS shards that `index.json` in the directory `data_dir` (a URL, a path, an FS) lists; read only.
 
     A record is a dict of the columns' values, as Streaming gives them; images are Pillow's. Shards that are
@@ -258,7 +258,22 @@ class MDSDataReader(FileShardsReader[_Open]):
 
     def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
         """Return a shard for each one of the index, in its order."""
-        return [Shard(name, 0, stored.samples) for name, stored in self._shards.get().items()]
+        shards = self._shards.get()
+        listed = {self._files.name(stat.filename): stat for stat in self._files.list()}
+        self._stats = {name: listed[name] if name in listed else self._stat(name) for name in shards}
+        self._index_all()
+        return [Shard(name, 0, stored.samples) for name, stored in shards.items()]
+
+    def _index_of(self, name: str) -> str | None:
+        """Return a digest of a shard: of the hashes that `index.json` has, else of all offsets; None if it has none."""
+        stored = self._shards.get()[name]
+        if stored.hashes:
+            return digest_of(repr(sorted(stored.hashes.items())).encode())
+        if stored.compression:
+            return None
+        with self._open_stored(name, stored) as blob:
+            columns = repr([(column.name, column.size) for column in stored.columns])
+            return digest_of(self._head(blob, stored), columns.encode())
 
     def content_of(self, shard_name: str) -> ShardContent:
         """Return the path below the directory, the size, and a digest: of the index's hashes, else of all offsets.
@@ -266,11 +281,7 @@ class MDSDataReader(FileShardsReader[_Open]):
         A compressed shard without a hash has none.
         """
         stored = self._shards.get()[shard_name]
-        if stored.hashes:
-            digest: str | None = digest_of(repr(sorted(stored.hashes.items())).encode())
-        else:
-            digest = None if stored.compression else self._shard(shard_name).digest
-        return ShardContent(stored.path, stored.size, digest)
+        return ShardContent(stored.path, stored.size, self._index(shard_name))
 
     def read_at(self, shard_name: str, numbers: Sequence[int]) -> Iterator[dict[str, Any]]:
         """Read the samples with these numbers, in the order given, in batches."""
@@ -334,20 +345,29 @@ class MDSDataReader(FileShardsReader[_Open]):
 
     def _open_shard(self, shard_name: str) -> _Open:
         stored = self._shards.get()[shard_name]
-        file = self._files.fs.open(stored.path, "rb")
+        blob = self._open_stored(shard_name, stored)
         try:
-            if file.raw.blob.size != stored.size:
-                reason = f"a shard of {file.raw.blob.size} bytes, and the index says {stored.size}"
-                raise errors.corrupt(file.name, reason)
             if not stored.compression:
-                return _Open(*_offsets(file.name, stored, file.raw.blob.pread), file, b"")
-            data = _decompressed(file.name, stored, file.read())
+                return _Open(_offsets(blob.url, stored, self._head(blob, stored)), blob, b"")
+            data = _decompressed(blob.url, stored, blob.read_all())
         except BaseException:
-            file.close()
+            blob.close()
             raise
-        file.close()
-        offsets, digest = _offsets(file.name, stored, lambda size, offset: data[offset : offset + size])
-        return _Open(offsets, digest, None, data)
+        blob.close()
+        return _Open(_offsets(blob.url, stored, memoryview(data)), None, data)
+
+    def _open_stored(self, name: str, stored: _Stored) -> Blob:
+        """Open the file of a shard; `CorruptFileError` if it has another size than `index.json` says."""
+        blob = self._open_listed(name)
+        if blob.size != stored.size:
+            blob.close()
+            raise errors.corrupt(blob.url, f"a shard of {blob.size} bytes, and the index says {stored.size}")
+        return blob
+
+    def _head(self, blob: Blob, stored: _Stored) -> memoryview:
+        """Return the number of a shard's samples and their offsets, as stored; kept where reading takes a request."""
+        head = functools.cache(lambda: [blob.pread(4 * (stored.samples + 2), 0)])
+        return derived(_KIND, blob, head) if self.reads_ahead else memoryview(head()[0])
 
     def _sample(self, shard_name: str, number: int, columns: Sequence[_Column], data: bytes) -> dict[str, Any]:
         at = 4 * sum(column.size is None for column in columns)
@@ -369,19 +389,17 @@ class MDSDataReader(FileShardsReader[_Open]):
         return sample
 
 
-def _offsets(url: str, stored: _Stored, pread: Callable[[int, int], bytes]) -> tuple[Sequence[int], str]:
-    """Return where each sample begins and the last one ends, and a digest of that."""
+def _offsets(url: str, stored: _Stored, data: memoryview) -> Sequence[int]:
+    """Return where each sample begins and the last one ends; `data` begins with the shard's number of them."""
     size = 4 * (stored.samples + 2)
-    head = pread(size, 0)
-    if len(head) < size:
-        raise errors.corrupt(url, f"a shard of {len(head)} bytes can't have {stored.samples} samples")
-    count, *offsets = struct.unpack(f"<{stored.samples + 2}I", head)
+    if len(data) < size:
+        raise errors.corrupt(url, f"a shard of {len(data)} bytes can't have {stored.samples} samples")
+    count, *offsets = struct.unpack_from(f"<{stored.samples + 2}I", data)
     if count != stored.samples:
         raise errors.corrupt(url, f"a shard of {count} samples, and the index says {stored.samples}")
     if offsets[0] < size or offsets[-1] > stored.raw_size or any(end < start for start, end in pairwise(offsets)):
         raise errors.corrupt(url, "the offsets of its samples are not in order, or lead out of it")
-    columns = repr([(column.name, column.size) for column in stored.columns])
-    return offsets, digest_of(head, columns.encode())
+    return offsets
 
 
 def _decompressed(url: str, stored: _Stored, data: bytes) -> bytes:

@@ -35,7 +35,8 @@ class EpochOrder:
     Args:
         shards: what there is.
         seed: of the shuffles; None leaves everything in the order of the shards.
-        block_size: records that stay together when shards are shuffled; None is a whole shard.
+        block_size: records that stay together when they are shuffled, counted through all shards; None is a whole
+            shard.
         buffer_size: each run of so many positions is shuffled in itself; 0 or 1 leaves it alone.
     """
 
@@ -48,17 +49,17 @@ class EpochOrder:
             raise ValueError(f"buffer_size must not be negative: {buffer_size}")
         self.shards = list(shards)
         self.seed = seed
+        self.block_size = block_size
         self.buffer_size = buffer_size if seed is not None else 0
         self.settings = _plain(seed, block_size, self.buffer_size)
-        blocks = [
-            (number, start, min(block_size or shard.count, shard.end - start))
-            for number, shard in enumerate(self.shards)
-            for start in range(shard.start, shard.end, block_size or max(1, shard.count))
-        ]
-        self.blocks: Numbers = np.array(blocks, np.int64).reshape(-1, 3)
-        self.groups: Numbers = np.arange(len(blocks), dtype=np.int64)
-        """The number of each block's group: blocks of one stay together."""
-        self.total = int(self.blocks[:, 2].sum())
+        if block_size is not None:
+            self.settings = _plain("counted", *self.settings)
+        self._starts: Numbers = np.array([shard.start for shard in self.shards], np.int64)
+        self._counts: Numbers = np.array([shard.count for shard in self.shards], np.int64)
+        self._ends: Numbers = np.cumsum(self._counts)
+        self.total = int(self._counts.sum())
+        self.occupied = int((self._counts > 0).sum())
+        """The number of shards that hold records."""
 
     def fingerprint(self) -> str:
         """Return the fingerprint of an order: of the shards and the settings, in 32 hexadecimal digits."""
@@ -67,19 +68,36 @@ class EpochOrder:
 
     def epoch(self, number: int) -> Epoch:
         """The order of an epoch."""
-        return Epoch(self, number)
+        if self.block_size is not None:
+            return _BlockEpoch(self, number, self.block_size)
+        shards = np.arange(len(self.shards), dtype=np.int64)
+        return _TableEpoch(self, number, np.stack([shards, self._starts, self._counts], axis=1), shards)
+
+    def records(self, numbers: Numbers) -> tuple[Numbers, Numbers]:
+        """Return the shards of records, and their numbers there; `numbers` count the records of all shards."""
+        shards = self._ends.searchsorted(numbers, side="right")
+        return shards, numbers - (self._ends - self._counts)[shards] + self._starts[shards]
+
+    def shard_ends(self, first: int, last: int) -> Numbers:
+        """Return where shards end between two records, counted through all shards."""
+        return self._ends[slice(*self._ends.searchsorted([first, last]))]
 
 
 class Epoch:
-    """The order of one epoch."""
+    """The order of one epoch, cut into blocks, each of which lies in one shard."""
 
     def __init__(self, order: EpochOrder, number: int) -> None:
         self._order = order
         self._key = None if order.seed is None else key_of(order.seed, number)
-        self._blocks = order.blocks
-        if self._key is not None:
-            self._blocks = order.blocks[np.argsort(shuffled(order.groups, self._key), kind="stable")]
-        self._ends: Numbers = np.cumsum(self._blocks[:, 2])
+        self._kept: dict[int, Numbers] = {}  # the shuffled positions of buffers, by their first one
+
+    def at(self, positions: Numbers) -> tuple[Numbers, Numbers]:
+        """The numbers of the shards and records at positions, before any shuffle within buffers."""
+        raise NotImplementedError
+
+    def _block_ends(self, start: int, end: int) -> Numbers:
+        """Return the positions between `start` and `end` where blocks end, ascending."""
+        raise NotImplementedError
 
     @property
     def shuffles_buffers(self) -> bool:
@@ -89,19 +107,28 @@ class Epoch:
     def pieces(self, intervals: Iterable[Interval]) -> Iterator[Interval]:
         """The intervals, cut where a buffer or (with none) a block ends."""
         for start, end in intervals:
+            ahead = _CUT_TOGETHER
             while start < end:
-                cut = min(end, self._piece_at(start)[1])
-                yield start, cut
-                start = cut
+                stop = min(end, start + ahead)
+                cuts = self._piece_ends(start, stop).tolist()
+                if stop == end:
+                    cuts.append(end)
+                for cut in cuts:
+                    yield start, cut
+                    start = cut
+                ahead = _CUT_TOGETHER if cuts else 2 * ahead
 
-    def _piece_at(self, position: int) -> Interval:
-        """Return the positions that are cut nowhere, around one: those of a buffer or of a block."""
+    def _piece_ends(self, start: int, end: int) -> Numbers:
+        """Return the positions between `start` and `end` where pieces end, ascending."""
         size = self._order.buffer_size
         if size > 1:
-            first = position // size * size
-            return first, min(first + size, self._order.total)
-        number = int(self._ends.searchsorted(position, side="right"))
-        return int(self._ends[number] - self._blocks[number, 2]), int(self._ends[number])
+            return np.arange((start // size + 1) * size, end, size, dtype=np.int64)
+        return self._block_ends(start, end)
+
+    def _buffer_at(self, position: int) -> Interval:
+        """Return the positions that are shuffled together with one."""
+        first = position // self._order.buffer_size * self._order.buffer_size
+        return first, min(first + self._order.buffer_size, self._order.total)
 
     def shards_in_turn(self, parts: Sequence[Sequence[Interval]]) -> list[int]:
         """Return the numbers of the shards that readers at the same speed reach, each of them once, in order.
@@ -109,33 +136,123 @@ class Epoch:
         Args:
             parts: the intervals of each reader.
         """
-        times, shards = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        for intervals in parts:
-            taken = 0
-            for start, end in intervals:
-                first, last = self._ends.searchsorted([start, end - 1], side="right")
-                begins = self._ends[first : last + 1] - self._blocks[first : last + 1, 2]
-                times.append(taken + np.maximum(begins - start, 0))
-                shards.append(self._blocks[first : last + 1, 0])
-                taken += end - start
-        by_time = np.concatenate(shards)[np.argsort(np.concatenate(times), kind="stable")]
-        found, first_places = np.unique(by_time, return_index=True)
-        return [int(shard) for shard in found[np.argsort(first_places)]]
+        found: dict[int, None] = {}
+        longest, at, ahead = max(map(length, parts), default=0), 0, _CUT_TOGETHER
+        while at < longest and len(found) < self._order.occupied:
+            times, starts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+            for part in parts:
+                taken = 0
+                for start, end in take(drop(part, at), ahead):
+                    begins = np.concatenate([[start], self._block_ends(start, end)])
+                    times.append(taken + begins - start)
+                    starts.append(begins)
+                    taken += end - start
+            in_turn = np.concatenate(starts)[np.argsort(np.concatenate(times), kind="stable")]
+            found |= dict.fromkeys(self.at(in_turn)[0].tolist())
+            at, ahead = at + ahead, min(2 * ahead, _MOST_TOGETHER)
+        return list(found)
 
     def locate(self, start: int, end: int) -> tuple[Numbers, Numbers]:
         """The numbers of the shards and records at positions of one piece, in order."""
         at = np.arange(start, end, dtype=np.int64)
         if self.shuffles_buffers and self._key is not None:
-            first, last = self._piece_at(start)
-            whole = np.arange(first, last, dtype=np.int64)
-            at = whole[np.argsort(shuffled(whole, self._key, 1), kind="stable")][start - first : end - first]
+            first, last = self._buffer_at(start)
+            at = self._permuted(first, last)[start - first : end - first]
         return self.at(at)
 
+    def _permuted(self, first: int, last: int) -> Numbers:
+        """Return the positions of a buffer in their shuffled order, which is kept: batches take some from several."""
+        found = self._kept.pop(first, None)
+        if found is None:
+            whole = np.arange(first, last, dtype=np.int64)
+            found = whole[np.argsort(shuffled(whole, self._key or 0, 1), kind="stable")]
+            for other in list(self._kept)[: -max(1, _KEPT // len(found))]:
+                self._kept.pop(other, None)  # another thread may have
+        self._kept[first] = found  # the last one that was used
+        return found
+
+
+_CUT_TOGETHER, _MOST_TOGETHER = 1 << 16, 1 << 26
+"""Positions whose blocks are computed together, at first and at most."""
+
+
+class _TableEpoch(Epoch):
+    """The order of one epoch, of blocks in a table: whole shards, or the chunks of files."""
+
+    def __init__(self, order: EpochOrder, number: int, blocks: Numbers, groups: Numbers) -> None:
+        """`blocks` has the shard, the first record and the records of each block; blocks of one group stay together."""
+        super().__init__(order, number)
+        self._blocks = blocks
+        if self._key is not None:
+            self._blocks = blocks[np.argsort(shuffled(groups, self._key), kind="stable")]
+        self._ends: Numbers = np.cumsum(self._blocks[:, 2])
+
     def at(self, positions: Numbers) -> tuple[Numbers, Numbers]:
-        """The numbers of the shards and records at positions, before any shuffle within buffers."""
         block = self._ends.searchsorted(positions, side="right")
         row = self._blocks[block]
         return row[:, 0], row[:, 1] + positions - (self._ends[block] - row[:, 2])
+
+    def _block_ends(self, start: int, end: int) -> Numbers:
+        return np.unique(self._ends[slice(*self._ends.searchsorted([start + 1, end]))])
+
+
+class _BlockEpoch(Epoch):
+    """The order of one epoch, of blocks of one size: which one comes when is computed, and no table grows with them.
+
+    The records that are left over make a shorter block, which has a place of its own among the others.
+    """
+
+    def __init__(self, order: EpochOrder, number: int, size: int) -> None:
+        super().__init__(order, number)
+        self._size = size
+        self._whole, self._rest = divmod(order.total, size)
+        place = self._whole if self._key is None else self._key % (self._whole + 1)
+        self._short = place * size, place * size + self._rest
+        """The positions of the shorter block."""
+
+    def at(self, positions: Numbers) -> tuple[Numbers, Numbers]:
+        return self._order.records(self._numbers(positions))
+
+    def _numbers(self, positions: Numbers) -> Numbers:
+        """Return the numbers of the records at positions, counted through all shards."""
+        first, end = self._short
+        among = np.where(positions >= end, positions - self._rest, positions)  # the positions in whole blocks
+        places, which = np.unique(among // self._size, return_inverse=True)
+        numbers = self._blocks(places)[which] * self._size + among % self._size
+        return np.where((positions >= first) & (positions < end), self._whole * self._size + positions - first, numbers)
+
+    def _blocks(self, places: Numbers) -> Numbers:
+        """Return the numbers of the whole blocks at places, ascending."""
+        if self._key is None or not self._whole or not len(places):
+            return places
+        places = np.minimum(places, self._whole - 1)  # the shorter block may be the last one
+        run, last = int(places[0]) // _RUN, int(places[-1]) // _RUN
+        if run == last:  # neighbours are asked for one after the other
+            return _permuted_run(run, self._whole, self._key)[places - run * _RUN]
+        return permuted(places, self._whole, self._key)
+
+    def _block_ends(self, start: int, end: int) -> Numbers:
+        size, (short, after) = self._size, self._short
+        own = np.concatenate(
+            [
+                np.arange(start // size * size, min(end, short) + 1, size),
+                np.arange(max((start - self._rest) // size * size + self._rest, after), end + 1, size),
+            ]
+        ).astype(np.int64)
+        begins = np.unique(np.concatenate([own, [start]]))
+        begins = begins[(begins >= start) & (begins < end)]
+        firsts = self._numbers(begins)
+        lasts = self._numbers(np.append(begins[1:], end) - 1)
+        shards = [self._order.records(one)[0] for one in (firsts, lasts)]
+        inner = [
+            self._order.shard_ends(int(firsts[at]) + 1, int(lasts[at]) + 1) - firsts[at] + begins[at]
+            for at in np.flatnonzero(shards[0] != shards[1])
+        ]
+        found = np.unique(np.concatenate([own, *inner]))
+        return found[(found > start) & (found < end)]
+
+
+_RUN = 1024  # places whose blocks are computed together
 
 
 class JoinedEpoch(Epoch):
@@ -344,8 +461,7 @@ class WindowOrder(EpochOrder):
     ) -> None:
         if window < 0:
             raise ValueError(f"window must not be negative: {window}")
-        super().__init__([], seed, None, 0)
-        self.shards = list(shards)
+        super().__init__(shards, seed, None, 0)
         self.blocks = chunks[:, :3]
         self.groups = chunks[:, 3]
         self.total = int(self.blocks[:, 2].sum())
@@ -365,11 +481,11 @@ class WindowOrder(EpochOrder):
         return _WindowEpoch(self, number)
 
 
-class _WindowEpoch(Epoch):
+class _WindowEpoch(_TableEpoch):
     """The order of one epoch of a `WindowOrder`."""
 
     def __init__(self, order: WindowOrder, number: int) -> None:
-        super().__init__(order, number)
+        super().__init__(order, number, order.blocks, order.groups)
         self._window = order.window
         step = max(1, self._window)
         self._cuts = np.unique(np.concatenate([[0], self._ends[step - 1 :: step], [order.total]]))
@@ -379,11 +495,15 @@ class _WindowEpoch(Epoch):
         """Return whether the positions of each window are shuffled among each other."""
         return self._window > 0
 
-    def _piece_at(self, position: int) -> Interval:
+    def _piece_ends(self, start: int, end: int) -> Numbers:
+        return self._cuts[slice(*self._cuts.searchsorted([start + 1, end]))]
+
+    def _buffer_at(self, position: int) -> Interval:
         number = int(self._cuts.searchsorted(position, side="right"))
         return int(self._cuts[number - 1]), int(self._cuts[number])
 
 
+_KEPT = 1 << 20  # positions of buffers whose order is kept
 LOCATED_TOGETHER = 256
 """Records at random places that are located, and so read, together."""
 
@@ -406,25 +526,25 @@ class RandomOrder(EpochOrder):
 class _RandomEpoch(Epoch):
     """The order of one epoch of a `RandomOrder`."""
 
-    def __init__(self, order: RandomOrder, number: int) -> None:
-        self._order = order
-        self._blocks = order.blocks
-        self._ends = order.blocks[:, 2].cumsum()
-        self._key = None if order.seed is None else key_of(order.seed, number)
-
     @property
     def shuffles_buffers(self) -> bool:
         """True: pieces hold records of any shards."""
         return True
 
-    def _piece_at(self, position: int) -> Interval:
-        first = position // LOCATED_TOGETHER * LOCATED_TOGETHER
-        return first, first + LOCATED_TOGETHER
+    def _piece_ends(self, start: int, end: int) -> Numbers:
+        return np.arange((start // LOCATED_TOGETHER + 1) * LOCATED_TOGETHER, end, LOCATED_TOGETHER, dtype=np.int64)
+
+    def _block_ends(self, start: int, end: int) -> Numbers:
+        return np.arange(start + 1, end, dtype=np.int64)
+
+    def at(self, positions: Numbers) -> tuple[Numbers, Numbers]:
+        return self._order.records(
+            positions if self._key is None else permuted(positions, self._order.total, self._key)
+        )
 
     def locate(self, start: int, end: int) -> tuple[Numbers, Numbers]:
         """The numbers of the shards and records at positions, in order."""
-        at = np.arange(start, end, dtype=np.int64)
-        return self.at(at if self._key is None else permuted(at, self._order.total, self._key))
+        return self.at(np.arange(start, end, dtype=np.int64))
 
     def shards_in_turn(self, parts: Sequence[Sequence[Interval]]) -> list[int]:
         """Return the shards in their order: at random, all are in use at any time."""
@@ -463,3 +583,9 @@ def permuted(numbers: Numbers, total: int, key: int) -> Numbers:
 def _round_keys(key: int) -> tuple[np.uint64, ...]:
     digest = hashlib.blake2b(key.to_bytes(8, "little"), digest_size=8 * _ROUNDS).digest()
     return tuple(np.frombuffer(digest, np.uint64))
+
+
+@functools.lru_cache(64)
+def _permuted_run(run: int, total: int, key: int) -> Numbers:
+    """Return what `permuted` returns for run number `run` of `_RUN` numbers."""
+    return permuted(np.arange(run * _RUN, min((run + 1) * _RUN, total), dtype=np.int64), total, key)

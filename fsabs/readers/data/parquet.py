@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import operator
 import os
 from bisect import bisect_right
 from collections import OrderedDict
@@ -25,6 +26,7 @@ from ...core.errors import CorruptFileError
 from .base import LOST, Metadata, Mode, OnError, Shard, ShardContent, check_numbers, check_on_error, digest_of
 from .files import FileShardsReader, Location, derived
 from .order import Numbers, WindowOrder, by_shard
+from .partitions import fields_of, scalars_of, values_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,11 +73,11 @@ class Chunk(NamedTuple):
     """It is the whole row group."""
 
 
-class ParquetDataReader(FileShardsReader["_Groups"]):
+class ParquetDataReader(FileShardsReader["_Groups", Footer]):
     """The rows of the Parquet files at `location`: a URL, a path, a glob pattern, a directory, an FS.
 
     A record is a dict of the columns' values, as `pyarrow.Table.to_pylist` makes them. Each file is a shard, or several
-    where filters leave row groups out.
+    where filters leave row groups out. Directories such as `year=2024` are columns, too: of integers, or text.
 
     Args:
         location: a directory means the files in it, and below, that end in `.parquet`, `.parq` or `.pq`.
@@ -112,7 +114,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         self._expression = None if filters is None else _expression(filters)
         self.on_error = on_error
         self._chunk_bytes = chunk_bytes
-        self._footers: dict[str, Footer] = {}
+        self._partitions: dict[str, type[int] | type[str]] | None = None
         self._schema: Any = None
         self._casts = False  # whether files have other types than `schema`
         self._decoded: OrderedDict[Chunk, Any] = OrderedDict()
@@ -123,11 +125,11 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
     def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
         """The runs of row groups that are read, of each file."""
         self._list(self._is_called(*SUFFIXES), "Parquet file")
-        self._footers = self._of_all(self._load, self._stats)
-        return [shard for name in self._stats for shard in self._runs(name)]
+        self._partitions = fields_of(stat.filename for stat in self._stats.values())
+        return [shard for name in self._index_all() for shard in self._runs(name)]
 
     def _runs(self, name: str) -> Iterator[Shard]:
-        footer = self._footers[name]
+        footer = self._index(name)
         start = at = 0
         for rows, wanted in zip(footer.rows, footer.wanted, strict=True):
             if not wanted:
@@ -140,7 +142,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
 
     def content_of(self, shard_name: str) -> ShardContent:
         """Return the path, the size, and a digest of the footer."""
-        footer = self._footers[shard_name]
+        footer = self._index(shard_name)
         return ShardContent(self._files.path(shard_name), footer.size, footer.digest)
 
     def order(self, shards: Sequence[Shard], seed: int | None, window: int) -> WindowOrder:
@@ -155,7 +157,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         return WindowOrder(shards, np.array(chunks, np.int64).reshape(-1, 4), seed, window, self._chunk_bytes)
 
     def _chunks(self, name: str) -> Iterator[Chunk]:
-        footer = self._footers[name]
+        footer = self._index(name)
         first = 0
         for group, (rows, decoded, wanted) in enumerate(zip(footer.rows, footer.decoded, footer.wanted, strict=True)):
             parts = min(max(1, -(-decoded // self._chunk_bytes)), max(1, rows))
@@ -183,7 +185,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
 
     # ---- footers
 
-    def _load(self, name: str) -> Footer:
+    def _index_of(self, name: str) -> Footer:
         """Read and check a file's footer."""
         with self._open_listed(name) as blob:
             tail = _footer(blob)
@@ -195,7 +197,8 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
             if sum(rows) != found.num_rows or any(count < 0 for count in rows):
                 reason = f"the footer says {found.num_rows} rows, and its row groups have {sum(rows)}"
                 raise errors.corrupt(blob.url, reason, "create_shards")
-            self._check_schema(blob.url, found)
+            partitions = self._partitions_of(name)
+            self._check_schema(blob.url, found, partitions)
             decoded = [max(0, group.total_byte_size) for group in groups]
             limits, largest = self._files.fs.limits, max(decoded, default=0)
             if limits.declares_too_much(largest, blob.size):  # it is read in parts, of which there would be too many
@@ -204,28 +207,49 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
             wanted = [True] * len(rows)
             if self._expression is not None:
                 _check_columns(blob, found, range(found.num_row_groups))
-                admitted = self._admitted(blob.url, tail)
+                admitted = self._admitted(blob.url, tail, partitions)
                 wanted = [group in admitted for group in range(len(rows))]
             digest = digest_of(tail)
             return Footer(blob.size, blob.version, tuple(rows), tuple(decoded), tuple(wanted), digest)
 
-    def _admitted(self, url: str, tail: bytes) -> set[int]:
+    def _partitions_of(self, name: str) -> dict[str, pa.Scalar]:
+        """Return the columns that a file's directories stand for."""
+        path = self._stat(name).filename
+        if self._partitions is None:
+            if not values_of(path):  # the files need not be listed for it
+                return {}
+            self._partitions = fields_of(stat.filename for stat in self._files.list())
+        return scalars_of(path, self._partitions) if self._partitions else {}
+
+    def _admitted(self, url: str, tail: bytes, partitions: dict[str, pa.Scalar]) -> set[int]:
         """Return the numbers of the row groups that may have rows which the filters want, by their statistics."""
         import pyarrow as pa
+        import pyarrow.compute as pc
         import pyarrow.dataset as ds
 
-        file = ds.ParquetFileFormat().make_fragment(pa.py_buffer(tail))
+        known = [
+            pc.field(name) == value if value.is_valid else pc.field(name).is_null()
+            for name, value in partitions.items()
+        ]
+        guarantee = functools.reduce(operator.and_, known) if known else None
+        file = ds.ParquetFileFormat().make_fragment(pa.py_buffer(tail), partition_expression=guarantee)
+        schema = file.physical_schema
+        for name, value in partitions.items():
+            if name not in schema.names:
+                schema = schema.append(pa.field(name, value.type))
         try:
-            return {group.id for group in file.subset(self._expression).row_groups}
+            return {group.id for group in file.subset(self._expression, schema=schema).row_groups}
         except pa.ArrowException as exc:
             raise ValueError(f"the filters {self._filters!r} don't fit {url}: {_first_line(exc)}") from exc
 
-    def _check_schema(self, url: str, metadata: Any) -> None:
+    def _check_schema(self, url: str, metadata: Any, partitions: dict[str, pa.Scalar]) -> None:
         import pyarrow as pa
 
         given = metadata.schema.to_arrow_schema().remove_metadata()
-        schema = pa.schema([field.with_nullable(True) for field in _joinable(given)])  # as other files may have it
-        self._casts = self._casts or schema != given
+        added = [pa.field(name, value.type) for name, value in partitions.items() if name not in given.names]
+        fields = [field.with_nullable(True) for field in _joinable(given)]  # as other files may have it
+        schema = pa.schema([*fields, *added])
+        self._casts = self._casts or pa.schema(fields) != given
         names = schema.names if self._columns is None else self._columns
         absent = [name for name in names if name not in schema.names]
         if absent:
@@ -249,7 +273,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         if groups.metadata is None:
             with self._open_listed(name) as blob:
                 tail = _footer(blob)
-                if digest_of(tail) != self._footers[name].digest:
+                if digest_of(tail) != self._index(name).digest:
                     raise errors.stale(blob.url, "the file changed since its rows were counted", "read_records")
                 groups.metadata = _parse(blob.url, tail)
         return groups.metadata
@@ -258,7 +282,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
 
     def read_available(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Any]:
         """The rows with these numbers, in the order given, and `LOST` for those of a row group that is skipped."""
-        check_numbers(shard_name, numbers, sum(self._footers[shard_name].rows))
+        check_numbers(shard_name, numbers, sum(self._index(shard_name).rows))
         for at in range(0, len(numbers), 1024):
             wanted = np.asarray(numbers[at : at + 1024], np.int64)
             yield from rows_of(*self.take([shard_name], np.zeros_like(wanted), wanted))
@@ -338,12 +362,12 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
                 for group in groups:
                     self._ranges(opened.blob, opened.metadata, group)
                 for batch in opened.file.iter_batches(
-                    size, row_groups=groups, columns=self._columns, use_threads=False
+                    size, row_groups=groups, columns=self._stored(name), use_threads=False
                 ):
                     start, stop = max(0, first - row), min(batch.num_rows, last - row)
                     row += batch.num_rows
                     if start < stop:
-                        yield self._wanted(pa.Table.from_batches([batch.slice(start, stop - start)]))
+                        yield self._wanted(name, pa.Table.from_batches([batch.slice(start, stop - start)]))
                     if row >= last:
                         break
         finally:
@@ -364,7 +388,7 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
         try:
             with _decoding(blob.url, chunk.group):
                 opened.source.fetch(self._ranges(blob, opened.metadata, chunk.group))
-                table = opened.file.read_row_group(chunk.group, columns=self._columns, use_threads=False)
+                table = opened.file.read_row_group(chunk.group, columns=self._stored(chunk.name), use_threads=False)
                 opened.source.fetch(())
                 if table.num_rows != chunk.rows:
                     reason = f"row group {chunk.group} has {table.num_rows} rows, not {chunk.rows}"
@@ -373,10 +397,22 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
             blob.close()
             raise
         self._shard(chunk.name).idle.append(opened)
-        return self._wanted(table)
+        return self._wanted(chunk.name, table)
 
-    def _wanted(self, table: pa.Table) -> pa.Table:
+    def _stored(self, name: str) -> list[str] | None:
+        """Return which columns are read from a file; None for all."""
+        if self._columns is None:
+            return None
+        partitions = self._partitions_of(name)
+        return [column for column in self._columns if column not in partitions]
+
+    def _wanted(self, name: str, table: pa.Table) -> pa.Table:
         """Return the wanted columns, in their order, with the types of `schema`."""
+        import pyarrow as pa
+
+        for column, value in self._partitions_of(name).items():
+            if column not in table.column_names:
+                table = table.append_column(column, pa.repeat(value, table.num_rows))
         if self._columns is not None:
             table = table.select(self._columns)
         return table.cast(self.schema) if self._casts else table
@@ -422,18 +458,18 @@ class ParquetDataReader(FileShardsReader["_Groups"]):
             blob = self._open_listed(chunk.name)
             metadata = self._metadata(chunk.name)
             self._ranges(blob, metadata, chunk.group)
-            scan = _GroupScan(blob, metadata, chunk, self._columns)
+            scan = _GroupScan(blob, metadata, chunk, self._stored(chunk.name))
         table = scan.take(chunk)
         with self._lock:
             self._scan = scan
-        return self._wanted(table)
+        return self._wanted(chunk.name, table)
 
     # ---- the rest of the interface
 
     @property
     def largest_chunk(self) -> int:
         """The decoded bytes of the largest row group or part of one, by the footers, at least 1."""
-        largest = max((max(footer.decoded, default=1) for footer in self._footers.values()), default=1)
+        largest = max((max(footer.decoded, default=1) for footer in self._indexes.values()), default=1)
         return max(1, min(largest, self._chunk_bytes))
 
     @property
@@ -607,19 +643,20 @@ def _joinable(kind: Any) -> Any:
     """Return a schema or type of pyarrow as rows of several files can be taken of it.
 
     Strings and bytes are in place of views, of which `take` can't take any; dictionaries have indices for all that
-    those of several files have together: pandas' are of 128 values at most.
+    those of several files have together: pandas' are of 128 values at most. Inner values may be NULL: another file's
+    may.
     """
     import pyarrow as pa
 
     def plain(field: pa.Field) -> pa.Field:
-        return field.with_type(_joinable(field.type))
+        return field.with_type(_joinable(field.type)).with_nullable(True)
 
     if isinstance(kind, pa.Schema):
-        return pa.schema(map(plain, kind))
+        return pa.schema([field.with_type(_joinable(field.type)) for field in kind])
     if isinstance(kind, pa.StructType):
         return pa.struct(list(map(plain, kind)))
     if isinstance(kind, pa.MapType):
-        return pa.map_(plain(kind.key_field), plain(kind.item_field))
+        return pa.map_(plain(kind.key_field).with_nullable(False), plain(kind.item_field))
     if isinstance(kind, pa.FixedSizeListType):
         return pa.list_(plain(kind.value_field), kind.list_size)
     if isinstance(kind, pa.ListType):

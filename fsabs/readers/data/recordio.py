@@ -14,6 +14,7 @@ from ...core.errors import CorruptFileError
 from ...core.fs import FS
 from .. import recordio
 from ..locate import check_one_run
+from ..recordio.format import MAGIC_BYTES
 from ..recordio.reader import FIRST_WINDOW, LARGEST_WINDOW
 from .base import (
     LOST,
@@ -35,7 +36,7 @@ KEPT_BYTES = 256 << 20  # of decompressed chunks, of all that are open
 BATCH = 1024  # records of one read_many
 
 
-class RecordIODataReader(FileShardsReader[recordio.RecordReader]):
+class RecordIODataReader(FileShardsReader[recordio.RecordReader, recordio.Index]):
     """The RecordIO files below the directory `data_dir` (a URL, a path, an FS), or the one file that it names.
 
     A record is its bytes; an empty one is a record like others. Every file is a shard, called by its path; they are
@@ -57,30 +58,31 @@ class RecordIODataReader(FileShardsReader[recordio.RecordReader]):
         self.on_error = on_error
         self._max_skipped = max_skipped
         self._lost = 0
-        self._seen: dict[str, tuple[int, str | None]] = {}  # size and version, as of create_shards
-        self._indexes: dict[str, recordio.Index] = {}  # of this process
 
     def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
         """A shard for each file."""
-        paths = [stat.filename for stat in self._files.list()]
-        check_one_run(paths, self._files.fs.url())
-        if not paths:
+        stats = self._files.list()
+        check_one_run([stat.filename for stat in stats], self._files.fs.url())
+        if not stats:
             where = f"no files below {self._files.fs.url()}" if self._given else "no data_dir is given"
             warnings.warn(f"there are no shards: {where}", stacklevel=2)
-        shards = []
-        for path, index in self._of_all(self._index, paths).items():
-            name = self._files.name(path)
-            self._seen[name] = (index.size, index.version)
-            self._indexes[name] = index
-            shards.append(Shard(name, 0, index.records))
-        return shards
+        self._stats = {self._files.name(stat.filename): stat for stat in stats}
+        return [Shard(name, 0, index.records) for name, index in self._index_all().items()]
 
-    def _index(self, path: str) -> recordio.Index:
-        return recordio.Index.load(self._files.fs, path, on_error=self.on_error)
+    def _index_of(self, name: str) -> recordio.Index:
+        with self._open_listed(name) as blob:
+            try:
+                return recordio.Index.of(blob, on_error=self.on_error)
+            except CorruptFileError as exc:
+                if self._files.is_chosen or blob.pread(len(MAGIC_BYTES), 0) == MAGIC_BYTES:
+                    raise
+                known = str(exc.strerror).removesuffix(" [read]")
+                reason = f"{known}; all files of a directory are read, and a pattern (train-*) chooses some"
+                raise errors.corrupt(blob.url, reason, "create_shards") from exc
 
     def content_of(self, shard_name: str) -> ShardContent:
         """Return the path below the directory, the size, and a digest of the headers of all chunks."""
-        index = self._indexes.get(shard_name) or self.reader(shard_name).index
+        index = self._index(shard_name)
         return ShardContent(self._files.path(shard_name), index.size, index.digest())
 
     def read_records(self, task: Task) -> Iterator[bytes]:
@@ -138,8 +140,11 @@ class RecordIODataReader(FileShardsReader[recordio.RecordReader]):
         reader = recordio.RecordReader(
             self._files.fs, self._files.path(shard_name), index=self._indexes.get(shard_name), on_error=self.on_error
         )
-        seen = self._seen.get(shard_name)
-        if seen is not None and seen != (reader.index.size, reader.index.version):
+        seen = self._stats.get(shard_name)
+        if seen is not None and (seen.size, seen.version or reader.index.version) != (
+            reader.index.size,
+            reader.index.version,
+        ):
             reader.close()
             raise errors.stale(reader.url, "the file changed since its records were counted", "read_records")
         reader.index.assume_counts()

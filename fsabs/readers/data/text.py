@@ -1,23 +1,25 @@
 """TextDataReader: the rows of a CSV file, of any FS, read by ranges.
 
-Rows are what Python's `csv` says they are, so that a newline in quotes does not end one. The file is scanned once to
-count them; of every 64th row the offset is kept, and a range is read from the nearest one before it.
+Rows are what Python's `csv` says they are, so that a newline in quotes does not end one. A version of the file is
+scanned once to count them; of every 64th row the offset is kept, and a range is read from the nearest one before it.
 """
 
 from __future__ import annotations
 
 import csv
 import errno
+import functools
 import os
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ...core import errors, keys
 from ...core.blobs import Blob
-from ...core.files import ReadFile
 from .base import Metadata, ShardContent, SlicedDataReader, digest_of, runs
-from .files import Files
+from .files import Files, derived
+from .order import Numbers
 
 CHUNK = 1024 * 1024  # bytes read at once
 STRIDE = 64  # rows to each offset that is kept
@@ -28,7 +30,7 @@ class _Index(NamedTuple):
     """The positions of the rows."""
 
     rows: int
-    offsets: array[int]
+    offsets: Numbers
     """Of the rows 0, 64, 128 ..., and the end of the file."""
     size: int
     version: str | None
@@ -69,7 +71,7 @@ class TextDataReader(SlicedDataReader):
         """Return the file's own name, its size, and a digest of where its rows lie."""
         rows = self._rows()
         if self._digest is None:
-            self._digest = digest_of(rows.offsets)
+            self._digest = digest_of(rows.offsets.tobytes())
         return ShardContent(keys.name(self._path) + shard_name.removeprefix(self._name), rows.size, self._digest)
 
     def __len__(self) -> int:
@@ -100,8 +102,7 @@ class TextDataReader(SlicedDataReader):
 
     def _read_run(self, start: int, end: int) -> Iterator[Any]:
         start, end = start + self._header_rows, end + self._header_rows
-        with self._open() as file:
-            blob = file.raw.blob
+        with self._open() as blob:
             picked = self._pick(blob)
             for text, fields in self._between(blob, start, end):
                 if picked is None:
@@ -132,23 +133,27 @@ class TextDataReader(SlicedDataReader):
 
     def _rows(self) -> _Index:
         if self._index is None:
-            with self._files.fs.open(self._path, "rb") as file:
-                self._index = _scan(file.raw.blob, self._sep, self._counts)
+            with self._files.fs.open_blob(self._path) as blob:
+                scan = functools.cache(lambda: [_scan(blob, self._sep, self._counts).tobytes()])
+                kind = f"rows-1-{ord(self._sep)}-{self._header_rows}"  # what the rows depend on
+                found = np.frombuffer(derived(kind, blob, scan), "<i8")
+                self._index = _Index(int(found[0]), found[1:], blob.size, blob.version)
         return self._index
 
-    def _open(self) -> ReadFile:
+    def _open(self) -> Blob:
         index = self._rows()
-        file = self._files.fs.open(self._path, "rb")
-        if (file.raw.blob.size, file.raw.blob.version) != (index.size, index.version):
-            file.close()
-            raise errors.stale(file.name, "the file changed since its rows were counted", "read_records")
-        return file
+        blob = self._files.fs.open_blob(self._path)
+        if (blob.size, blob.version) != (index.size, index.version):
+            blob.close()
+            raise errors.stale(blob.url, "the file changed since its rows were counted", "read_records")
+        return blob
 
     def _between(self, blob: Blob, start: int, end: int) -> Iterator[tuple[str, list[str]]]:
         """Text and fields of the rows `start` to `end`."""
         index = self._rows()
         at = start // STRIDE * STRIDE
-        first, last = index.offsets[start // STRIDE], index.offsets[min(-(-end // STRIDE), len(index.offsets) - 1)]
+        ends = start // STRIDE, min(-(-end // STRIDE), len(index.offsets) - 1)
+        first, last = index.offsets[list(ends)].tolist()
         lines = _Lines(blob, first, last)
         try:
             for fields in csv.reader(lines, delimiter=self._sep):
@@ -214,9 +219,9 @@ def _lines(blob: Blob, start: int, end: int) -> Iterator[bytes]:
     yield from b"".join(rest).splitlines(keepends=True)
 
 
-def _scan(blob: Blob, sep: str, counts: Callable[[list[str]], bool]) -> _Index:
-    """Count the rows and note where they begin."""
-    offsets = array("Q")
+def _scan(blob: Blob, sep: str, counts: Callable[[list[str]], bool]) -> Numbers:
+    """Return the number of rows, the offset of every 64th one, and the end of the file."""
+    offsets: list[int] = []
     at = rows = 0
 
     def lines() -> Iterator[str]:
@@ -238,5 +243,4 @@ def _scan(blob: Blob, sep: str, counts: Callable[[list[str]], bool]) -> _Index:
             begin = at
     except csv.Error as exc:
         raise _unreadable(blob.url, rows, exc, "create_shards") from None
-    offsets.append(blob.size)
-    return _Index(rows, offsets, blob.size, blob.version)
+    return np.array([rows, *offsets, blob.size], "<i8")

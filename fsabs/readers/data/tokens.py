@@ -431,7 +431,7 @@ SUFFIXES = (".bin", ".ds")
 """What the names of files of tokens end in."""
 
 
-class TokenDataReader(FileShardsReader[TokenFile]):
+class TokenDataReader(FileShardsReader[TokenFile, TokenLayout]):
     """Windows over the tokens of the files at `location`: a URL, a path, a glob pattern, a directory, an FS.
 
     A window has `sequence_length` + 1 tokens, of which the first `sequence_length` are a model's input and the last
@@ -468,7 +468,7 @@ class TokenDataReader(FileShardsReader[TokenFile]):
         try:
             super().__init__(location)
         except FileNotFoundError:
-            if isinstance(location, FS) or keys.name(os.fspath(location)).endswith(".bin"):
+            if not isinstance(location, str | os.PathLike) or keys.name(os.fspath(location)).endswith(".bin"):
                 raise
             # Megatron's programs name a pair of files without its suffixes.
             super().__init__(os.fspath(location) + ".bin")
@@ -486,18 +486,18 @@ class TokenDataReader(FileShardsReader[TokenFile]):
         self.step = sequence_length if overlap else sequence_length + 1
         """Tokens from the start of a window to that of the next one."""
         self._pad = pad
-        self._layouts: dict[str, TokenLayout] = {}
+        self._listed: set[str] | None = None
 
     def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
         """A shard for each file, whose records are its windows."""
         stats = self._list(self._is_wanted, "file of tokens")
-        names = {stat.filename for stat in stats} | self._beside(stats)
+        self._listed = {stat.filename for stat in stats} | (self._beside(stats) if self._files.is_chosen else set())
+        return [Shard(name, 0, self._windows(name)) for name in self._index_all()]
 
-        def load(name: str) -> TokenLayout:
-            return layout_of(self._files.fs, self._stats[name], names, self._format, self._dtype)
-
-        self._layouts = self._of_all(load, self._stats)
-        return [Shard(name, 0, self._windows(name)) for name in self._layouts]
+    def _index_of(self, name: str) -> TokenLayout:
+        stat = self._stat(name)
+        names = {stat.filename, *self._beside([stat])} if self._listed is None else self._listed
+        return layout_of(self._files.fs, stat, names, self._format, self._dtype)
 
     def _is_wanted(self, stat: FileStat) -> bool:
         if self._files.is_chosen:
@@ -505,9 +505,7 @@ class TokenDataReader(FileShardsReader[TokenFile]):
         return stat.filename.endswith(SUFFIXES)
 
     def _beside(self, stats: list[FileStat]) -> set[str]:
-        """Return the names of the files that belong to a file that was given by itself, or to those of a pattern."""
-        if not self._files.is_chosen:
-            return set()
+        """Return the names of the files that belong to files of tokens."""
         fs = self._files.fs
         beside = {
             path
@@ -520,7 +518,7 @@ class TokenDataReader(FileShardsReader[TokenFile]):
         return {path for path in beside if fs.isfile(path)}
 
     def _windows(self, name: str) -> int:
-        tokens = self._layouts[name].tokens
+        tokens = self._index(name).tokens
         if self.layout == "documents":
             ends = self.open(name).pieces
             return int(ends[-1]) if len(ends) else 0
@@ -528,7 +526,7 @@ class TokenDataReader(FileShardsReader[TokenFile]):
 
     def content_of(self, shard_name: str) -> ShardContent:
         """Return the path, the size, and a digest of the index and both ends of the file."""
-        layout = self._layouts[shard_name]
+        layout = self._index(shard_name)
         unit = f"{layout.digest}/{self.layout}/{self.length}/{self.step}"
         return ShardContent(self._files.path(shard_name), layout.size, unit)
 
@@ -585,7 +583,7 @@ class TokenDataReader(FileShardsReader[TokenFile]):
         return self._shard(name)
 
     def _open_shard(self, shard_name: str) -> TokenFile:
-        return TokenFile(self._files.fs, self._layouts[shard_name], self.length)
+        return TokenFile(self._files.fs, self._index(shard_name), self.length)
 
     def offset_of(self, name: str, window: int) -> int:
         """Return the number of the first token of a window in its file."""

@@ -95,7 +95,7 @@ class Index:
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.url, self.version, self.size, self._body, self.damage, self.verified = state
         view = memoryview(self._body)
-        self.chunks = len(view) // (_ROW.size + 8)
+        self.chunks = self._verified_from = len(view) // (_ROW.size + 8)
         self._rows = view[8 * (self.chunks + 1) :]
         self._firsts = view[: 8 * (self.chunks + 1)].cast("Q")
         self.records = self._firsts[self.chunks]
@@ -153,21 +153,29 @@ class Index:
         self._take_proof(blob)
         while self.verified < number:
             chunks = self._neighbours(self.verified, number)
-            sizes = [min(chunk.size, LENGTH.size) if _is_single(chunk) else chunk.size for chunk in chunks]
-            with naming(*chunks):
-                contents = blob.pread_many([(size, chunk.payload) for size, chunk in zip(sizes, chunks, strict=True)])
-            for chunk, stored in zip(chunks, contents, strict=True):
-                try:
-                    records = _length_of_single(chunk, stored) if _is_single(chunk) else counted(chunk, stored)
-                except Damage as exc:
-                    if not skip:
-                        return chunk, str(exc)
-                    records = chunk.records
-                if records != chunk.records:
-                    return chunk, wrong_count(chunk.records, records)
-                self.verified = max(self.verified, chunk.number + 1)
+            wrong = _first_wrong(blob, chunks, counted, skip)
+            self.verified = max(self.verified, chunks[-1].number + 1 if wrong is None else wrong[0].number)
+            if wrong is not None:
+                return wrong
         if time.monotonic() - began > WORTH_KEEPING and not skip:
             self._keep_proof(blob)
+        return None
+
+    def verify_from_end(
+        self, blob: Blob, number: int, counted: Callable[[Chunk, bytes], int], skip: bool
+    ) -> tuple[Chunk, str] | None:
+        """Prove the counts of the chunks after chunk `number`, as `verify` does of those before it.
+
+        A record that is numbered from the end needs no others.
+        """
+        at = max(number + 1, self.verified)
+        while at < self._verified_from:
+            chunks = self._neighbours(at, self._verified_from)
+            wrong = _first_wrong(blob, chunks, counted, skip)
+            if wrong is not None:
+                return wrong
+            at = chunks[-1].number + 1
+        self._verified_from = min(self._verified_from, number + 1)
         return None
 
     def _neighbours(self, first: int, end: int) -> list[Chunk]:
@@ -245,6 +253,25 @@ class Index:
 
     def __repr__(self) -> str:
         return f"Index({self.url!r}, chunks={self.chunks}, records={self.records})"
+
+
+def _first_wrong(
+    blob: Blob, chunks: Sequence[Chunk], counted: Callable[[Chunk, bytes], int], skip: bool
+) -> tuple[Chunk, str] | None:
+    """Count the records of neighbouring chunks; return the first one with a wrong count, and what is wrong."""
+    sizes = [min(chunk.size, LENGTH.size) if _is_single(chunk) else chunk.size for chunk in chunks]
+    with naming(*chunks):
+        contents = blob.pread_many([(size, chunk.payload) for size, chunk in zip(sizes, chunks, strict=True)])
+    for chunk, stored in zip(chunks, contents, strict=True):
+        try:
+            records = _length_of_single(chunk, stored) if _is_single(chunk) else counted(chunk, stored)
+        except Damage as exc:
+            if not skip:
+                return chunk, str(exc)
+            records = chunk.records
+        if records != chunk.records:
+            return chunk, wrong_count(chunk.records, records)
+    return None
 
 
 def _is_single(chunk: Chunk) -> bool:

@@ -128,7 +128,9 @@ class RecordReader(ClosesOnExit):
             return self.read_many(range(start, stop, step))
         record = self._record_number(which)
         number = self.index.find(record)
-        if number > self.index.verified:
+        if operator.index(which) < 0:
+            self.verify_counts(number, from_end=True)
+        elif number > self.index.verified:
             self.verify_counts(number)
         chunk = self.index.chunk(number)
         cached = self._cache.get(number)
@@ -228,8 +230,9 @@ class RecordReader(ClosesOnExit):
 
     # ---- chunks: reading, checking, splitting, keeping
 
-    def verify_counts(self, number: int, wanted: Container[int] = ()) -> None:
+    def verify_counts(self, number: int, wanted: Container[int] = (), from_end: bool = False) -> None:
         """Verify that the chunks before chunk `number` hold as many records as their headers say: numbers depend on it.
+        Where they count from the end, the chunks after it are verified.
 
         `CorruptFileError` naming the first one that doesn't. A file's chunks are counted once (see `Index.verify`);
         those that are `wanted` are kept.
@@ -241,11 +244,12 @@ class RecordReader(ClosesOnExit):
                 return chunk.records
             return count(self._payload(chunk, stored, 0)[0])
 
-        found = self.index.verify(self._blob, number, counted, self._skips)
+        verify = self.index.verify_from_end if from_end else self.index.verify
+        found = verify(self._blob, number, counted, self._skips)
         if found is not None:
             chunk, reason = found
-            behind = f"{reason}: the numbers of the records behind it are unknown"
-            raise self._corrupt(chunk, behind)
+            side = "before" if from_end else "behind"
+            raise self._corrupt(chunk, f"{reason}: the numbers of the records {side} it are unknown")
 
     def _stored(self, chunk: Chunk, end: int) -> bytes:
         """The file from the chunk's payload to `end`."""
