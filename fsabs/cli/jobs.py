@@ -173,7 +173,7 @@ def _text(status: Status) -> str:
     lines += [f"worker {name}: {count} tasks" for name, count in sorted(status.workers.items())]
     if status.late:
         lines.append(f"{status.late} tasks whose lease is over")
-    lines.extend(f"task {name} may end its workers: dispatched {count} times" for name, count in status.suspects.items())
+    lines += [f"task {name} may end its workers: dispatched {count} times" for name, count in status.suspects.items()]
     return "\n".join(lines)
 
 
