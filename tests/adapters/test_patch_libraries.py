@@ -347,7 +347,7 @@ def _written_by_path(random: numpy.random.Generator) -> Iterator[tuple[str, byte
     import tempfile
 
     import h5py
-    import joblib
+    import joblib  # type: ignore[import-untyped]
     import nibabel
     from megatron.core.datasets.indexed_dataset import IndexedDatasetBuilder
 
@@ -355,7 +355,8 @@ def _written_by_path(random: numpy.random.Generator) -> Iterator[tuple[str, byte
         joblib.dump({"weights": random.random(9)}, f"{folder}/model.joblib")
         with h5py.File(f"{folder}/data.h5", "w") as file:
             file["x"], file["y"] = numpy.arange(9), random.random((4, 3))
-        nibabel.save(nibabel.Nifti1Image(random.random((3, 4, 5)), numpy.eye(4)), f"{folder}/brain.nii")
+        image = nibabel.Nifti1Image(random.random((3, 4, 5)), numpy.eye(4))  # type: ignore[no-untyped-call]
+        nibabel.save(image, f"{folder}/brain.nii")
         builder = IndexedDatasetBuilder(f"{folder}/tokens.bin", dtype=numpy.uint16)
         for length in (3, 5):
             builder.add_document(numpy.arange(length), [length])

@@ -103,7 +103,7 @@ WRITERS: dict[str, Callable[[Any], None]] = {
     "Image": lambda path: Image.fromarray(numpy.zeros((4, 4, 4), "u1")).save(path, "JPEG"),
     "to_json": lambda path: pandas.DataFrame({"a": [1, Unwritable()]}).to_json(path, default_handler=_fails),
     "to_parquet": lambda path: pandas.DataFrame({"a": [1, Unwritable()]}).to_parquet(path),
-    "to_excel": lambda path: pandas.DataFrame({"a": [1]}).to_excel(path, engine="none"),  # type: ignore[call-overload]
+    "to_excel": lambda path: pandas.DataFrame({"a": [1]}).to_excel(path, engine="none"),
     "to_html": lambda path: pandas.DataFrame({"a": [1, Unwritable()]}).to_html(path),
     "to_feather": lambda path: pandas.DataFrame({"a": [1, Unwritable()]}).to_feather(path),
     "savez_compressed": lambda path: numpy.savez_compressed(path, x=numpy.ones(9), y=Unwritable()),
