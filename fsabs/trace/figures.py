@@ -16,6 +16,9 @@ FINE = 32
 FINE_BUCKETS = 64 * FINE
 SLICES = 512
 """A grid has at most so many slices, and half of them or more where the trace is long enough."""
+MOMENTS, SEVERAL, VARIED, FLAT, ELASTIC = 16, 1.5, 0.1, 0.75, 0.4
+"""A ceiling is concluded from so many slices, of this median in flight, whose logarithm varies by that much (standard
+deviation), while rates are at least this part of their peak for half of the time, and grow with this power at most."""
 FIRST_WIDTH = 1 << 16
 """Nanoseconds of a slice to begin with."""
 
@@ -60,6 +63,26 @@ def coarse(counts: Array) -> list[int]:
     by_bits += [int(counts[1 << (bits - 1) : 1 << bits].sum()) for bits in range(1, 6)]
     by_bits += [int(counts[at : at + FINE].sum()) for at in range(FINE, FINE_BUCKETS, FINE)]
     return trimmed(by_bits)
+
+
+def ceiling(rates: Array, in_flight: Array) -> tuple[float, float]:
+    """Return the rate that is not exceeded however much is in flight, and the part of the busy time at it; or zeros.
+
+    What is limited by latency moves as much more as is in flight; what shares a link, a store or a disk that is full
+    doesn't. Where no more is in flight at one time than at another, nothing is known.
+    """
+    import numpy as np
+
+    busy = in_flight > 0.1 * in_flight.max(initial=0.0)
+    rates, in_flight = rates[busy], in_flight[busy]
+    if len(rates) < MOMENTS or rates.min() <= 0 or np.median(in_flight) < SEVERAL:
+        return 0.0, 0.0
+    logs = np.log(rates), np.log(in_flight)
+    varied = logs[1].std()
+    elasticity = np.cov(*logs, bias=True)[0, 1] / varied**2 if varied else 1.0
+    peak = float(np.percentile(rates, 90))
+    at_it = float((rates >= FLAT * peak).mean())
+    return (peak, at_it) if varied >= VARIED and elasticity <= ELASTIC and at_it >= 0.5 else (0.0, 0.0)
 
 
 class Grid:

@@ -218,7 +218,7 @@ def _among(some: Columns, operations: Set[str]) -> Array:
 
 
 class Slowest:
-    """The slowest calls and requests."""
+    """The slowest calls, requests and spans."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -227,7 +227,7 @@ class Slowest:
 
     def add(self, some: Columns, process: int) -> None:
         """Events of a process."""
-        which = (some.of("fs") | some.of("request")).nonzero()[0]
+        which = (some.of("fs") | some.of("request") | some.of("span")).nonzero()[0]
         slowest = which[(-some.duration[which]).argsort(kind="stable")[: self._count]]
         found = [*self.rows, *(some.event(at, process) for at in slowest)]
         self.rows = sorted(found, key=lambda event: -event.duration)[: self._count]
@@ -248,6 +248,11 @@ class RequestTable:
         """... of it those in which all that were had taken twice as long as the typical one, ..."""
         self.again = 0.0
         """... and those in which all that were had failed before."""
+        self.count = 0
+        self.typical = 0.0
+        """The seconds of the typical one."""
+        self.slowest = (0.0, 0, "")
+        """The seconds, the bytes and the URL of the slowest one."""
         self._fine = np.zeros(figures.FINE_BUCKETS, np.int64)
         self._failed: dict[str, list[int]] = {}  # the ends of what has failed and was not made again, by URL
         self._start_process()
@@ -262,9 +267,16 @@ class RequestTable:
         import numpy as np
 
         begin, end, failed = some.begin[which], some.end[which], some.failed[which]
+        if not len(begin):
+            return
+        self.count += len(begin)
+        at = which.nonzero()[0][some.duration[which].argmax()]
+        found = (int(some.duration[at]) / 1e9, int(some.size[at]), some.urls[some.where[at]])
+        self.slowest = max(self.slowest, found)
         done = figures.fine_buckets(some.duration[which][~failed])
         self._fine += np.bincount(done, minlength=figures.FINE_BUCKETS)
         typical = int(figures.percentile(self._fine, 0.5)) if self._fine.any() else 0
+        self.typical = typical / 1e9
         again = self._repeated([some.urls[where] for where in some.where[which]], begin, end, failed)
         succeeded = np.where(failed, begin + typical, end)
         self._any.add(begin, end)
