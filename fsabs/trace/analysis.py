@@ -6,10 +6,10 @@ import collections
 import os
 from collections.abc import Sequence
 
-from . import rules, units
+from . import figures, rules, units
 from .attribution import Attributed, Attribution, machine
 from .facts import LISTINGS, Batches, Ceiling, Facts
-from .figures import Grid, ceiling
+from .figures import Grid, Sharing
 from .intervals import MOST, Array, Collector
 from .reading import Columns, TraceSource, sources
 from .results import WAITS, Amplification, Analysis, Breakdown, CacheUse, HeatMap, Row, Stall, Timeline
@@ -20,6 +20,28 @@ FILES = 1000
 SLOWEST = 100
 FEW_BATCHES, FEW_CALLS = 5, 50
 """Of a process that has made fewer, nothing is concluded."""
+
+
+class _Durations:
+    """The durations of the batches, or calls, of a process."""
+
+    def __init__(self) -> None:
+        import numpy as np
+
+        self.count = 0
+        self.sum = self.first = 0.0
+        """Seconds."""
+        self.fine = np.zeros(figures.FINE_BUCKETS, np.int64)
+
+    def add(self, durations: Array) -> None:
+        """Add nanoseconds."""
+        import numpy as np
+
+        if len(durations) and not self.count:
+            self.first = int(durations[0]) / 1e9
+        self.count += len(durations)
+        self.sum += int(durations.sum()) / 1e9
+        self.fine += np.bincount(figures.fine_buckets(durations), minlength=figures.FINE_BUCKETS)
 
 
 class _Pass:
@@ -33,7 +55,8 @@ class _Pass:
         self.misses = Misses()
         self.for_data, self.for_reads = RequestTable(), RequestTable()
         self.attribution = Attribution()
-        self.asked, self.fetched, self.reads, self.requests, self.errors, self.rates = (Grid(zero) for _ in range(6))
+        self.asked, self.fetched, self.reads, self.requests, self.errors = (Grid(zero) for _ in range(5))
+        self.shared, self.shared_by_reads = Sharing(), Sharing()
         self.processes: list[ProcessInfo] = []
         self.batches: list[Batches] = []
         self.cores: dict[str, int] = {}
@@ -46,18 +69,15 @@ class _Pass:
 
     def process(self, source: TraceSource) -> None:
         """All that a process left."""
-        import numpy as np
-
         busy, under_way = Grid(self.zero), Collector()
-        calls, batches = np.zeros(3), np.zeros(3)  # how many, their nanoseconds, those of the first one
+        calls, batches = _Durations(), _Durations()
         first, last = source.header["monotonic_ns"] + source.offset, 0
         for some in source.columns():
             self._add(some, source.number)
             mine = some.of("fs")
             under_way.add(some.begin[mine], some.end[mine])
             for sums, which in ((calls, mine), (batches, some.of("fetch"))):
-                took = some.duration[which]
-                sums += (len(took), took.sum(), took[0] if len(took) and not sums[0] else 0)
+                sums.add(some.duration[which])
             first, last = min(first, int(some.begin.min())), max(last, int(some.end.max()))
         busy.spread(*under_way.get(), 1.0)
         self.table.end_process(source.tallies)
@@ -73,11 +93,14 @@ class _Pass:
         info = source.info(first, max(first, last))
         self.processes.append(info)
         self.cores[machine(source.header)] = max(1, source.header["cores"])
-        fetches = batches[0] >= FEW_BATCHES
-        count, took, earliest = batches if fetches else calls
-        if fetches or count >= FEW_CALLS:
-            made = Batches(info.label, int(count), float(took) / 1e9, float(earliest) / 1e9, info.begin, info.end)
-            self.batches.append(made)
+        fetches = batches.count >= FEW_BATCHES
+        made = batches if fetches else calls
+        if fetches or made.count >= FEW_CALLS:
+            rank = f"{machine(source.header)} {info.rank}"
+            typical = figures.percentile(made.fine, 0.5) / 1e9
+            self.batches.append(
+                Batches(info.label, rank, made.count, made.sum, typical, made.first, info.begin, info.end)
+            )
 
     def _add(self, some: Columns, process: int) -> None:
         import numpy as np
@@ -95,7 +118,8 @@ class _Pass:
         self.fetched.spread(some.begin[down], _after(some, down), _rate(some, down))
         self.reads.spread(some.begin[reads], some.end[reads], 1.0)
         self.requests.spread(some.begin[requests], some.end[requests], 1.0)
-        self.rates.spread(some.begin[down], _after(some, down), 1 / some.duration[down].clip(1))
+        for shared, which in ((self.shared, down), (self.shared_by_reads, reads)):
+            shared.add(some.begin[which], some.end[which], some.size[which])
         self.errors.count(some.end[some.failed], 1)
         for name, which in (("fetch", some.of("fetch")), ("next", some.which(lambda key: key[1] == "steps.next"))):
             self.computed[name] += int(some.size[which].sum())
@@ -106,20 +130,13 @@ class _Pass:
         self.failed_requests += int(some.duration[requests & some.failed].sum())
 
     def ceiling(self) -> Ceiling | None:
-        """Return what is shared and full, if anything is: the link, else the store, else the disk."""
-        span = max(1, self.end - self.zero)
-        for name, grid, in_flight, unit in (
-            ("the link", self.fetched, self.requests, units.rate),
-            ("the store", self.rates, self.requests, lambda peak: f"{peak:,.0f} requests/s"),
-            ("the disk", self.asked, self.reads, units.rate),
-        ):
-            if grid is self.asked and self.for_data.count:
-                continue
-            width = max(grid.width, in_flight.width)
-            peak, part = ceiling(grid.slices(width, span) / width * 1e9, in_flight.slices(width, span) / width)
-            if part:
-                return Ceiling(name, unit(peak), part)
-        return None
+        """Return what is shared and full, if anything is."""
+        found = (self.shared if self.shared.count else self.shared_by_reads).ceiling()
+        if found is None:
+            return None
+        by_bytes, most, part = found
+        name = "the disk" if not self.shared.count else "the link" if by_bytes else "the store"
+        return Ceiling(name, units.rate(most) if by_bytes else f"{most:,.3g} a second", part)
 
     def facts(self, analysis: Analysis, job: Attributed) -> Facts:
         """Return what the rules look at."""

@@ -389,7 +389,7 @@ def _lag(ranks: Sequence[Rank], ends: Array, last: Array, free: Array, critical:
     lost = np.zeros(len(ranks))
     if len(ranks) > 1 and ends.shape[1] > 1:
         steps = np.arange(ends.shape[1] - 1)
-        if last[:, :-1].mean() >= 0.5:
+        if last[:, :-1].sum() - len(steps) >= 0.5 * (len(ranks) - 1) * len(steps):
             others = free[:, :-1].copy()
             others[critical[:-1], steps] = np.nan
             waited = np.nanmedian(others, axis=0) - free[critical[:-1], steps]

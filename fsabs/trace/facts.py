@@ -26,23 +26,22 @@ class Batches(NamedTuple):
     """The batches that one process made for a DataLoader; where there are few, the user's calls in it."""
 
     label: str
+    rank: str
+    """Of the rank that they are made for."""
     calls: int
     seconds: float
+    each: float
+    """Seconds of the typical one."""
     first: float
     """Seconds of the first one."""
     begin: int
     """As `ProcessInfo.begin`."""
     end: int
 
-    @property
-    def each(self) -> float:
-        """Seconds that a batch takes, the first one apart."""
-        return (self.seconds - self.first) / (self.calls - 1)
-
     def ran_beside(self, other: Batches) -> bool:
-        """Return whether both ran at the same time for at least half of the shorter one's time."""
+        """Return whether both worked for a rank at the same time, for at least half of the shorter one's time."""
         shorter = min(self.end - self.begin, other.end - other.begin)
-        return 2 * (min(self.end, other.end) - max(self.begin, other.begin)) >= shorter
+        return self.rank == other.rank and 2 * (min(self.end, other.end) - max(self.begin, other.begin)) >= shorter
 
 
 class Ceiling(NamedTuple):
@@ -165,11 +164,12 @@ class Model:
     @cached_property
     def slowest_worker(self) -> tuple[Batches, float] | None:
         """The slowest of the workers that ran side by side, if it takes twice as long, and the median of the others."""
-        slowest = max(self.facts.batches, key=lambda one: one.each, default=None)
-        # Not those of other epochs, where workers are started for each: what they read may have been cached by then.
-        beside = [one.each for one in self.facts.batches if one is not slowest and slowest and one.ran_beside(slowest)]
-        median = statistics.median(beside) if beside else 0.0
-        return (slowest, median) if slowest is not None and median and slowest.each >= 2 * median else None
+        for slowest in sorted(self.facts.batches, key=lambda one: -one.each)[:1]:
+            # Not those of other epochs, where workers are started for each: what they read may have been cached then.
+            beside = [one.each for one in self.facts.batches if one is not slowest and one.ran_beside(slowest)]
+            median = statistics.median(beside) if beside else 0.0
+            return (slowest, median) if 0 < 2 * median <= slowest.each else None
+        return None
 
     @cached_property
     def long_steps(self) -> tuple[int, float]:

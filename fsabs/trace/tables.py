@@ -240,8 +240,6 @@ class RequestTable:
     """
 
     def __init__(self) -> None:
-        import numpy as np
-
         self.busy = 0.0
         """Seconds in which any was under way, summed over processes, ..."""
         self.slow = 0.0
@@ -250,14 +248,16 @@ class RequestTable:
         """... and those in which all that were had failed before."""
         self.count = 0
         self.typical = 0.0
-        """The seconds of the typical one."""
+        """The seconds of the typical one, in the process of the slowest one."""
         self.slowest = (0.0, 0, "")
         """The seconds, the bytes and the URL of the slowest one."""
-        self._fine = np.zeros(figures.FINE_BUCKETS, np.int64)
         self._failed: dict[str, list[int]] = {}  # the ends of what has failed and was not made again, by URL
         self._start_process()
 
     def _start_process(self) -> None:
+        import numpy as np
+
+        self._fine = np.zeros(figures.FINE_BUCKETS, np.int64)
         # When any request was under way; any, had each taken twice the typical time at most; any that repeats no other.
         self._any, self._typical, self._first = Collector(), Collector(), Collector()
         self._failed.clear()
@@ -270,13 +270,12 @@ class RequestTable:
         if not len(begin):
             return
         self.count += len(begin)
-        at = which.nonzero()[0][some.duration[which].argmax()]
-        found = (int(some.duration[at]) / 1e9, int(some.size[at]), some.urls[some.where[at]])
-        self.slowest = max(self.slowest, found)
         done = figures.fine_buckets(some.duration[which][~failed])
         self._fine += np.bincount(done, minlength=figures.FINE_BUCKETS)
         typical = int(figures.percentile(self._fine, 0.5)) if self._fine.any() else 0
-        self.typical = typical / 1e9
+        at = which.nonzero()[0][some.duration[which].argmax()]
+        if (seconds := int(some.duration[at]) / 1e9) > self.slowest[0]:
+            self.slowest, self.typical = (seconds, int(some.size[at]), some.urls[some.where[at]]), typical / 1e9
         again = self._repeated([some.urls[where] for where in some.where[which]], begin, end, failed)
         succeeded = np.where(failed, begin + typical, end)
         self._any.add(begin, end)
