@@ -10,13 +10,13 @@ from . import figures, rules, units
 from .attribution import Attributed, Attribution, machine
 from .facts import LISTINGS, Batches, Ceiling, Facts
 from .figures import Grid, Sharing
-from .intervals import MOST, Array, Collector
+from .intervals import FOR_TOTALS, MOST, Array, Collector
 from .reading import Columns, TraceSource, sources
 from .results import WAITS, Amplification, Analysis, Breakdown, CacheUse, HeatMap, Row, Stall, Timeline
 from .schema import READS, UPWARD, ProcessInfo, operation
 from .tables import FileTable, Misses, OperationTable, RequestTable, Slowest
 
-FILES = 1000
+FILES = 500
 SLOWEST = 100
 FEW_BATCHES, FEW_CALLS = 5, 50
 """Of a process that has made fewer, nothing is concluded."""
@@ -69,7 +69,7 @@ class _Pass:
 
     def process(self, source: TraceSource) -> None:
         """All that a process left."""
-        busy, under_way = Grid(self.zero), Collector()
+        busy, under_way = Grid(self.zero), Collector(FOR_TOTALS)
         calls, batches = _Durations(), _Durations()
         first, last = source.header["monotonic_ns"] + source.offset, 0
         for some in source.columns():

@@ -28,6 +28,8 @@ MADE = ("connect", "first_byte", "transfer", "throttle", "backoff", "list", "dis
 _COLUMN = {cause: number for number, cause in enumerate(CAUSES)}
 BLOCK = 1 << 16
 """Moments that are divided together."""
+SLAB = 1 << 12
+"""Steps that are divided together."""
 STEPS_KEPT = 10_000
 TOGETHER = 0.05, 1_000_000
 """Ranks end a step together that do so within this part of it, or so many nanoseconds."""
@@ -443,13 +445,16 @@ def _divided(rank: Rank, makers: list[Maker], windows: Intervals) -> tuple[Array
         add(cause, some)
     add("step", difference(steps, joined([busy, waits])))
     outside[_COLUMN["outside"]] += length(difference(between, joined([busy, waits])))
-    for cause, begin, took in _of_makers(rank, waits, makers, windows) if len(waits[0]) else ():
-        window = (np.searchsorted(windows[0], begin, side="right") - 1).clip(0)
-        step: Array = np.searchsorted(rank.begin, begin, side="right") - 1
-        within = np.zeros(len(begin), bool)
-        within[step >= 0] = begin[step >= 0] < rank.end[step[step >= 0]]
-        np.add.at(inside[:, _COLUMN[cause]], window[within], took[within])
-        outside[_COLUMN[cause]] += took[~within].sum()
+    for at in range(0, len(windows[0]), SLAB):
+        part = windows[0][at : at + SLAB], windows[1][at : at + SLAB]
+        mine = intersection(_near(waits, part), joined([part]))
+        for cause, begin, took in _of_makers(rank, mine, makers, part) if len(mine[0]) else ():
+            window = (np.searchsorted(part[0], begin, side="right") - 1).clip(0) + at
+            step: Array = np.searchsorted(rank.begin, begin, side="right") - 1
+            within = np.zeros(len(begin), bool)
+            within[step >= 0] = begin[step >= 0] < rank.end[step[step >= 0]]
+            np.add.at(inside[:, _COLUMN[cause]], window[within], took[within])
+            outside[_COLUMN[cause]] += took[~within].sum()
     return inside, outside
 
 
@@ -459,13 +464,14 @@ def _of_makers(
     """Yield the causes of moments of waiting, with begins and nanoseconds: what makers do, in equal parts, or none."""
     import numpy as np
 
-    sets = [waits, *(_near(maker.causes.get(cause, empty()), waits) for cause in MADE for maker in makers)]
-    channels = [0, *(1 + at for at in range(len(MADE)) for _ in makers)]
-    times = np.concatenate([*(side for some in sets for side in some), *windows])
-    channel = np.concatenate([np.repeat(channels, [2 * len(some[0]) for some in sets]), np.zeros(2 * len(windows[0]))])
-    change = np.concatenate([*(np.repeat((1, -1), len(some[0])) for some in sets), np.zeros(2 * len(windows[0]))])
+    ways = [(0, waits)]
+    ways += [(1 + at, _near(one.causes.get(cause, empty()), waits)) for at, cause in enumerate(MADE) for one in makers]
+    rest, ends = np.zeros(2 * len(windows[0]), np.int8), np.array((1, -1), np.int8)
+    times = np.concatenate([*(side for _, some in ways for side in some), *windows])
     order = np.argsort(times, kind="stable")
-    times, channel, change = times[order], channel[order].astype(np.int64), change[order].astype(np.int64)
+    times = times[order]
+    channel = np.concatenate([*(np.full(2 * len(some[0]), way, np.int8) for way, some in ways), rest])[order]
+    change = np.concatenate([*(np.repeat(ends, len(some[0])) for _, some in ways), rest])[order]
     idle = _idle(rank, rank.waits, makers)
     under_way = np.zeros(1 + len(MADE), np.int64)
     for at in range(0, len(times) - 1, BLOCK):
@@ -503,6 +509,7 @@ def _idle(rank: Rank, waits: Intervals, makers: list[Maker]) -> dict[str, Callab
     return {"startup": early, "read_ahead": lambda times: 1 - early(times)}
 
 
-def _near(some: Intervals, waits: Intervals) -> Intervals:
-    near = (some[1] > waits[0][0]) & (some[0] < waits[1][-1])
-    return some[0][near], some[1][near]
+def _near(some: Intervals, near: Intervals) -> Intervals:
+    """Return those that lie between the begin of the first one of others and the end of the last one."""
+    first, last = some[1].searchsorted(near[0][0], side="right"), some[0].searchsorted(near[1][-1])
+    return some[0][first:last], some[1][first:last]

@@ -261,7 +261,7 @@ class Analysis(NamedTuple):
     latencies: Mapping[str, Histogram]
     """Nanoseconds, by `KIND LAYER.OPERATION`."""
     files: Sequence[FileRow]
-    """Those with the most seconds, at most 1000."""
+    """Those with the most seconds, at most 500."""
     files_seen: int
     """How many there were; a lower bound once there were more than are kept count of."""
     slowest: Sequence[Event]

@@ -91,6 +91,7 @@ class Rule(NamedTuple):
         severity = "note" if seconds < NOTE[0] or part < NOTE[1] else "high" if part >= HIGH else "medium"
         figures = self.figures(model)
         shown = {name: round(value, 4) if isinstance(value, float) else value for name, value in figures.items()}
+        shown.pop("advice", None)
         title, advice = self.title.format(figures), self.advice.format(figures)
         return Finding(self.code, severity, title, shown, advice, seconds, self.model)
 
@@ -334,7 +335,7 @@ def _of_largest(m: Model) -> Evidence:
     longest = [f"{row.operation} {row.seconds:.3g} s" for row in spans]
     calls = [f"{one.operation} {one.where} {one.duration / 1e9:.3g} s" for one in outside]
     return {
-        "part": CAUSES[cause], "seconds": seconds, "share": share(seconds, m.total), "where": PARTS[cause],
+        "part": CAUSES[cause], "seconds": seconds, "share": share(seconds, m.total), "advice": PARTS[cause],
         **({"longest spans": ", ".join(longest)} if longest else {}),
         **({"longest calls": ", ".join(calls)} if calls else {}),
     }  # fmt: skip
@@ -709,7 +710,7 @@ RULES: tuple[Rule, ...] = (
         lambda m: _largest(m)[1],
         "the largest part of the time is {0[part]}: {0[share]:.0%}",
         _of_largest,
-        "{0[where]}",
+        "{0[advice]}",
         "Without it.",
         "a slow start",
     ),
@@ -719,7 +720,7 @@ RULES: tuple[Rule, ...] = (
         None,
         "the largest part of the time is {0[part]}: {0[share]:.0%}",
         _of_largest,
-        "{0[where]}",
+        "{0[advice]}",
         "",
         "nothing",
     ),

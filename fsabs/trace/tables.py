@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from . import figures
-from .intervals import Array, Collector
+from .intervals import FOR_TOTALS, Array, Collector
 from .reading import Columns, Key
 from .results import FileRow, Histogram, Row
 from .schema import KINDS, Event, layer, operation, trimmed
@@ -94,7 +94,7 @@ class OperationTable:
             key = some.keys[number]
             which = some.key == number
             self._mine.setdefault(key, Sums()).add(some.duration[which], some.size[which], some.failed[which])
-            self._busy.setdefault(key, Collector()).add(some.begin[which], some.end[which])
+            self._busy.setdefault(key, Collector(FOR_TOTALS)).add(some.begin[which], some.end[which])
 
     def end_process(self, tallies: Iterable[Mapping[str, Any]]) -> None:
         """The process is over; `tallies` is what its recorder counted."""
@@ -259,7 +259,7 @@ class RequestTable:
 
         self._fine = np.zeros(figures.FINE_BUCKETS, np.int64)
         # When any request was under way; any, had each taken twice the typical time at most; any that repeats no other.
-        self._any, self._typical, self._first = Collector(), Collector(), Collector()
+        self._any, self._typical, self._first = (Collector(FOR_TOTALS) for _ in range(3))
         self._failed.clear()
 
     def add(self, some: Columns, which: Array) -> None:

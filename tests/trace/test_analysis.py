@@ -141,7 +141,7 @@ def test_files_are_told_apart(tmp_path: Path) -> None:
         ]
     analysis = _analysed(tmp_path, events)
     assert analysis.files_seen == 1500
-    assert len(analysis.files) == 1000
+    assert len(analysis.files) == 500
     first = analysis.files[0]
     assert (first.where, first.opens, first.reads, first.bytes) == ("s3://b/1499", 2, 2, 20)
     assert first.seconds == pytest.approx((4 * 1000 + 2 * 3000 + 1499 + 2999) / 1e9)
