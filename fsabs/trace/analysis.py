@@ -99,7 +99,7 @@ class _Pass:
             rank = f"{machine(source.header)} {info.rank}"
             typical = figures.percentile(made.fine, 0.5) / 1e9
             self.batches.append(
-                Batches(info.label, rank, made.count, made.sum, typical, made.first, info.begin, info.end)
+                Batches(info.label, rank, made.count, made.sum, typical, made.first, info.begin, info.end, fetches)
             )
 
     def _add(self, some: Columns, process: int) -> None:

@@ -388,10 +388,11 @@ def _lag(ranks: Sequence[Rank], ends: Array, last: Array, free: Array, critical:
     """
     import numpy as np
 
-    lost = np.zeros(len(ranks))
+    lost, together = np.zeros(len(ranks)), False
     if len(ranks) > 1 and ends.shape[1] > 1:
         steps = np.arange(ends.shape[1] - 1)
-        if last[:, :-1].sum() - len(steps) >= 0.5 * (len(ranks) - 1) * len(steps):
+        together = bool(last[:, :-1].sum() - len(steps) >= 0.5 * (len(ranks) - 1) * len(steps))
+        if together:
             others = free[:, :-1].copy()
             others[critical[:-1], steps] = np.nan
             waited = np.nanmedian(others, axis=0) - free[critical[:-1], steps]
@@ -400,7 +401,7 @@ def _lag(ranks: Sequence[Rank], ends: Array, last: Array, free: Array, critical:
             done = ends[:, :-1].max(axis=1)
             lost[done.argmax()] = done.max() - np.median(np.delete(done, done.argmax()))
     worst = int(lost.argmax())
-    return Lag(ranks[worst].label, float(lost[worst]) / 1e9, float(lost.sum()) / 1e9)
+    return Lag(ranks[worst].label, float(lost[worst]) / 1e9, float(lost.sum()) / 1e9, together)
 
 
 def _row(epoch: int, steps: int, processes: int, workers: int, threads: int, nanoseconds: Array) -> Breakdown:

@@ -37,6 +37,8 @@ class Batches(NamedTuple):
     begin: int
     """As `ProcessInfo.begin`."""
     end: int
+    fetched: bool
+    """False for calls."""
 
     def ran_beside(self, other: Batches) -> bool:
         """Return whether both worked for a rank at the same time, for at least half of the shorter one's time."""
@@ -92,10 +94,19 @@ class Model:
         """Seconds of each cause inside of steps; all of the time, where no step was marked."""
         if self.whole is not None and not self.epochs:
             self.inside = dict(self.whole.causes)
+        self._leave_lag_out()
         self.total = self.whole.seconds if self.whole is not None else 0.0
         self.waits = sum(self.inside[cause] for cause in WAITS)
         self.workers = self.whole.workers if self.whole is not None else 0
         self.threads = self.whole.threads if self.whole is not None else 0
+
+    def _leave_lag_out(self) -> None:
+        """Leave out what the critical ranks wait more than the others: it is the lag's, and no other advice's."""
+        lag, waits = self.facts.lag, self.inside if self.epochs else {}
+        every = sum(waits.get(cause, 0.0) for cause in WAITS)
+        if lag is not None and lag.together and every:
+            left = max(0.0, 1 - lag.every / every)
+            self.inside |= {cause: self.inside[cause] * left for cause in WAITS}
 
     # ---- figures
 
@@ -182,7 +193,8 @@ class Model:
     @cached_property
     def first_batch(self) -> float:
         """The seconds that the first batch of a worker takes longer than its others, as far as a step waits for it."""
-        longer = max((one.first - one.each for one in self.facts.batches), default=0.0)
+        batches = [one for one in self.facts.batches if one.fetched]
+        longer = max([one.first - one.each for one in batches], default=0.0 if self.workers else self.total)
         waits = [(step.number, step.wait - step.causes.get("startup", 0.0)) for step in self.analysis.steps]
         typical = statistics.median([wait for _, wait in waits]) if waits else 0.0
         return max(0.0, min(longer, max((wait - typical for number, wait in waits if not number), default=0.0)))
@@ -197,7 +209,7 @@ class Model:
         """Return the seconds of causes outside of steps."""
         if self.whole is None or not self.epochs:
             return 0.0
-        return sum(self.whole.causes[cause] - self.inside[cause] for cause in causes)
+        return sum(self.whole.causes[cause] - sum(row.causes[cause] for row in self.epochs) for cause in causes)
 
     def saved(self, *causes: str, part: float = 1.0) -> float:
         """Return what is saved if a part of the time of these causes is no longer needed."""

@@ -193,6 +193,8 @@ class Lag(NamedTuple):
     """Of the job, for which the typical rank waits for this one."""
     every: float
     """Those for which it waits for any."""
+    together: bool
+    """True if the ranks end their steps together; else they wait at the end."""
 
 
 class Breakdown(NamedTuple):
