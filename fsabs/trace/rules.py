@@ -258,6 +258,11 @@ def _of_later_epochs(m: Model, otherwise: float, *causes: str) -> float:
     return m.saved(*causes, part=share(later, m.lost(*causes)))
 
 
+def _too_small_a_cache(m: Model) -> bool:
+    misses = m.analysis.cache.misses
+    return misses >= ENOUGH and m.facts.missed_again >= AGAIN_SHARE * misses
+
+
 def _cold(m: Model) -> float:
     """Return the seconds for which the first epoch waits longer for the store than the best one."""
     waited = [sum(epoch.causes[cause] for cause in STORE) for epoch in m.epochs]
@@ -372,7 +377,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "F004",
-        lambda m: m.analysis.cache.misses >= ENOUGH and m.facts.missed_again >= AGAIN_SHARE * m.analysis.cache.misses,
+        _too_small_a_cache,
         lambda m: _of_later_epochs(m, share(m.facts.missed_again, m.analysis.cache.misses), *m.reading),
         "the cache is too small: {0[missed again]:,} of {0[misses]:,} misses are of what it had missed before",
         lambda m: {
@@ -409,7 +414,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "F007",
-        lambda m: m.slowest_worker,
+        lambda m: m.slowest_worker and not _too_small_a_cache(m),
         _slow_worker_cost,
         "one slow worker: {0[worker]} takes {0[times]:.1f} times as long as the others",
         _of_slow_worker,
