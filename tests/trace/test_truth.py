@@ -6,6 +6,7 @@ With those of `test_diagnosis`, each row of the table of rules has the workload 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import heapq
 import random
 from collections.abc import Callable, Mapping
@@ -97,15 +98,15 @@ class Ranks:
                     now[rank] = end + self.work(rank, epoch, step).between
                     used[rank][min(step + 2 * self.workers, len(used[rank]) - 1)] = now[rank]
         for rank, events in enumerate(main):
-            host, end = f"node-{rank % self.machines}", _event(now[rank], 0.0, "span", "user.end")
-            common = {"host": host, "rank": rank, "cores": self.cores}
-            write_process(folder, [*sorted(events, key=lambda one: one.end), end], pid=100 + 1000 * rank, **common)
+            write = functools.partial(
+                write_process, folder, host=f"node-{rank % self.machines}", rank=rank, cores=self.cores
+            )
+            last = _event(now[rank], 0.0, "span", "user.end")
+            write([*sorted(events, key=lambda one: one.end), last], pid=100 + 1000 * rank)
             for worker in range(self.workers):
                 done = sorted(made[rank, worker], key=lambda one: one.end)
                 pid, parent = 101 + 1000 * rank + worker, 100 + 1000 * rank
-                write_process(
-                    folder, done, begin=round(self.before * SECOND), pid=pid, parent=parent, worker=worker, **common
-                )
+                write(done, begin=round(self.before * SECOND), pid=pid, parent=parent, worker=worker)
 
 
 def _event(begin: float, took: float, kind: str, name: str, size: int = 0, where: str = "", thread: int = 1) -> Event:
@@ -158,7 +159,8 @@ class Link:
         made = random.Random(1)
         sizes = [self.size * made.uniform(0.3, 1.7) for _ in range(self.steps)]
         cost = [1.0] * self.steps if self.by_requests else sizes
-        rest, begin, ends, now = {}, {}, {}, 0.0
+        rest, begin, ends = dict[int, float](), dict[int, float](), dict[int, float]()
+        now = 0.0
         pauses = [(made.uniform(0, 0.4), worker) for worker in range(self.workers)]
         heapq.heapify(pauses)
         following = 0
@@ -354,7 +356,7 @@ def test_workers_and_cpus_are_counted_of_the_same_thing(tmp_path: Path) -> None:
         dataclasses.replace(COMPUTES, workers=workers).write(tmp_path / str(workers))
         found = trace.analyze(tmp_path / str(workers)).findings
         assert any(finding.code == "F027" for finding in found) == expected
-        assert all(finding.evidence.get("better", 0) <= 4 for finding in found if finding.code == "F018")
+        assert all(int(finding.evidence.get("better", 0)) <= 4 for finding in found if finding.code == "F018")
 
 
 def test_each_rule_has_a_workload_that_proves_it() -> None:

@@ -25,7 +25,7 @@ class Job(NamedTuple):
     """Asleep, for each batch."""
     compute: float = 0.0
     """Of the CPU, for each batch."""
-    index: float = 0.0
+    first: float = 0.0
     """For the first batch."""
     straggler: float = 0.0
     """More for each batch of rank 1."""
@@ -52,7 +52,7 @@ def _rank(job: Job, folder: Path, rank: int, barrier: Any) -> None:
 
 def _batches(job: Job, rank: int) -> Iterator[int]:
     for number in range(job.steps):
-        time.sleep(job.load + job.straggler * (rank == 1) + job.index * (number == 0))
+        time.sleep(job.load + job.straggler * (rank == 1) + job.first * (number == 0))
         until = time.thread_time() + job.compute
         while time.thread_time() < until:
             pass
@@ -79,10 +79,10 @@ def _run(job: Job, folder: Path) -> trace.Analysis:
         pytest.param("F029", Job(load=0.12), {"load": 0.0}, id="own code asleep", marks=pytest.mark.nightly),
         pytest.param("F034", Job(checkpoint=0.6), {"checkpoint": 0.0}, id="checkpoints", marks=pytest.mark.nightly),
         pytest.param("F030", Job(between=1.5, epochs=2), {"between": 0.0}, id="validation", marks=pytest.mark.nightly),
-        pytest.param("F033", Job(index=3.0), {"index": 0.0}, id="a lazy index", marks=pytest.mark.nightly),
+        pytest.param("F033", Job(first=3.0), {"first": 0.0}, id="a lazy index", marks=pytest.mark.nightly),
     ],
 )
-def test_a_real_job(tmp_path: Path, code: str, job: Job, followed: dict[str, float]) -> None:
+def test_a_real_job(tmp_path: Path, code: str, job: Job, followed: dict[str, Any]) -> None:
     before = _run(job, tmp_path / "before")
     first = before.findings[0]
     assert first.code == code, [(finding.code, finding.seconds) for finding in before.findings]
