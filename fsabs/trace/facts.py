@@ -73,7 +73,7 @@ class Facts(NamedTuple):
     """Ranks on each machine."""
     lag: Lag | None
     computed: float | None
-    """Seconds in which the makers of batches had a CPU; None where that was not recorded."""
+    """Seconds in which the makers of batches had a CPU, or were ready for one; None where that was not recorded."""
     makers: float
     """Seconds of own code in all makers."""
     ceiling: Ceiling | None

@@ -25,7 +25,7 @@ KINDS: dict[str, str] = {
     "batch": "ranges that are read together",
     "cache": "filling or validating an entry of a cache",
     "fetch": "one batch being made by a DataLoader's worker: reading, decoding, collating; its size as a span's",
-    "span": "a user's own, by `fsabs.trace.span`; its size is the nanoseconds in which its thread had a CPU",
+    "span": "a user's own, by `fsabs.trace.span`; its size is the nanoseconds in which its thread computed",
     "step": "a training step, from one `fsabs.trace.step()` to the next; its size is its number",
     "retry": "an attempt that is made again (no duration)",
     "hit": "a cache had it (no duration); its size is 1, or bytes, as the cache counts it",

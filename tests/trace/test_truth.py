@@ -196,9 +196,9 @@ class Link:
             ]
             at = got + 1e-3
         write_process(folder, main, pid=100, cores=self.cores)
-        for worker, done in events.items():
-            done.sort(key=lambda one: one.end)
-            write_process(folder, done, pid=200 + worker, parent=100, worker=worker, cores=self.cores)
+        for worker, mine in events.items():
+            mine.sort(key=lambda one: one.end)
+            write_process(folder, mine, pid=200 + worker, parent=100, worker=worker, cores=self.cores)
 
 
 class Truth(NamedTuple):
