@@ -282,13 +282,13 @@ class span:  # noqa: N801 - used like a function
 
     def __enter__(self) -> span:
         if hooks.active is not None:
-            self._begin, self._computed = time.monotonic_ns(), computing_ns()
+            self._begin, self._computed = time.monotonic_ns(), time.thread_time_ns()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
         instrument = hooks.active
         if instrument is not None and self._begin:
-            computed = computing_ns() - self._computed
+            computed = time.thread_time_ns() - self._computed
             error = kind.__name__ if kind else ""
             instrument.record_span("span", f"user.{self._name}", self._begin, computed, "", error)
             self._begin = 0
