@@ -140,7 +140,8 @@ class _Pass:
 
     def facts(self, analysis: Analysis, job: Attributed) -> Facts:
         """Return what the rules look at."""
-        made = self.computed["fetch"] or (0 if job.makers else self.computed["next"])
+        by_rank = 0 if job.makers else self.computed["next"] / max(1, sum(job.ranks.values()))
+        made = self.computed["fetch"] or by_rank
         return Facts(
             analysis,
             self.batches,
