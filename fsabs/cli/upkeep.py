@@ -221,7 +221,8 @@ def _summary(invocation: Invocation, given: Namespace) -> None:
         return
     operation = ("layer", "operation", "kind", "calls", "seconds", "p50", "p99")
     for kind, names, rows in (
-        ("finding", ("severity", "code", "title", "advice"), found.findings),
+        ("finding", ("severity", "code", "title", "advice", "seconds"), found.findings),
+        ("time", ("epoch", "seconds", "steps", "processes", "workers", "causes"), found.breakdown),
         ("operation", operation, found.operations),
     ):
         for row in rows:

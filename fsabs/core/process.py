@@ -10,8 +10,10 @@ hangs when it is dropped). Nothing above this module has to know that a fork too
 from __future__ import annotations
 
 import atexit
+import contextlib
 import errno
 import itertools
+import math
 import os
 import time
 import weakref
@@ -335,9 +337,38 @@ class Resumable(IteratorOwner[T_co], Iterator[T_co]):
 
 
 def cpu_count() -> int:
-    """Return the number of CPUs that this process may use."""
+    """Return the number of CPUs that this process may use: its affinity, or its cgroups' quota where that is less."""
     affinity = getattr(os, "sched_getaffinity", None)  # Linux alone has it
-    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    allowed = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    return max(1, min([allowed, *(math.ceil(quota) for quota in cpu_quotas())]))
+
+
+def cpu_quotas(membership: str = "/proc/self/cgroup", mounted: str = "/sys/fs/cgroup") -> Iterator[float]:
+    """Yield the CPUs that each cgroup of this process may use, of version 1 and 2; those without a quota are left out.
+
+    In a container the path may be that of the machine, of which only the last directories, or none, are mounted.
+    """
+    with contextlib.suppress(OSError), open(membership, encoding="utf-8") as file:
+        for line in file:
+            _, controllers, path = line.rstrip("\n").split(":", 2)
+            if controllers and "cpu" not in controllers.split(","):
+                continue
+            names = [name for name in path.split("/") if name not in ("", "..")]
+            for root in (mounted,) if not controllers else (f"{mounted}/{controllers}", f"{mounted}/cpu"):
+                for depth in range(len(names) + 1):
+                    yield from _cpu_quota("/".join([root, *names[:depth]]), versioned=not controllers)
+
+
+def _cpu_quota(folder: str, *, versioned: bool) -> Iterator[float]:
+    files = ("cpu.max",) if versioned else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+    with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
+        texts = []
+        for name in files:
+            with open(f"{folder}/{name}", encoding="ascii") as file:
+                texts += file.read().split()
+        quota, period = (int(text) for text in texts)  # no number: `max`
+        if quota > 0:
+            yield quota / period
 
 
 def umask() -> int:

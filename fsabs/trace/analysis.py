@@ -2,23 +2,46 @@
 
 from __future__ import annotations
 
+import collections
 import os
 from collections.abc import Sequence
 
-from . import rules
-from .attribution import Attribution
-from .facts import LISTINGS, Batches, Facts
-from .figures import Grid
-from .intervals import MOST, Array, Collector
+from . import figures, rules, units
+from .attribution import Attributed, Attribution, machine
+from .facts import LISTINGS, Batches, Ceiling, Facts
+from .figures import Grid, Sharing
+from .intervals import FOR_TOTALS, MOST, Array, Collector
 from .reading import Columns, TraceSource, sources
 from .results import WAITS, Amplification, Analysis, Breakdown, CacheUse, HeatMap, Row, Stall, Timeline
 from .schema import READS, UPWARD, ProcessInfo, operation
 from .tables import FileTable, Misses, OperationTable, RequestTable, Slowest
 
-FILES = 1000
+FILES = 500
 SLOWEST = 100
 FEW_BATCHES, FEW_CALLS = 5, 50
 """Of a process that has made fewer, nothing is concluded."""
+
+
+class _Durations:
+    """The durations of the batches, or calls, of a process."""
+
+    def __init__(self) -> None:
+        import numpy as np
+
+        self.count = 0
+        self.sum = self.first = 0.0
+        """Seconds."""
+        self.fine = np.zeros(figures.FINE_BUCKETS, np.int64)
+
+    def add(self, durations: Array) -> None:
+        """Add nanoseconds."""
+        import numpy as np
+
+        if len(durations) and not self.count:
+            self.first = int(durations[0]) / 1e9
+        self.count += len(durations)
+        self.sum += int(durations.sum()) / 1e9
+        self.fine += np.bincount(figures.fine_buckets(durations), minlength=figures.FINE_BUCKETS)
 
 
 class _Pass:
@@ -30,12 +53,15 @@ class _Pass:
         self.files = FileTable()
         self.slowest = Slowest(SLOWEST)
         self.misses = Misses()
-        self.for_data = RequestTable()
+        self.for_data, self.for_reads = RequestTable(), RequestTable()
         self.attribution = Attribution()
         self.asked, self.fetched, self.reads, self.requests, self.errors = (Grid(zero) for _ in range(5))
+        self.shared, self.shared_by_reads = Sharing(), Sharing()
         self.processes: list[ProcessInfo] = []
         self.batches: list[Batches] = []
-        self.cores = 1 << 16
+        self.cores: dict[str, int] = {}
+        self.computed: dict[str, int] = collections.Counter()  # nanoseconds, by kind
+        self.failures: dict[tuple[str, str], int] = collections.Counter()
         self.busy: list[Grid] = []
         self.failed_requests = 0
         self.begin = 0
@@ -43,36 +69,42 @@ class _Pass:
 
     def process(self, source: TraceSource) -> None:
         """All that a process left."""
-        import numpy as np
-
-        busy, under_way = Grid(self.zero), Collector()
-        calls, batches = np.zeros(2), np.zeros(2)  # how many, and their nanoseconds
+        busy, under_way = Grid(self.zero), Collector(FOR_TOTALS)
+        calls, batches = _Durations(), _Durations()
         first, last = source.header["monotonic_ns"] + source.offset, 0
         for some in source.columns():
             self._add(some, source.number)
             mine = some.of("fs")
             under_way.add(some.begin[mine], some.end[mine])
             for sums, which in ((calls, mine), (batches, some.of("fetch"))):
-                sums += (which.sum(), some.duration[which].sum())
+                sums.add(some.duration[which])
             first, last = min(first, int(some.begin.min())), max(last, int(some.end.max()))
         busy.spread(*under_way.get(), 1.0)
         self.table.end_process(source.tallies)
         self.for_data.end_process()
+        self.for_reads.end_process()
+        info = source.info(first, max(first, last))
         if last:
             if not source.dropped:  # else what was dropped is not known to be outside of steps
                 last = max(last, source.end)
-            self.attribution.end_process(source.header, source.number, (first, last))
+            self.attribution.end_process(source.header, info.label, source.number, (first, last))
             self.begin, self.end = min(self.begin or first, first), max(self.end, last)
         self.busy.append(busy)
         info = source.info(first, max(first, last))
         self.processes.append(info)
-        self.cores = min(self.cores, max(1, source.header["cores"]))
-        fetches = batches[0] >= FEW_BATCHES
-        count, nanoseconds = batches if fetches else calls
-        if fetches or count >= FEW_CALLS:
-            self.batches.append(Batches(info.label, int(count), float(nanoseconds) / 1e9, info.begin, info.end))
+        self.cores[machine(source.header)] = max(1, source.header["cores"])
+        fetches = batches.count >= FEW_BATCHES
+        made = batches if fetches else calls
+        if fetches or made.count >= FEW_CALLS:
+            rank = f"{machine(source.header)} {info.rank}"
+            typical = figures.percentile(made.fine, 0.5) / 1e9
+            self.batches.append(
+                Batches(info.label, rank, made.count, made.sum, typical, made.first, info.begin, info.end, fetches)
+            )
 
     def _add(self, some: Columns, process: int) -> None:
+        import numpy as np
+
         self.table.add(some)
         self.files.add(some)
         self.slowest.add(some, process)
@@ -81,12 +113,48 @@ class _Pass:
         reads, requests = some.reads(), some.of("request")
         down = some.which(lambda key: key[0] == "request" and operation(key[1]) not in UPWARD | LISTINGS)
         self.for_data.add(some, down)
+        self.for_reads.add(some, reads)
         self.asked.spread(some.begin[reads], _after(some, reads), _rate(some, reads))
         self.fetched.spread(some.begin[down], _after(some, down), _rate(some, down))
         self.reads.spread(some.begin[reads], some.end[reads], 1.0)
         self.requests.spread(some.begin[requests], some.end[requests], 1.0)
+        for shared, which in ((self.shared, down), (self.shared_by_reads, reads)):
+            shared.add(some.begin[which], some.end[which], some.size[which])
         self.errors.count(some.end[some.failed], 1)
+        for name, which in (("fetch", some.of("fetch")), ("next", some.which(lambda key: key[1] == "steps.next"))):
+            self.computed[name] += int(some.size[which].sum())
+        for kind in ("fs", "request"):
+            ended = some.error[some.failed & some.of(kind)]
+            for number, count in zip(*np.unique(ended, return_counts=True), strict=True):
+                self.failures[kind, some.errors[number]] += int(count)
         self.failed_requests += int(some.duration[requests & some.failed].sum())
+
+    def ceiling(self) -> Ceiling | None:
+        """Return what is shared and full, if anything is."""
+        found = (self.shared if self.shared.count else self.shared_by_reads).ceiling()
+        if found is None:
+            return None
+        by_bytes, most, part = found
+        name = "the disk" if not self.shared.count else "the link" if by_bytes else "the store"
+        return Ceiling(name, units.rate(most) if by_bytes else f"{most:,.3g} a second", part)
+
+    def facts(self, analysis: Analysis, job: Attributed) -> Facts:
+        """Return what the rules look at."""
+        by_rank = 0 if job.makers else self.computed["next"] / max(1, sum(job.ranks.values()))
+        made = self.computed["fetch"] or by_rank
+        return Facts(
+            analysis,
+            self.batches,
+            stats_first=self.files.stats_first,
+            missed_again=self.misses.again,
+            for_data=self.for_data if self.for_data.count else self.for_reads,
+            cores=self.cores,
+            ranks=job.ranks,
+            lag=job.lag,
+            computed=made / 1e9 if made else None,
+            makers=job.makers or job.breakdown[0].causes["decode"] if job.breakdown else 0.0,
+            ceiling=self.ceiling(),
+        )
 
     def timeline(self) -> tuple[Timeline, HeatMap]:
         """On one grid."""
@@ -122,7 +190,7 @@ def analyze(folder: str | os.PathLike[str]) -> Analysis:
         notes += source.notes
     timeline, heat = taken.timeline()
     table = taken.table
-    breakdown, steps = taken.attribution.results()
+    job = taken.attribution.attributed()
     if not taken.attribution.is_exact:
         notes.append(f"where the time went is an estimate: a thread did more than {MOST:,} things of one sort")
     keys = list(table.all)
@@ -149,21 +217,14 @@ def analyze(folder: str | os.PathLike[str]) -> Analysis:
         files=taken.files.rows(FILES),
         files_seen=taken.files.seen,
         slowest=taken.slowest.rows,
-        steps=steps,
-        stall=_stall(breakdown),
-        breakdown=breakdown,
+        failures=dict(taken.failures),
+        steps=job.steps,
+        stall=_stall(job.breakdown),
+        breakdown=job.breakdown,
         findings=(),
         notes=notes,
     )
-    facts = Facts(
-        analysis,
-        taken.batches,
-        stats_first=taken.files.stats_first,
-        missed_again=taken.misses.again,
-        for_data=taken.for_data,
-        cores=taken.cores,
-    )
-    return analysis._replace(findings=rules.find(facts))
+    return analysis._replace(findings=rules.find(taken.facts(analysis, job)))
 
 
 def _stall(breakdown: Sequence[Breakdown]) -> Stall | None:

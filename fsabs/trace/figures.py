@@ -16,6 +16,11 @@ FINE = 32
 FINE_BUCKETS = 64 * FINE
 SLICES = 512
 """A grid has at most so many slices, and half of them or more where the trace is long enough."""
+ENOUGH, MOST_SHARING = 50, 1 << 18
+"""Of fewer pieces of work nothing is concluded on what they share; of more, nothing either: they are not kept."""
+SEVERAL, SHARES, SURE = 1.5, -0.6, 0.2
+"""Something is shared and full if the rate of a piece goes with this power, or a lower one, of how many are under way,
+that power is known to this standard error, and for half of the time so many are."""
 FIRST_WIDTH = 1 << 16
 """Nanoseconds of a slice to begin with."""
 
@@ -60,6 +65,55 @@ def coarse(counts: Array) -> list[int]:
     by_bits += [int(counts[1 << (bits - 1) : 1 << bits].sum()) for bits in range(1, 6)]
     by_bits += [int(counts[at : at + FINE].sum()) for at in range(FINE, FINE_BUCKETS, FINE)]
     return trimmed(by_bits)
+
+
+class Sharing:
+    """Pieces of work that may share a link, a store or a disk: are they slower where more of them are under way?"""
+
+    def __init__(self) -> None:
+        self._kept: list[Array] = []
+        self.count = 0
+
+    def add(self, begins: Array, ends: Array, amounts: Array) -> None:
+        """Add some, while there are few enough to be kept."""
+        import numpy as np
+
+        self.count += len(begins)
+        if self.count <= MOST_SHARING and len(begins):
+            self._kept.append(np.stack((begins, ends, amounts)))
+
+    def ceiling(self) -> tuple[bool, float, float] | None:
+        """Return whether bytes are shared, or pieces; the most of them a second; and for which part of the time.
+
+        What is limited by latency, or by its own connection, takes as long however much is under way; of what is
+        shared and full, each has a part that is the smaller the more there are. None where this isn't so, and where
+        no more is under way at one time than at another: nothing is known then.
+        """
+        import numpy as np
+
+        if not ENOUGH <= self.count <= MOST_SHARING:
+            return None
+        begins, ends, amounts = np.concatenate(self._kept, axis=1)
+        times = np.concatenate((begins, ends))
+        order = np.argsort(times, kind="stable")
+        under_way = np.cumsum(np.repeat((1, -1), len(begins))[order])[:-1]
+        times = times[order]
+        spent = np.concatenate(([0.0], np.cumsum(under_way * np.diff(times))))
+        took = (ends - begins).clip(1).astype(np.float64)
+        beside = ((np.interp(ends, times, spent) - np.interp(begins, times, spent)) / took).clip(1)
+        found = []
+        for bytes_shared, shared in ((True, amounts.clip(1)), (False, np.ones(len(took)))):
+            logs = np.log(beside), np.log(shared / took)
+            varied = logs[0].var()
+            slope = np.cov(*logs, bias=True)[0, 1] / varied if varied > 1e-6 else 0.0
+            rest = (logs[1] - slope * logs[0]).std()
+            if slope <= SHARES and rest / (len(took) * max(varied, 1e-12)) ** 0.5 <= SURE:
+                found.append((rest, bytes_shared, float(np.median(shared / took * beside)) * 1e9))
+        part = float(took[beside >= SEVERAL].sum() / took.sum())
+        if not found or part < 0.5:
+            return None
+        rest, bytes_shared, most = min(found, key=lambda one: (round(one[0], 2), not one[1]))
+        return bytes_shared, most, part
 
 
 class Grid:

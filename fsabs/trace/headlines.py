@@ -12,7 +12,7 @@ STALL_BOUNDS = (10.0, 30.0)
 """Per cent of the steps' time: a data stall from which one should look, and from which it is grave."""
 AMPLIFICATION_BOUNDS = (2.0, 10.0)
 HIT_RATE_BOUND = 0.5
-COUNTED = INSTANTS | {"step"}
+COUNTED = INSTANTS | {"step", "fetch", "span"}
 """Kinds whose sizes are numbers, or numbers and bytes mixed."""
 
 
@@ -35,23 +35,25 @@ def headlines(analysis: Analysis) -> list[Headline]:
 
 
 def bad_first(analysis: Analysis) -> str:
-    """One sentence: what a reader should look at."""
-    grave = sum(1 for finding in analysis.findings if finding.severity == "high")
+    """Return one sentence: what a reader should look at first, and what it costs."""
     if not analysis.findings:
-        return "Nothing stands out."
-    more = len(analysis.findings) - grave
-    if not grave:
-        return f"{_many(more, 'finding')}, none of them grave."
-    return f"{_many(grave, 'grave finding')}" + (f", {more} more." if more else ".")
+        return "There is nothing to be found." if analysis.breakdown else "There are no events."
+    first, *more = analysis.findings
+    price = f" It costs {units.duration(first.seconds)}{_of_all(analysis, first)}." if first.seconds else ""
+    others = f" {_many(len(more), 'more finding')}." if more else ""
+    return f"{first.title[:1].upper()}{first.title[1:]}.{price}{others}"
+
+
+def _of_all(analysis: Analysis, finding: Finding) -> str:
+    whole = analysis.breakdown[0].seconds if analysis.breakdown else 0.0
+    return f", {units.percent(finding.seconds / whole)} of the time" if whole else ""
 
 
 def costs(analysis: Analysis, finding: Finding) -> str:
     """Return what a finding costs and by which model, as sentences; empty where that is not known."""
     if not finding.seconds:
         return ""
-    whole = analysis.breakdown[0].seconds if analysis.breakdown else 0.0
-    share = f", {units.percent(finding.seconds / whole)} of the time" if whole else ""
-    return f"Costs about {units.duration(finding.seconds)}{share}. Model: {finding.model}"
+    return f"Costs about {units.duration(finding.seconds)}{_of_all(analysis, finding)}. Model: {finding.model}"
 
 
 def part_of(breakdown: Breakdown, cause: str) -> float:
@@ -118,6 +120,8 @@ def _errors(analysis: Analysis) -> tuple[str, ...]:
     errors = sum(row.errors for row in calls(analysis))
     failed = sum(row.errors for row in analysis.operations if row.kind == "request")
     note = f"and {_many(failed, 'failed attempt')}" if failed else "of the program's calls"
+    names = sorted(analysis.failures.items(), key=lambda one: -one[1])[:2]
+    note += "".join(f", {name} {units.count(count)}" for (_, name), count in names)
     return units.count(errors), note, "bad" if errors else ""
 
 
@@ -143,4 +147,4 @@ def _many(number: int, one: str, more: str = "") -> str:
 
 def moved(row: Row) -> int:
     """The bytes of an operation or layer; 0 where its sizes are no bytes."""
-    return 0 if row.kind in COUNTED else row.bytes
+    return 0 if row.kind in COUNTED or row.layer == "steps" else row.bytes

@@ -13,6 +13,8 @@ Intervals = tuple[Array, Array]
 
 MOST = 1 << 22
 """Intervals that a `Collector` keeps as they are, days of steps; of more, those that are close together become one."""
+FOR_TOTALS = 1 << 16
+"""Intervals that one keeps whose sum alone is wanted, which is right even so."""
 
 
 def empty() -> Intervals:
@@ -91,9 +93,10 @@ def length(some: Intervals) -> int:
 
 
 class Collector:
-    """Collects intervals, in any order, in bounded memory."""
+    """Collects intervals, in any order, in bounded memory: at most `most` of them are kept apart, `MOST` by default."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most or MOST
         self._kept: list[Intervals] = []
         self._count = 0
         self._gap = 0  # intervals that are no further apart are one
@@ -104,7 +107,7 @@ class Collector:
         if len(begins):
             self._kept.append((begins, ends))
             self._count += len(begins)
-            if self._count >= 2 * MOST:
+            if self._count >= 2 * self._most:
                 self.get()
 
     def total(self) -> int:
@@ -119,7 +122,7 @@ class Collector:
     def get(self) -> Intervals:
         """Return all of them, disjoint."""
         found = joined(self._kept)
-        while len(found[0]) > MOST:
+        while len(found[0]) > self._most:
             self._gap, before = 2 * self._gap or 1000, length(found)
             found = union(found[0], found[1] + self._gap)
             found = found[0], found[1] - self._gap

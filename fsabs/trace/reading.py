@@ -22,6 +22,9 @@ from .schema import READS, SCHEMA, Event, Header, ProcessInfo, Tally, operation
 SUFFIX = ".fstrace"
 MOST_NAMES = 2048
 """Distinct kinds and names of a process, and errors; those beyond are `other`."""
+FEW_STEPS, STEADY, NOTED = 5, 0.25, 200_000_000
+"""Clocks are compared by so many steps, are off where the typical deviation of what is between them is that part of it,
+and are noted from so many nanoseconds on."""
 LONGEST = 10**18
 """Nanoseconds: no time of an event lies further from the begin of its process."""
 # Of a text that is a path from the current directory: as it stands in a URL, with nothing to quote or to resolve.
@@ -245,25 +248,43 @@ def sources(folder: str | os.PathLike[str]) -> tuple[list[TraceSource], list[str
 def _aligned(found: list[TraceSource]) -> list[str]:
     """Move the machines whose clocks can't be right beside the first one: the ranks of a job run at the same time.
 
-    Where a rank ran on two machines, the job was continued elsewhere, later, and nothing is moved.
+    Ranks end a step together: where a machine ends all of them earlier or later by the same time, its clock is off by
+    that. Without steps, it is one whose ranks ran at another time altogether. Where a rank ran on two machines, the job
+    was continued elsewhere, later, and nothing is moved.
     """
-    times: dict[str, tuple[int, int]] = {}
+    import numpy as np
+
     ranks = {(source.header["boot"], source.header["rank"]) for source in found if source.header["rank"] is not None}
-    if len({boot for boot, _ in ranks}) > 1 and len({rank for _, rank in ranks}) == len(ranks):
-        for source in found:
-            for some in source.columns():
-                begin, end = times.get(source.header["boot"], (1 << 63, 0))
-                times[source.header["boot"]] = min(begin, int(some.begin.min())), max(end, int(some.end.max()))
-            source.notes.clear()
+    if len({boot for boot, _ in ranks}) < 2 or len({rank for _, rank in ranks}) < len(ranks):
+        return []
+    spans: dict[str, tuple[int, int]] = {}
+    ends: dict[str, list[int]] = {}
+    for source in found:
+        boot, steps = source.header["boot"], list[int]()
+        for some in source.columns():
+            begin, end = spans.get(boot, (1 << 63, 0))
+            spans[boot] = min(begin, int(some.begin.min())), max(end, int(some.end.max()))
+            steps += some.end[some.of("step")].tolist()
+        source.notes.clear()
+        if len(steps) > len(ends.get(boot, ())):
+            ends[boot] = steps
     notes, moved = [], {}
-    first, *others = times or [""]
+    first, *others = spans or [""]
     for boot in others:
-        (begin, end), (reference, until) = times[boot], times[first]
-        apart = max(begin - until, reference - end)
-        if apart > max(end - begin, until - reference, 10**9):
-            moved[boot] = reference - begin
+        (begin, end), (reference, until) = spans[boot], spans[first]
+        count = min(len(ends.get(boot, ())), len(ends.get(first, ())))
+        if count >= FEW_STEPS:
+            apart = np.array(ends[boot][:count]) - np.array(ends[first][:count])
+            off = int(np.median(apart))
+            wrong = float(np.median(np.abs(apart - off))) < STEADY * abs(off)
+        else:
+            off = begin - reference
+            wrong = max(begin - until, reference - end) > max(end - begin, until - reference, 10**9)
+        if wrong:
+            moved[boot] = -off
+        if wrong and abs(off) >= NOTED:
             host = next(source.header["host"] for source in found if source.header["boot"] == boot)
-            notes.append(f"the clock of {host} is about {-moved[boot] / 1e9:+.1f} s off that of the first machine")
+            notes.append(f"the clock of {host} is about {off / 1e9:+.1f} s off that of the first machine")
     for source in found:
         source.offset += moved.get(source.header["boot"], 0)
     return notes

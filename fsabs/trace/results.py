@@ -151,9 +151,10 @@ WAITS = tuple(cause for cause in CAUSES if cause not in ("checkpoint", "step", "
 
 
 class Step(NamedTuple):
-    """A training step of one process."""
+    """A training step of the job: it ends with its last rank, and its time is that of the critical one."""
 
     process: int
+    """That of the critical rank."""
     number: int
     begin: int
     """Nanoseconds since 1970."""
@@ -183,20 +184,33 @@ class Stall(NamedTuple):
         return 100.0 * self.wait / total if total else 0.0
 
 
+class Lag(NamedTuple):
+    """The time for which ranks wait for one another."""
+
+    label: str
+    """`ProcessInfo.label` of the rank that is waited for most."""
+    seconds: float
+    """Of the job, for which the typical rank waits for this one."""
+    every: float
+    """Those for which it waits for any."""
+    together: bool
+    """True if the ranks end their steps together; else they wait at the end."""
+
+
 class Breakdown(NamedTuple):
-    """The time of the processes that train, by cause; of all processes but workers, where no step was marked."""
+    """The time of a job, by cause; without steps, that of its process that ends last."""
 
     epoch: int
     """From 1: the steps of one loop over `fsabs.trace.steps`; 0 for the whole time, with what is outside of steps."""
     steps: int
     seconds: float
-    """The wall time, summed over the processes."""
+    """The wall time."""
     processes: int
-    """Those whose time it is."""
+    """Those that train: the ranks."""
     workers: int
-    """Other processes that made batches."""
+    """Other processes that make batches for one of them."""
     threads: int
-    """Other threads of a training process that made batches."""
+    """Other threads of one of them that make batches."""
     causes: Mapping[str, float]
     """Seconds, by the names of `CAUSES`; they add up to `seconds`."""
 
@@ -249,11 +263,13 @@ class Analysis(NamedTuple):
     latencies: Mapping[str, Histogram]
     """Nanoseconds, by `KIND LAYER.OPERATION`."""
     files: Sequence[FileRow]
-    """Those with the most seconds, at most 1000."""
+    """Those with the most seconds, at most 500."""
     files_seen: int
     """How many there were; a lower bound once there were more than are kept count of."""
     slowest: Sequence[Event]
-    """The slowest calls and requests, at most 100, the slowest first."""
+    """The slowest calls, requests and spans, at most 100, the slowest first."""
+    failures: Mapping[tuple[str, str], int]
+    """How many ended by an exception, by kind and the exception's name."""
     steps: Sequence[Step]
     """In order of their begin; at most 10,000 (the first ones)."""
     stall: Stall | None

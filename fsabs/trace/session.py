@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing import util
 from multiprocessing.reduction import ForkingPickler
-from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..core import hooks, process
@@ -264,24 +263,34 @@ _take_processes_over()
 # ---- a program's own marks
 
 
+def computing_ns() -> int:
+    """Return the nanoseconds in which this thread had a CPU, or was ready for one that others had."""
+    waited = 0
+    with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/thread-self/schedstat", "rb") as file:
+        waited = int(file.read().split()[1])
+    return time.thread_time_ns() + waited
+
+
 class span:  # noqa: N801 - used like a function
     """A piece of the program's own work, as a context manager: `with fsabs.trace.span("decode"): ...`."""
 
-    __slots__ = ("_begin", "_name")
+    __slots__ = ("_begin", "_computed", "_name")
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._begin = 0
+        self._begin = self._computed = 0
 
     def __enter__(self) -> span:
         if hooks.active is not None:
-            self._begin = time.monotonic_ns()
+            self._begin, self._computed = time.monotonic_ns(), time.thread_time_ns()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
         instrument = hooks.active
         if instrument is not None and self._begin:
-            instrument.record_span("span", f"user.{self._name}", self._begin, 0, "", kind.__name__ if kind else "")
+            computed = time.thread_time_ns() - self._computed
+            error = kind.__name__ if kind else ""
+            instrument.record_span("span", f"user.{self._name}", self._begin, computed, "", error)
             self._begin = 0
 
 
@@ -332,7 +341,7 @@ def steps(batches: Iterable[T]) -> Iterator[T]:
         yield from batches
         return
     begin_steps()
-    begin = time.monotonic_ns()  # workers are started by `iter`
+    begin, computed = time.monotonic_ns(), computing_ns()  # workers are started by `iter`
     items = iter(batches)
     while True:
         try:
@@ -341,10 +350,10 @@ def steps(batches: Iterable[T]) -> Iterator[T]:
             return
         instrument = hooks.active
         if instrument is not None:
-            instrument.record_span("wait", "steps.next", begin)
+            instrument.record_span("wait", "steps.next", begin, computing_ns() - computed)
         yield item
         step()
-        begin = time.monotonic_ns()
+        begin, computed = time.monotonic_ns(), computing_ns()
 
 
 # torch has no public hook where a batch is made. The two classes that make them are wrapped, by the names that they
@@ -366,11 +375,11 @@ def record_fetches() -> None:
 def _recorded(fetch: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(fetch)
     def recorded(self: object, indices: object) -> Any:
-        begin = monotonic_ns()
+        begin, computed = time.monotonic_ns(), computing_ns()
         try:
             return fetch(self, indices)
         finally:
             if (instrument := hooks.active) is not None:
-                instrument.record_span("fetch", "loader.fetch", begin)
+                instrument.record_span("fetch", "loader.fetch", begin, computing_ns() - computed)
 
     return recorded

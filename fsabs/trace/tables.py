@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from . import figures
-from .intervals import Array, Collector
+from .intervals import FOR_TOTALS, Array, Collector
 from .reading import Columns, Key
 from .results import FileRow, Histogram, Row
 from .schema import KINDS, Event, layer, operation, trimmed
@@ -94,7 +94,7 @@ class OperationTable:
             key = some.keys[number]
             which = some.key == number
             self._mine.setdefault(key, Sums()).add(some.duration[which], some.size[which], some.failed[which])
-            self._busy.setdefault(key, Collector()).add(some.begin[which], some.end[which])
+            self._busy.setdefault(key, Collector(FOR_TOTALS)).add(some.begin[which], some.end[which])
 
     def end_process(self, tallies: Iterable[Mapping[str, Any]]) -> None:
         """The process is over; `tallies` is what its recorder counted."""
@@ -218,7 +218,7 @@ def _among(some: Columns, operations: Set[str]) -> Array:
 
 
 class Slowest:
-    """The slowest calls and requests."""
+    """The slowest calls, requests and spans."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -227,7 +227,7 @@ class Slowest:
 
     def add(self, some: Columns, process: int) -> None:
         """Events of a process."""
-        which = (some.of("fs") | some.of("request")).nonzero()[0]
+        which = (some.of("fs") | some.of("request") | some.of("span")).nonzero()[0]
         slowest = which[(-some.duration[which]).argsort(kind="stable")[: self._count]]
         found = [*self.rows, *(some.event(at, process) for at in slowest)]
         self.rows = sorted(found, key=lambda event: -event.duration)[: self._count]
@@ -240,21 +240,26 @@ class RequestTable:
     """
 
     def __init__(self) -> None:
-        import numpy as np
-
         self.busy = 0.0
         """Seconds in which any was under way, summed over processes, ..."""
         self.slow = 0.0
         """... of it those in which all that were had taken twice as long as the typical one, ..."""
         self.again = 0.0
         """... and those in which all that were had failed before."""
-        self._fine = np.zeros(figures.FINE_BUCKETS, np.int64)
+        self.count = 0
+        self.typical = 0.0
+        """The seconds of the typical one, in the process of the slowest one."""
+        self.slowest = (0.0, 0, "")
+        """The seconds, the bytes and the URL of the slowest one."""
         self._failed: dict[str, list[int]] = {}  # the ends of what has failed and was not made again, by URL
         self._start_process()
 
     def _start_process(self) -> None:
+        import numpy as np
+
+        self._fine = np.zeros(figures.FINE_BUCKETS, np.int64)
         # When any request was under way; any, had each taken twice the typical time at most; any that repeats no other.
-        self._any, self._typical, self._first = Collector(), Collector(), Collector()
+        self._any, self._typical, self._first = (Collector(FOR_TOTALS) for _ in range(3))
         self._failed.clear()
 
     def add(self, some: Columns, which: Array) -> None:
@@ -262,9 +267,15 @@ class RequestTable:
         import numpy as np
 
         begin, end, failed = some.begin[which], some.end[which], some.failed[which]
+        if not len(begin):
+            return
+        self.count += len(begin)
         done = figures.fine_buckets(some.duration[which][~failed])
         self._fine += np.bincount(done, minlength=figures.FINE_BUCKETS)
         typical = int(figures.percentile(self._fine, 0.5)) if self._fine.any() else 0
+        at = which.nonzero()[0][some.duration[which].argmax()]
+        if (seconds := int(some.duration[at]) / 1e9) > self.slowest[0]:
+            self.slowest, self.typical = (seconds, int(some.size[at]), some.urls[some.where[at]]), typical / 1e9
         again = self._repeated([some.urls[where] for where in some.where[which]], begin, end, failed)
         succeeded = np.where(failed, begin + typical, end)
         self._any.add(begin, end)

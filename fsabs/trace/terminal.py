@@ -23,13 +23,13 @@ Table = tuple[str, Sequence[str], Sequence[Sequence[str]]]
 
 def summary(analysis: Analysis) -> str:
     """Return an analysis as text for a terminal of 100 columns or more; it ends with a newline."""
-    lines = [_title(analysis), ""]
+    lines = [_title(analysis), *_wrapped(bad_first(analysis), ""), ""]
     if analysis.breakdown:
         heads, rows = _breakdown(analysis)
         lines += ["Where the time went", *_columns([heads, *rows]), ""]
     for one in headlines(analysis):
         lines.append(f"{one.name + ':':<20} {one.value:<12} {one.note}".rstrip())
-    lines += ["", bad_first(analysis)]
+    lines += ["", "Findings"] if analysis.findings else []
     for finding in analysis.findings:
         lines += _wrapped(f"{finding.severity.upper()} {finding.code} {finding.title}", "  ")
         for text in (costs(analysis, finding), _evidence(finding), finding.advice):

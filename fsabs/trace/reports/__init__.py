@@ -49,7 +49,7 @@ def report(folder: str | os.PathLike[str], path: str | os.PathLike[str]) -> None
 
 
 def render(analysis: Analysis) -> str:
-    """Return the whole document, of some 150 KB, and less than 1.5 MB for the thousand files that an analysis has."""
+    """Return the whole document, of some 150 KB, and less than 1 MB for the 500 files that an analysis has."""
     name = os.path.basename(os.path.normpath(analysis.folder))
     scripts = [_asset("vendor/uPlot.iife.min.js"), _asset("script.js")]
     hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
