@@ -47,6 +47,7 @@ def test_status(url: str, capsys: pytest.CaptureFixture[str]) -> None:
             "evaluation": {"todo": 0, "doing": 0, "done": 0, "failed": 0, "records": 0},
             "workers": {"w2": 1},
             "late": 0,
+            "suspects": {},
         }
 
 
