@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Any
 
 from ..core import errors, identity, keys, process, redaction
-from ..core.blobs import Blob, BytesBlob
+from ..core.blobs import Blob, BytesBlob, Hint
 from ..core.fs import FS, LAST_NAME, Capabilities, FileStat, ListPage, StrPath
 from ..core.writing import PARTIAL_SUFFIX as PARTIAL_SUFFIX
 from ..core.writing import Writer, is_partial, partial_name
@@ -160,7 +160,7 @@ class Fsspec(FS):
         below = (name for name in names if name[-1] == "/" and name > after)
         return ListPage(files, next(below, folder + LAST_NAME))
 
-    def _open_blob(self, key: str) -> Blob:
+    def _open_blob(self, key: str, hint: Hint = Hint.ANY, stat: FileStat | None = None, /) -> Blob:
         info = self._info(key)
         if info["type"] == "directory":
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from ..core import errors, identity, keys, process
-from ..core.blobs import Blob, BytesBlob
+from ..core.blobs import Blob, BytesBlob, Hint
 from ..core.fs import FS, Capabilities, FileStat, StoreNotes, StrPath
 from ..core.writing import Writer
 from ..disk import files, folders
@@ -172,7 +172,7 @@ class Local(FS):
     def _directory_identity(self, key: str) -> tuple[int, int]:
         return local_trees.directory_identity("/" + key)
 
-    def _open_blob(self, key: str) -> Blob:
+    def _open_blob(self, key: str, hint: Hint = Hint.ANY, stat: FileStat | None = None, /) -> Blob:
         fd = os.open(self._path(key), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         data = None
         try:
@@ -192,10 +192,14 @@ class Local(FS):
         os.close(fd)
         return BytesBlob(self, key, data, version_of(status) if regular else None)
 
-    # One call in place of three for each file; a subclass that overrides one of them overrides all.
-    _open_from_start = _open_to_read = _open_blob
+    def _read_many(
+        self, wanted: Sequence[str], concurrency: int | None = None, versions: bool = False, /
+    ) -> Iterator[Any]:
+        if versions:
+            return super()._read_many(wanted, concurrency, True)
+        return self._read_each(self._content, wanted, concurrency)
 
-    def _read_bytes(self, key: str) -> bytes:
+    def _content(self, key: str) -> bytes:
         fd = os.open(self._path(key), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             status = os.fstat(fd)
@@ -206,7 +210,8 @@ class Local(FS):
                     return data
         finally:
             os.close(fd)
-        return super()._read_bytes(key)  # nothing like an ordinary file, or cut while it was read
+        with self._open_blob(key) as blob:  # nothing like an ordinary file, or cut while it was read
+            return blob.read_all()
 
     # ---- writing
 

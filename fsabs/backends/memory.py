@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..core import errors, keys, process
-from ..core.blobs import Blob, BytesBlob
+from ..core.blobs import Blob, BytesBlob, Hint
 from ..core.fs import FS, Capabilities, FileStat, StoreNotes
 from ..core.identity import Place
 from ..core.writing import Writer
@@ -137,7 +137,7 @@ class Memory(FS):
         members.sort(key=FileStat.listed)
         return iter(members)
 
-    def _open_blob(self, key: str) -> Blob:
+    def _open_blob(self, key: str, hint: Hint = Hint.ANY, stat: FileStat | None = None, /) -> Blob:
         data, _, serial = self._node(key)
         if data is None:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal, TypeVar, cast, overload
 
 from . import errors, identity, keys, modes, process, redaction, registry, writemany
-from .blobs import Blob
+from .blobs import Blob, Hint
 from .files import BlobFile, LimitedReader, LimitedTextReader, ReadFile, TextReader, buffered
 from .globbing import glob
 from .limits import DEFAULT, Limits
@@ -155,7 +155,7 @@ class FS(abc.ABC):
         if not self.capabilities.read:
             raise self._unsupported("read_bytes", key)
         try:  # which costs nothing, as `_naming` does: small files are read in microseconds
-            return self._read_bytes(key)
+            return next(self._read_many((key,)))
         except OSError as exc:
             self._named(exc, "read_bytes", key)
             raise
@@ -586,7 +586,7 @@ class FS(abc.ABC):
         key = self._read_key(path, "open")
         self._require("read", "open for reading", key)
         with self._naming("open", key):
-            blob = self._open_blob(key) if stat is None else self._open_listed(key, stat)
+            blob = self._open_blob(key, Hint.ANY, stat)
         blob.opened_by_user = True
         return blob
 
@@ -640,8 +640,11 @@ class FS(abc.ABC):
         """
 
     @abc.abstractmethod
-    def _open_blob(self, key: str) -> Blob:
-        """Return the blob of the file `key`; `FileNotFoundError`, `IsADirectoryError`."""
+    def _open_blob(self, key: str, hint: Hint = Hint.ANY, stat: FileStat | None = None, /) -> Blob:
+        """Return the blob of the file `key`; `FileNotFoundError`, `IsADirectoryError`.
+
+        `hint` says how it will be read. `stat` is the file's, of a listing: a store need not be asked for it again.
+        """
 
     @abc.abstractmethod
     def _url(self, key: str) -> str:
@@ -777,43 +780,40 @@ class FS(abc.ABC):
         """Return what identifies the directory `key`, whichever link leads to it; None if links lead to none."""
         return None
 
-    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
-        """Yield the contents of the files `wanted`, in order."""
-        return self._read_each(self._read_bytes, wanted, concurrency)
+    @overload
+    def _read_many(
+        self, wanted: Sequence[str], concurrency: int | None = None, versions: Literal[False] = False, /
+    ) -> Iterator[bytes]: ...
+    @overload
+    def _read_many(
+        self, wanted: Sequence[str], concurrency: int | None, versions: Literal[True], /
+    ) -> Iterator[tuple[bytes, str | None]]: ...
+    @overload
+    def _read_many(
+        self, wanted: Sequence[str], concurrency: int | None, versions: bool, /
+    ) -> Iterator[bytes] | Iterator[tuple[bytes, str | None]]: ...
+    def _read_many(
+        self, wanted: Sequence[str], concurrency: int | None = None, versions: bool = False, /
+    ) -> Iterator[Any]:
+        """Yield the contents of the files `wanted`, in order.
 
-    def _read_many_versioned(
-        self, wanted: Sequence[str], concurrency: int | None
-    ) -> Iterator[tuple[bytes, str | None]]:
-        """Yield content and version of the files `wanted`, in order; both are of one open file, or of one response."""
-        return self._read_each(self._read_versioned, wanted, concurrency)
+        With `versions`, yield pairs of content and version; both are of one open file, or of one response.
+        """
+
+        def read(key: str) -> Any:
+            with self._open_blob(key, Hint.FROM_START) as blob:
+                return (blob.read_all(), blob.version) if versions else blob.read_all()
+
+        return self._read_each(read, wanted, concurrency)
 
     def _read_each(self, read: Callable[[str], T], wanted: Sequence[str], concurrency: int | None) -> Iterator[T]:
-        return in_threads(read, wanted, min(concurrency or self.default_concurrency, len(wanted)))
-
-    def _read_versioned(self, key: str) -> tuple[bytes, str | None]:
-        with self._open_from_start(key) as blob:
-            return blob.read_all(), blob.version
+        """Yield `read` of each key, by as many threads as files may be under way."""
+        width = min(concurrency or self.default_concurrency, len(wanted))
+        return in_threads(read, wanted, width) if width > 1 else map(read, wanted)
 
     def _storage_order(self) -> StorageOrder | None:
         """Return how files are stored one behind the other; None if each is stored apart."""
         return None
-
-    def _read_bytes(self, key: str) -> bytes:
-        """Return the content of the file `key`."""
-        with self._open_blob(key) as blob:
-            return blob.read_all()
-
-    def _open_from_start(self, key: str) -> Blob:
-        """Open a blob for a reader that is likely to begin at the start: its first bytes may come with it."""
-        return self._open_blob(key)
-
-    def _open_listed(self, key: str, stat: FileStat) -> Blob:
-        """Open the blob of a file whose stat is known from a listing."""
-        return self._open_blob(key)
-
-    def _open_to_read(self, key: str) -> Blob:
-        """Open a blob for a reader from the start that is not likely to need the version."""
-        return self._open_from_start(key)
 
     def _unnamed(self, key: str) -> Iterator[str]:
         """Yield the raw keys below the directory `key` that no path names; most stores can't have any."""
@@ -1121,7 +1121,7 @@ class FS(abc.ABC):
     def _open_reader(self, key: str, buffering: int) -> ReadFile | BlobFile:
         self._require("read", "open for reading", key)
         with self._naming("open", key):
-            blob = self._open_to_read(key)
+            blob = self._open_blob(key, Hint.FILE)
         blob.opened_by_user = True
         if not buffering:
             return BlobFile(blob)

@@ -2,9 +2,8 @@
 
 A layer has the keys, the root, the capabilities and the further attributes of its inner FS. It overrides those core
 methods that it adds something to; every other call goes to the inner FS, so that its fast paths are used. Some methods
-are other ways to the same result: where a layer overrides `_open_blob`, the other ways to the same bytes
-(`_open_from_start`, `_open_to_read`, `_read_bytes`, `_read_many`, `_read_many_versioned`, `_local_path`) lead through
-it, unless they are overridden, too. `_DERIVED_FROM` has all of these.
+are other ways to the same result: where a layer overrides `_open_blob`, the other ways to the same bytes (`_read_many`,
+`_local_path`) lead through it, unless they are overridden, too. `_DERIVED_FROM` has all of these.
 """
 
 from __future__ import annotations
@@ -23,17 +22,7 @@ if TYPE_CHECKING:
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 _DERIVED_FROM = {
-    "_open_blob": (
-        "_open_from_start",
-        "_open_listed",
-        "_open_to_read",
-        "_read_bytes",
-        "_read_many",
-        "_read_many_versioned",
-        "_local_path",
-        "_stored_in",
-    ),
-    "_open_from_start": ("_open_to_read",),
+    "_open_blob": ("_read_many", "_local_path", "_stored_in"),
     "_stat": ("_lstat", "_stat_directory"),
     "_create": ("_write_bytes", "_write_blob", "_write_like", "_write_many", "_can_copy_from", "_copy_from"),
     "_remove": ("_empty",),
@@ -43,12 +32,11 @@ _DERIVED_FROM = {
 }
 
 _DELEGATED = """
-_divided_path _check_key _open_listed _resolved_store _place _places _principal _is_strong _describe_store _create
-_append _open_update _mkdir _makedirs _rename _remove _walk _list_page _compared _list_names _list_names_from
-_walk_names _usage _leads_back _directory_identity _read_many _read_many_versioned _storage_order _read_bytes
-_open_from_start _open_to_read _unnamed _local_path _write_bytes _write_blob _write_many _write_like _lstat _read_link
-_make_link _remove_tree _empty _copy _can_copy_from _copy_from _reads_back _set_modified _set_mode _together _stored_in
-_has_content _has_digest _same_content _unchanged_since _stat_directory
+_divided_path _check_key _resolved_store _place _places _principal _is_strong _describe_store _create _append
+_open_update _mkdir _makedirs _rename _remove _walk _list_page _compared _list_names _list_names_from _walk_names
+_usage _leads_back _directory_identity _read_many _storage_order _unnamed _local_path _write_bytes _write_blob
+_write_many _write_like _lstat _read_link _make_link _remove_tree _empty _copy _can_copy_from _copy_from _reads_back
+_set_modified _set_mode _together _stored_in _has_content _has_digest _same_content _unchanged_since _stat_directory
 """
 """The core methods that a layer leaves to its inner FS, unless it overrides them."""
 

@@ -23,7 +23,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
 from ..core import errors, process
-from ..core.blobs import Blob, BlobLayer
+from ..core.blobs import Blob, BlobLayer, Hint
 from ..core.fs import FS, FileStat
 from ..core.layers import LayerFS
 from ..core.writing import LayerWriter, Writer
@@ -200,7 +200,7 @@ class FaultyFS(LayerFS):
         self._meet("list", key)
         return self.inner._list(key)
 
-    def _open_blob(self, key: str) -> Blob:
+    def _open_blob(self, key: str, hint: Hint = Hint.ANY, stat: FileStat | None = None, /) -> Blob:
         effect = self._meet("open", key)
         return FaultyBlob(self, key, self.inner._open_blob(key), effect)
 

@@ -315,7 +315,7 @@ class Copier:
         """Return the contents of files; what is moved is compared with what was listed."""
         wanted = [file.src for file in files]
         if self._move and self._source.capabilities.content_versions:
-            return self._checked(files, self._source._read_many_versioned(wanted, self._concurrency))
+            return self._checked(files, self._source._read_many(wanted, self._concurrency, True))
         return self._source._read_many(wanted, self._concurrency)
 
     def _checked(self, files: list[FileCopy], found: Iterator[tuple[bytes, str | None]]) -> Iterator[bytes]:
@@ -333,7 +333,7 @@ class Copier:
         try:
             if self._verify or self._sets_times:
                 with target._naming("copy", dst):
-                    if self._verify and target._reads_back(dst) and target._read_bytes(dst) != content:
+                    if self._verify and target._reads_back(dst) and next(target._read_many((dst,))) != content:
                         raise errors.corrupt(target._url(dst), "what is read is not what was written", "copy")
                     if self._sets_times and file.stat.last_modified is not None:
                         target._set_modified(dst, file.stat.last_modified)

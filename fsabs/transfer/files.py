@@ -15,6 +15,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from ..core import errors, identity
+from ..core.blobs import Hint
 from ..core.readahead import PIECE, joined, pieces
 from ..core.threads import TaskOutcome, Threads
 from ..core.writing import committing, write_again
@@ -78,7 +79,7 @@ def copy_file(
             stat = source._stat(src)
             if not source.capabilities.modes:
                 stat = stat._replace(mode=0)
-        with source._open_from_start(src) as blob:
+        with source._open_blob(src, Hint.FROM_START) as blob:
             check_size(source, src, stat, blob.size)
             if moved:
                 check_version(source, src, stat, blob.version)
@@ -147,7 +148,7 @@ def _copy_blob(
 
     write_again(functools.partial(target._create, dst, False), copy)
     if check_later:
-        with target._open_from_start(dst) as copied:
+        with target._open_blob(dst, Hint.FROM_START) as copied:
             compare(pieces(copied))
     if target.capabilities.settable_times and not target.capabilities.modes and stat.last_modified is not None:
         target._set_modified(dst, stat.last_modified)

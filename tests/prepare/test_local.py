@@ -444,7 +444,7 @@ class Failing(Memory):
             raise self.looking
         return super()._stat(key)
 
-    def _open_blob(self, key: str) -> Blob:
+    def _open_blob(self, key: str, *how: Any) -> Blob:
         return Body(self, key, 7)
 
 

@@ -11,7 +11,7 @@ import threading
 import time
 import unicodedata
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from fsabs.core import keys
@@ -314,9 +314,9 @@ class Reraised(LayerFS):
         except OSError as exc:
             raise self.change(exc) from exc
 
-    def _open_blob(self, key: str) -> Blob:
+    def _open_blob(self, key: str, *how: Any) -> Blob:
         try:
-            return super()._open_blob(key)
+            return super()._open_blob(key, *how)
         except OSError as exc:
             raise self.change(exc) from exc
 
@@ -362,8 +362,9 @@ class NamesThePathAlone(LayerFS):
 
 @breaks("error-directory")
 class DirectoriesAreEmptyFiles(LayerFS):
-    def _read_bytes(self, key: str) -> bytes:
-        return b"" if self.inner.isdir(f"/{key}") else super()._read_bytes(key)
+    def _read_many(self, wanted: Sequence[str], *how: Any) -> Iterator[Any]:
+        for key in wanted:
+            yield b"" if self.inner.isdir(f"/{key}") else next(super()._read_many((key,), *how))
 
 
 # ---- threads and processes
@@ -373,10 +374,10 @@ class DirectoriesAreEmptyFiles(LayerFS):
 class OneScratchForAll(LayerFS):
     _wanted = ""
 
-    def _read_bytes(self, key: str) -> bytes:
-        self._wanted = key
-        time.sleep(0.0005)
-        return super()._read_bytes(self._wanted)
+    def _read_many(self, wanted: Sequence[str], *how: Any) -> Iterator[Any]:
+        for self._wanted in wanted:
+            time.sleep(0.0005)
+            yield from super()._read_many((self._wanted,), *how)
 
 
 @breaks("fork")
@@ -385,10 +386,10 @@ class KnowsItsProcess(LayerFS):
         super().__init__(inner)
         self._pid = os.getpid()
 
-    def _read_bytes(self, key: str) -> bytes:
+    def _read_many(self, wanted: Sequence[str], *how: Any) -> Iterator[Any]:
         if os.getpid() != self._pid:
             raise RuntimeError("not fork-safe")
-        return super()._read_bytes(key)
+        return super()._read_many(wanted, *how)
 
 
 class Impatient(WrappedSubject):
@@ -404,10 +405,10 @@ class HoldsALock(LayerFS):
         super().__init__(inner)
         self._lock = threading.Lock()
 
-    def _read_bytes(self, key: str) -> bytes:
+    def _read_many(self, wanted: Sequence[str], *how: Any) -> Iterator[Any]:
         with self._lock:
             time.sleep(0.002)
-            return super()._read_bytes(key)
+            return super()._read_many(wanted, *how)
 
 
 @breaks("pickle-fs", "path-jail")

@@ -79,7 +79,7 @@ class PlainBundle(fsabs.FS):
         for name, data in self._tree.children(key):
             yield fsabs.FileStat(name.rstrip("/"), len(data or b""), name.endswith("/"))
 
-    def _open_blob(self, key: str) -> fsabs.spi.Blob:
+    def _open_blob(self, key: str, *how: Any) -> fsabs.spi.Blob:
         return blobs.BytesBlob(self, key, self._tree.file(key))
 
     def _close(self) -> None:

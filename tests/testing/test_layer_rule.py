@@ -22,7 +22,7 @@ pytestmark = pytest.mark.quick
 DERIVED = {
     *("_key", "_file_key", "_key_to_write", "_nonempty_key", "_read_key", "_rename_target", "_following", "_is_link"),
     *("_named", "_naming", "_require", "_unsupported", "_is", "_contents", "_members", "_enters", "_in_order"),
-    *("_open_reader", "_open_writer", "_open_append", "_glob_after", "_read_versioned", "_read_each"),
+    *("_open_reader", "_open_writer", "_open_append", "_glob_after", "_read_each"),
     *("_transfer_tree", "_write_blob"),
 }
 
@@ -78,7 +78,7 @@ def test_a_layer_says_what_its_inner_fs_says(name: str) -> None:
 
 # What a layer has to lead through a method that it overrides, unless it overrides that, too.
 WAYS_ROUND = {
-    "_open_blob": {"_open_from_start", "_read_bytes", "_read_many", "_read_many_versioned", "_local_path"},
+    "_open_blob": {"_read_many", "_local_path"},
     "_create": {"_write_bytes", "_write_many", "_can_copy_from", "_copy_from"},
     "_list": {"_list_names", "_list_names_from"},
     "_walk": {"_walk_names", "_usage"},
@@ -110,8 +110,8 @@ def test_no_layer_leaves_a_way_round_what_it_overrides(kind: type[LayerFS]) -> N
 
 def test_a_layer_that_opens_blobs_leaves_no_way_round_it() -> None:
     class Reversed(LayerFS):
-        def _open_blob(self, key: str) -> Blob:
-            with self.inner._open_blob(key) as blob:
+        def _open_blob(self, key: str, *how: Any) -> Blob:
+            with self.inner._open_blob(key, *how) as blob:
                 return BytesBlob(self, key, blob.read_all()[::-1])
 
     inner = Memory()

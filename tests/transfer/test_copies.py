@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -120,10 +121,8 @@ def test_fewer_bytes_than_the_store_says_are_an_error_and_a_move_keeps_the_sourc
 class Growing(Memory):
     """A store whose file is written to after it was read."""
 
-    def _read_many_versioned(
-        self, wanted: Sequence[str], concurrency: int | None
-    ) -> Iterator[tuple[bytes, str | None]]:
-        for found in list(super()._read_many_versioned(wanted, concurrency)):
+    def _read_many(self, wanted: Sequence[str], *how: Any) -> Iterator[Any]:
+        for found in list(super()._read_many(wanted, *how)):
             self.write_bytes("s/x", b"new and longer")
             yield found
 
@@ -141,8 +140,8 @@ def test_a_file_that_changes_while_it_is_moved_stays(tmp_path: Path) -> None:
 class Replaced(Local):
     """A directory in which another program writes a file when it has been opened."""
 
-    def _open_from_start(self, key: str) -> Blob:
-        blob = super()._open_from_start(key)
+    def _open_blob(self, key: str, *how: Any) -> Blob:
+        blob = super()._open_blob(key, *how)
         self.write_bytes("a", b"new")
         return blob
 

@@ -16,7 +16,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...core import identity, keys, process
-from ...core.blobs import Blob
+from ...core.blobs import Blob, Hint
 from ...core.fs import FS, Capabilities, FileStat, StoreNotes, StrPath
 from ...core.threads import in_threads
 from ...core.writing import Writer, is_partial
@@ -210,8 +210,12 @@ class Hdfs(FS):
 
     # ---- reading
 
-    def _open_blob(self, key: str) -> HdfsBlob:
-        return self._open_by(key, self._deadline())
+    def _open_blob(self, key: str, hint: Hint = Hint.ANY, stat: FileStat | None = None, /) -> Blob:
+        deadline = self._deadline()
+        if hint is Hint.FILE:
+            with contextlib.suppress(OSError):
+                return HdfsSmallBlob(self, key, self._read_in_one_call(key, SMALL_FILE_BYTES, deadline))
+        return self._open_by(key, deadline)
 
     def _open_by(self, key: str, deadline: Deadline) -> HdfsBlob:
         try:
@@ -221,14 +225,16 @@ class Hdfs(FS):
             raise
         return HdfsBlob(self, key, self._client, opened)
 
-    def _open_to_read(self, key: str) -> Blob:
-        deadline = self._deadline()
-        try:
-            return HdfsSmallBlob(self, key, self._read_in_one_call(key, SMALL_FILE_BYTES, deadline))
-        except OSError:
-            return self._open_by(key, deadline)
+    def _read_many(
+        self, wanted: Sequence[str], concurrency: int | None = None, versions: bool = False, /
+    ) -> Iterator[Any]:
+        if versions:
+            return super()._read_many(wanted, concurrency, True)
+        if len(wanted) == 1:
+            return map(self._content, wanted)
+        return self._contents_of_many(wanted, concurrency or self.default_concurrency)
 
-    def _read_bytes(self, key: str) -> bytes:
+    def _content(self, key: str) -> bytes:
         deadline = self._deadline()
         try:
             return self._read_in_one_call(key, _ONE_READ, deadline)
@@ -250,8 +256,8 @@ class Hdfs(FS):
         with contextlib.closing(self._open_by(key, deadline)) as blob:
             return blob.read_within(deadline)
 
-    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
-        done, width = 0, concurrency or self.default_concurrency
+    def _contents_of_many(self, wanted: Sequence[str], width: int) -> Iterator[bytes]:
+        done = 0
         while done < len(wanted):
             with contextlib.closing(each(self._read_once, wanted[done:], width)) as calls:
                 for call in calls:

@@ -13,9 +13,10 @@ import os
 import urllib.parse
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from ...core import errors, keys
-from ...core.blobs import Blob
+from ...core.blobs import Blob, Hint
 from ...core.fs import FS, Capabilities, FileStat, StoreNotes
 from ...core.identity import Identity
 from ...core.limits import parse_json
@@ -244,23 +245,20 @@ class Hub(ObjectStore):
 
     # ---- reading
 
-    def _open_blob(self, key: str) -> Blob:
+    def _open_blob(self, key: str, hint: Hint = Hint.ANY, stat: FileStat | None = None, /) -> Blob:
         file = self._file(key) if key else None
         if file is None:
             raise self._no_file(key)
         return HubBlob(self, key, file.size, file.digest)
 
-    _open_from_start = _open_blob
-
-    def _open_listed(self, key: str, stat: FileStat) -> Blob:
-        return self._open_blob(key)  # known, if it was listed of this commit
-
-    def _read_many_versioned(
-        self, wanted: Sequence[str], concurrency: int | None
-    ) -> Iterator[tuple[bytes, str | None]]:
-        versions = [self._file(key) for key in wanted]
-        contents = self._read_many(wanted, concurrency)
-        return ((content, file and file.digest) for content, file in zip(contents, versions, strict=True))
+    def _read_many(
+        self, wanted: Sequence[str], concurrency: int | None = None, versions: bool = False, /
+    ) -> Iterator[Any]:
+        contents = super()._read_many(wanted, concurrency)
+        if not versions:
+            return contents
+        files = [self._file(key) for key in wanted]
+        return ((content, file and file.digest) for content, file in zip(contents, files, strict=True))
 
     # ---- writing: each change is a commit, see `commits.py`
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...core import errors, keys, writemany
-from ...core.blobs import Blob
+from ...core.blobs import Blob, Hint
 from ...core.fs import FS, LAST_NAME, Capabilities, FileStat, ListPage, StoreNotes, StrPath
 from ...core.threads import Threads
 from ...core.writing import Writer
@@ -199,8 +199,12 @@ class ObjectStore(FS):
 
     # ---- reading
 
-    def _open_blob(self, key: str) -> Blob:
+    def _open_blob(self, key: str, hint: Hint = Hint.ANY, stat: FileStat | None = None, /) -> Blob:
+        if stat is not None and stat.version is not None:
+            return StoreBlob(self, key, stat.size, stat.version)
         try:
+            if key and hint is not Hint.ANY and (blob := open_from_start(self, key)) is not None:
+                return blob
             found = self._found(key) if key else None
         except FileNotFoundError:
             found = None
@@ -208,32 +212,16 @@ class ObjectStore(FS):
             raise self._no_file(key)
         return StoreBlob(self, key, found.size, found.version)
 
-    def _open_listed(self, key: str, stat: FileStat) -> Blob:
-        if stat.version is None:
-            return self._open_blob(key)
-        return StoreBlob(self, key, stat.size, stat.version)
-
-    def _open_from_start(self, key: str) -> Blob:
-        try:
-            found = open_from_start(self, key) if key else None
-        except FileNotFoundError as exc:
-            raise self._no_file(key) from exc
-        return found if found is not None else self._open_blob(key)
-
-    _read_bytes = read_whole
-
-    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+    def _read_many(
+        self, wanted: Sequence[str], concurrency: int | None = None, versions: bool = False, /
+    ) -> Iterator[Any]:
         width = min(concurrency or self.default_concurrency, len(wanted))
         if width <= 1 or not all(wanted):
-            return super()._read_many(wanted, concurrency)
-        return get_many(self, wanted, width, lambda response: response.body)
-
-    def _read_many_versioned(
-        self, wanted: Sequence[str], concurrency: int | None
-    ) -> Iterator[tuple[bytes, str | None]]:
-        width = min(concurrency or self.default_concurrency, len(wanted))
-        if width <= 1 or not all(wanted):
-            return super()._read_many_versioned(wanted, concurrency)
+            if versions:
+                return super()._read_many(wanted, concurrency, True)
+            return self._read_each(functools.partial(read_whole, self), wanted, concurrency)
+        if not versions:
+            return get_many(self, wanted, width, lambda response: response.body)
         version = self.dialect.version
         return get_many(self, wanted, width, lambda response: (response.body, version(response.head)))
 
@@ -405,7 +393,7 @@ class ObjectStore(FS):
             if exc.errno == errno.EFBIG:
                 copy_parts(self, source, src, dst)
             elif exc.errno == errno.ENOTSUP:  # as Ceph's copy of encrypted objects is
-                with source._open_from_start(src) as blob:
+                with source._open_blob(src, Hint.FROM_START) as blob:
                     self._write_blob(dst, blob)
             else:
                 raise

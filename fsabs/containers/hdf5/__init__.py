@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, cast
 
 from ...core import errors, keys, process
-from ...core.blobs import Blob
+from ...core.blobs import Blob, Hint
 from ...core.files import buffered
 from ...core.fs import (
     FS,
@@ -208,7 +208,7 @@ class Hdf5(Container):
         with translated(self._url(key), "list"):
             return content.identity(group)
 
-    def _open_blob(self, key: str) -> Blob:
+    def _open_blob(self, key: str, hint: Hint = Hint.ANY, stat: FileStat | None = None, /) -> Blob:
         if self._draft is not None:
             raise self._no_reading(key)
         dataset = self._dataset(key)

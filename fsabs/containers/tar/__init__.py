@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import IO, Any, NamedTuple, cast
 
 from ...core import errors, keys
-from ...core.blobs import Blob, BlobSlice, Origin
+from ...core.blobs import Blob, BlobSlice, Hint, Origin
 from ...core.files import buffered
 from ...core.fs import (
     FS,
@@ -210,7 +210,7 @@ class Tar(Container):
         blob = self._reader()
         return blob if self._stream is None else self._stream
 
-    def _open_blob(self, key: str) -> Blob:
+    def _open_blob(self, key: str, hint: Hint = Hint.ANY, stat: FileStat | None = None, /) -> Blob:
         if self._sink is not None:
             raise self._no_reading(key)
         member, content = self._file_member(key), self._content()
@@ -225,7 +225,14 @@ class Tar(Container):
             what = f"a sparse file of {member.size} bytes, of which {stored} are stored"
             raise self.limits.error("max_ratio", what, "open", self._url(key))
 
-    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+    def _read_member(self, key: str) -> bytes:
+        with self._open_blob(key) as blob:
+            return blob.read_all()
+
+    def _contents_of(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+        return map(self._read_member, wanted) if len(wanted) == 1 else self._read_together(wanted, concurrency)
+
+    def _read_together(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
         """A batch at a time: its ranges at once, or forward in what is compressed, so that nothing is decoded twice."""
         self._require("read", "read_many", self._root)
         read = self._read_at_once if self._stream is None else self._read_forward
@@ -250,7 +257,7 @@ class Tar(Container):
         found = iter(self._reader().pread_many(ranges))
         for key, member in zip(wanted, batch, strict=True):
             if isinstance(member.extra, tuple):
-                yield self._read_bytes(key)
+                yield self._read_member(key)
                 continue
             content = next(found)
             if len(content) != member.size:
@@ -285,7 +292,7 @@ class Tar(Container):
 
     def _outcome(self, key: str) -> bytes | OSError:
         try:
-            return self._read_bytes(key)
+            return self._read_member(key)
         except OSError as exc:
             self._named(exc, "read_many", key)
             return exc

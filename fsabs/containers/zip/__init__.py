@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ...core import hooks, process
-from ...core.blobs import Blob
+from ...core.blobs import Blob, Hint
 from ...core.errors import CorruptFileError
 from ...core.fs import (
     FS,
@@ -174,12 +174,15 @@ class Zip(Container):
             return super()._walk_names(key)
         return self._index().walk_names(key)
 
-    def _open_blob(self, key: str) -> Blob:
+    def _open_blob(self, key: str, hint: Hint = Hint.ANY, stat: FileStat | None = None, /) -> Blob:
         if self._blob is None or (self._archive is not None and self._archive.names.is_written(key)):
             raise self._no_reading(key)
         return members.open_member(self, key, self._index().file(key), self._reader(), self.limits)
 
-    def _read_bytes(self, key: str) -> bytes:
+    def _contents_of(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+        return map(self._content, wanted) if len(wanted) == 1 else self._read_together(wanted, concurrency)
+
+    def _content(self, key: str) -> bytes:
         blob, index = self._blob, self._loaded.index
         if index is None or blob is None or blob._closed or self._mode != "r":
             self._require("read", "read_bytes", key)
@@ -199,17 +202,18 @@ class Zip(Container):
             return self._read_one(key)
 
     def _read_one(self, key: str) -> bytes:
-        """As `_read_bytes`, with a look at all that may be wrong."""
+        """As `_content`, with a look at all that may be wrong."""
         entry = self._index().file(key)
         if not members.is_small(entry):
-            return super()._read_bytes(key)
+            with self._open_blob(key) as blob:
+                return blob.read_all()
         if not members.is_fine(entry):
             members.refuse(entry, self, key, self.limits)
         bottom, shift = self._bottom()
         size, offset = members.request(entry)
         return members.content(bottom.pread(size, shift + offset), entry, self._reader(), self, key)
 
-    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+    def _read_together(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
         """The contents, the ranges of many members being asked for at once, of `concurrency` at most."""
         self._require("read", "read_many", self._root)
         most = min(concurrency or _BATCH_MEMBERS, _BATCH_MEMBERS)
@@ -220,7 +224,7 @@ class Zip(Container):
             if batch:
                 yield from self._read_batch(wanted[start : start + len(batch)], batch, table)
             else:  # a large member, or one that can't be read
-                yield self._read_bytes(wanted[start])
+                yield self._content(wanted[start])
             start += len(batch) or 1
 
     def _storage_order(self) -> StorageOrder | None:
