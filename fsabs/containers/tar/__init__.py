@@ -205,7 +205,7 @@ class Tar(Container):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         return found.member
 
-    def _content(self) -> Blob:
+    def _archive_content(self) -> Blob:
         """The archive's bytes, decoded."""
         blob = self._reader()
         return blob if self._stream is None else self._stream
@@ -213,7 +213,7 @@ class Tar(Container):
     def _open_blob(self, key: str, hint: Hint = Hint.ANY, stat: FileStat | None = None, /) -> Blob:
         if self._sink is not None:
             raise self._no_reading(key)
-        member, content = self._file_member(key), self._content()
+        member, content = self._file_member(key), self._archive_content()
         if isinstance(member.extra, tuple):
             self._check_sparse(key, member, member.extra)
             return SparseBlob(self, key, content, member.offset, member.size, member.extra)
