@@ -135,7 +135,7 @@ class Fsspec(FS):
             if self._info(keys.parent(key))["type"] != "directory":
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
-    def _list(self, key: str) -> Iterator[FileStat]:
+    def _list(self, key: str, detail: bool = True, start: str = "", /) -> Iterator[FileStat]:
         path = self._path(key)
         with _translated():
             if key and self._info(key)["type"] != "directory":

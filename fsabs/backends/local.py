@@ -141,17 +141,15 @@ class Local(FS):
             return FileStat.of_link(keys.name(key), status.st_size)
         return _to_stat(keys.name(key), status)
 
-    def _list(self, key: str) -> Iterator[FileStat]:
+    def _list(self, key: str, detail: bool = True, start: str = "", /) -> Iterator[Any]:
+        if not detail and self._follows_all_links:
+            return local_trees.names("/" + key)
         return local_trees.stats(self._path(key), self._entry())
 
-    def _list_names(self, key: str) -> Iterator[str]:
-        return local_trees.names("/" + key) if self._follows_all_links else super()._list_names(key)
-
-    def _walk(self, key: str) -> Iterator[FileStat]:
+    def _walk(self, key: str, detail: bool = True, /) -> Iterator[Any]:
+        if not detail and self._follows_all_links:
+            return local_trees.walk_names("/" + key, self.limits)
         return local_trees.walk_stats(self._path(key), self._entry(), self.limits)
-
-    def _walk_names(self, key: str) -> Iterator[str]:
-        return local_trees.walk_names("/" + key, self.limits) if self._follows_all_links else super()._walk_names(key)
 
     def _leads_back(self, key: str) -> bool:
         return local_trees.leads_back("/" + key)

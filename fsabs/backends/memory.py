@@ -130,7 +130,7 @@ class Memory(FS):
     def _stat(self, key: str) -> FileStat:
         return _to_stat(keys.name(key), self._node(key))
 
-    def _list(self, key: str) -> Iterator[FileStat]:
+    def _list(self, key: str, detail: bool = True, start: str = "", /) -> Iterator[FileStat]:
         if self._node(key)[0] is not None:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         members = [_to_stat(name, node) for name, node in self._tree.members(key)]

@@ -149,10 +149,10 @@ class CachedFS(LayerFS):
                 raise
             return self.inner._stat_directory(key)
 
-    def _list(self, key: str) -> Iterator[FileStat]:
+    def _list(self, key: str, detail: bool = True, start: str = "", /) -> Iterator[FileStat]:
         return self._listed(key, "list", self.inner._list)
 
-    def _walk(self, key: str) -> Iterator[FileStat]:
+    def _walk(self, key: str, detail: bool = True, /) -> Iterator[FileStat]:
         return self._listed(key, "walk", self.inner._walk)
 
     def _listed(self, key: str, kind: str, ask: Callable[[str], Iterator[FileStat]]) -> Iterator[FileStat]:

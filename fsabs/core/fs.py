@@ -22,7 +22,7 @@ from .blobs import Blob, Hint
 from .files import BlobFile, LimitedReader, LimitedTextReader, ReadFile, TextReader, buffered
 from .globbing import glob
 from .limits import DEFAULT, Limits
-from .listing import Listing, Names, Walk
+from .listing import Listing, Names, Walk, names_of
 from .modes import OpenMode, ReadBinaryMode, TextMode, UpdateBinaryMode, WriteBinaryMode
 from .ranges import StorageOrder
 from .readahead import pieces
@@ -300,7 +300,12 @@ class FS(abc.ABC):
         """Return how many files are below a directory, at any depth, and the sum of their sizes."""
         key = self._key(path, "usage")
         with self._naming("usage", key):
-            return self._usage(key)
+            files = size = 0
+            for member in self._walk(key):
+                if not member.directory:
+                    files += 1
+                    size += member.size
+        return TreeCounts(files, bytes=size)
 
     def unnamed(self, path: StrPath = "") -> Iterator[str]:
         """List the raw keys below a directory that no path names, as the store has them.
@@ -630,13 +635,20 @@ class FS(abc.ABC):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         return stat
 
+    @overload
+    def _list(self, key: str, detail: Literal[True] = True, start: str = "", /) -> Iterator[FileStat]: ...
+    @overload
+    def _list(self, key: str, detail: bool, start: str = "", /) -> Iterator[FileStat] | Iterator[str]: ...
     @abc.abstractmethod
-    def _list(self, key: str) -> Iterator[FileStat]:
+    def _list(self, key: str, detail: bool = True, start: str = "", /) -> Iterator[Any]:
         """Yield the members of the directory `key`, one level, with bare names.
 
         In the order of their names as listed (a directory counts with its `/`), by code point, unless `capabilities`
         say that they aren't `ordered`. `FileNotFoundError` or
         `NotADirectoryError` at the latest when the first item is asked for.
+
+        Without `detail`, names may be yielded in place of all stats, a directory's with its `/`: where that is faster.
+        With `start`, members whose names don't begin with it may be left out.
         """
 
     @abc.abstractmethod
@@ -727,8 +739,15 @@ class FS(abc.ABC):
 
     # ---- fast paths: right as they stand, overridden where a store can do better
 
-    def _walk(self, key: str) -> Iterator[FileStat]:
-        """Yield all files and directories below `key`, a directory before its members, names relative to `key`."""
+    @overload
+    def _walk(self, key: str, detail: Literal[True] = True, /) -> Iterator[FileStat]: ...
+    @overload
+    def _walk(self, key: str, detail: bool, /) -> Iterator[FileStat] | Iterator[str]: ...
+    def _walk(self, key: str, detail: bool = True, /) -> Iterator[Any]:
+        """Yield all files and directories below `key`, a directory before its members, names relative to `key`.
+
+        Without `detail`, names may be yielded in place of all stats, as `_list` may.
+        """
         stack = [("", self._list(key))]
         while stack:
             base, members = stack[-1]
@@ -750,27 +769,6 @@ class FS(abc.ABC):
     def _compared(self, key: str, blob: Blob) -> Blob:
         """Return `blob`, the file `key` in parts of which a cache has some; or one around it that compares them."""
         return blob
-
-    def _list_names(self, key: str) -> Iterator[str]:
-        """Yield the names of what `_list` yields, a directory's with its `/`."""
-        return (member.listed() for member in self._list(key))
-
-    def _list_names_from(self, key: str, start: str) -> Iterator[str]:
-        """Yield the names in the directory `key`, those that begin with `start` and perhaps others."""
-        return self._list_names(key)
-
-    def _walk_names(self, key: str) -> Iterator[str]:
-        """Yield the names of what `_walk` yields, a directory's with its `/`."""
-        return (member.listed() for member in self._walk(key))
-
-    def _usage(self, key: str) -> TreeCounts:
-        """Return what the files below the directory `key` add up to."""
-        files = size = 0
-        for member in self._walk(key):
-            if not member.directory:
-                files += 1
-                size += member.size
-        return TreeCounts(files, bytes=size)
 
     def _leads_back(self, key: str) -> bool:
         """Return whether the directory `key` is a link to one above it, which is listed and not entered."""
@@ -1079,7 +1077,7 @@ class FS(abc.ABC):
                     member._replace(filename=member.listed()) if member.directory else member for member in stats
                 )
             else:
-                found = self._walk_names(key) if recursive else self._list_names(key)
+                found = names_of(self._walk(key, False) if recursive else self._list(key, False))
             yield from found if after is None else self._following(after, found, self.capabilities.ordered)
 
     def _following(self, after: FileStat | str, items: Iterator[Any], ordered: bool) -> Iterator[Any]:

@@ -27,16 +27,15 @@ _DERIVED_FROM = {
     "_create": ("_write_bytes", "_write_blob", "_write_like", "_write_many", "_can_copy_from", "_copy_from"),
     "_remove": ("_empty",),
     "_remove_tree": ("_empty",),
-    "_list": ("_list_names", "_list_names_from", "_list_page"),
-    "_walk": ("_walk_names", "_usage"),
+    "_list": ("_list_page",),
 }
 
 _DELEGATED = """
 _divided_path _check_key _resolved_store _place _places _principal _is_strong _describe_store _create _append
-_open_update _mkdir _makedirs _rename _remove _walk _list_page _compared _list_names _list_names_from _walk_names
-_usage _leads_back _directory_identity _read_many _storage_order _unnamed _local_path _write_bytes _write_blob
-_write_many _write_like _lstat _read_link _make_link _remove_tree _empty _copy _can_copy_from _copy_from _reads_back
-_set_modified _set_mode _together _stored_in _has_content _has_digest _same_content _unchanged_since _stat_directory
+_open_update _mkdir _makedirs _rename _remove _walk _list_page _compared _leads_back _directory_identity _read_many
+_storage_order _unnamed _local_path _write_bytes _write_blob _write_many _write_like _lstat _read_link _make_link
+_remove_tree _empty _copy _can_copy_from _copy_from _reads_back _set_modified _set_mode _together _stored_in
+_has_content _has_digest _same_content _unchanged_since _stat_directory
 """
 """The core methods that a layer leaves to its inner FS, unless it overrides them."""
 

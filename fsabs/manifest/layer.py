@@ -77,7 +77,7 @@ class ManifestFS(LayerFS):
         following = next(self._manifest.scan(name + "/"), None)
         return following is not None and following.name.startswith(name + "/")
 
-    def _list(self, key: str) -> Iterator[FileStat]:
+    def _list(self, key: str, detail: bool = True, start: str = "", /) -> Iterator[FileStat]:
         base = self._directory(key)
         entries = self._manifest.scan(base)
         least = base  # that the next name may be: where names are out of order, this might never end
@@ -93,7 +93,7 @@ class ManifestFS(LayerFS):
                 yield FileStat(name, entry.size, version=entry.version)
                 least = entry.name + "\0"
 
-    def _walk(self, key: str) -> Iterator[FileStat]:
+    def _walk(self, key: str, detail: bool = True, /) -> Iterator[FileStat]:
         base = self._directory(key)
         before = ""
         for entry in self._manifest.scan(base):

@@ -196,7 +196,7 @@ class FaultyFS(LayerFS):
         effect = self._meet("stat", key)
         return _aged(self.inner._stat(key), effect)
 
-    def _list(self, key: str) -> Iterator[FileStat]:
+    def _list(self, key: str, detail: bool = True, start: str = "", /) -> Iterator[FileStat]:
         self._meet("list", key)
         return self.inner._list(key)
 

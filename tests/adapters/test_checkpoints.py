@@ -101,9 +101,9 @@ def test_two_processes_that_save_one_step_leave_a_checkpoint() -> None:
     class InStep(fsabs.spi.LayerFS):
         """Lists when the other process does: before each has written, and when each looks for old ones."""
 
-        def _list(self, key: str) -> Iterator[fsabs.FileStat]:
+        def _list(self, key: str, *how: Any) -> Iterator[fsabs.FileStat]:
             both.wait()
-            return super()._list(key)
+            return super()._list(key, *how)
 
     with fsabs.Memory() as store:
         CheckpointManager(store, keep=1).save(1, {"x": 1}, 9.0)

@@ -40,13 +40,13 @@ class Store(LayerFS):
         self.asked += 1
         return super()._stat(key)
 
-    def _list(self, key: str) -> Iterator[FileStat]:
+    def _list(self, key: str, *how: Any) -> Iterator[FileStat]:
         self._check()
-        return super()._list(key)
+        return super()._list(key, *how)
 
-    def _walk(self, key: str) -> Iterator[FileStat]:
+    def _walk(self, key: str, *how: Any) -> Iterator[FileStat]:
         self._check()
-        return super()._walk(key)
+        return super()._walk(key, *how)
 
     def _open_blob(self, key: str, *how: Any) -> Blob:
         self._check()

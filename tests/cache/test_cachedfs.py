@@ -306,7 +306,7 @@ def test_what_may_have_changed_is_asked_for_anew(store: Store, folder: str, chan
 
 def test_what_costs_no_request_is_not_walked_to_be_forgotten(store: Store, folder: str) -> None:
     class Closed(Store):
-        def _walk(self, key: str) -> Iterator[Any]:
+        def _walk(self, key: str, *how: Any) -> Iterator[Any]:
             raise PermissionError(errno.EACCES, "a directory that may not be listed")
 
     fs = cached(Closed(store.inner), folder, check_interval=60.0)

@@ -29,10 +29,10 @@ from .broken import breaks
 class Relisted(LayerFS):
     """Listings are what `change` makes of the right ones."""
 
-    def _list(self, key: str) -> Iterator[FileStat]:
-        return iter(self.change(list(super()._list(key))))
+    def _list(self, key: str, *how: Any) -> Iterator[FileStat]:
+        return iter(self.change(list(super()._list(key, *how))))
 
-    def _walk(self, key: str) -> Iterator[FileStat]:
+    def _walk(self, key: str, *how: Any) -> Iterator[FileStat]:
         return FS._walk(self, key)
 
     def change(self, members: list[FileStat]) -> Iterable[FileStat]:
@@ -68,8 +68,8 @@ class NamesFromTheRoot(LayerFS):
 
 @breaks("list-recursive")
 class RecursiveFilesOnly(LayerFS):
-    def _walk(self, key: str) -> Iterator[FileStat]:
-        return (stat for stat in super()._walk(key) if not stat.directory)
+    def _walk(self, key: str, *how: Any) -> Iterator[FileStat]:
+        return (stat for stat in super()._walk(key, *how) if not stat.directory)
 
 
 @breaks("list-detail")
@@ -86,8 +86,8 @@ class OnePageOnly(Relisted):
 
 @breaks("list-empty")
 class NoEmptyDirectories(LayerFS):
-    def _list(self, key: str) -> Iterator[FileStat]:
-        for stat in super()._list(key):
+    def _list(self, key: str, *how: Any) -> Iterator[FileStat]:
+        for stat in super()._list(key, *how):
             if not stat.directory or list(self.inner._list(keys.join(key, stat.filename))):
                 yield stat
 
@@ -100,9 +100,9 @@ class ListsLazily(LayerFS):
 
 @breaks("error-file")
 class ListsAFileAsItself(LayerFS):
-    def _list(self, key: str) -> Iterator[FileStat]:
+    def _list(self, key: str, *how: Any) -> Iterator[FileStat]:
         stat = self.inner._stat(key)
-        return iter([stat]) if stat.isfile() else super()._list(key)
+        return iter([stat]) if stat.isfile() else super()._list(key, *how)
 
 
 class Restat(LayerFS):

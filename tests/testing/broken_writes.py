@@ -117,11 +117,11 @@ class SameVersionForEver(LayerFS):
     def _stat(self, key: str) -> FileStat:
         return super()._stat(key)._replace(version="1")
 
-    def _list(self, key: str) -> Iterator[FileStat]:
-        return (stat._replace(version="1") for stat in super()._list(key))
+    def _list(self, key: str, *how: Any) -> Iterator[FileStat]:
+        return (stat._replace(version="1") for stat in super()._list(key, *how))
 
-    def _walk(self, key: str) -> Iterator[FileStat]:
-        return (stat._replace(version="1") for stat in super()._walk(key))
+    def _walk(self, key: str, *how: Any) -> Iterator[FileStat]:
+        return (stat._replace(version="1") for stat in super()._walk(key, *how))
 
     def _open_blob(self, key: str, *how: Any) -> Blob:
         return BytesBlob(self, key, next(self.inner._read_many((key,))), "1")
@@ -493,8 +493,8 @@ class TextsAreUtf8(LayerFS):
 
 @breaks("copy-tree")
 class CopiesNoEmptyFiles(LayerFS):
-    def _list(self, key: str) -> Iterator[FileStat]:
-        return (stat for stat in super()._list(key) if stat.size or stat.directory)
+    def _list(self, key: str, *how: Any) -> Iterator[FileStat]:
+        return (stat for stat in super()._list(key, *how) if stat.size or stat.directory)
 
 
 class PathOfAnEmptyFile(LayerFS):

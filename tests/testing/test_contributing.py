@@ -75,7 +75,7 @@ class PlainBundle(fsabs.FS):
             return fsabs.FileStat.of_directory(key)
         return fsabs.FileStat(key, len(self._tree.file(key)))
 
-    def _list(self, key: str) -> Iterator[fsabs.FileStat]:
+    def _list(self, key: str, *how: Any) -> Iterator[fsabs.FileStat]:
         for name, data in self._tree.children(key):
             yield fsabs.FileStat(name.rstrip("/"), len(data or b""), name.endswith("/"))
 

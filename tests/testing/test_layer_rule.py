@@ -80,8 +80,6 @@ def test_a_layer_says_what_its_inner_fs_says(name: str) -> None:
 WAYS_ROUND = {
     "_open_blob": {"_read_many", "_local_path"},
     "_create": {"_write_bytes", "_write_many", "_can_copy_from", "_copy_from"},
-    "_list": {"_list_names", "_list_names_from"},
-    "_walk": {"_walk_names", "_usage"},
     "_remove": {"_empty"},
     "_remove_tree": {"_empty"},
 }

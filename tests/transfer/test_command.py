@@ -14,7 +14,7 @@ import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -701,12 +701,12 @@ class Late(Memory):
     def __init__(self, name: str = "", path: str = "") -> None:
         super().__init__(f"late {name}", path)
 
-    def _walk(self, key: str) -> Iterator[FileStat]:
+    def _walk(self, key: str, *how: Any) -> Iterator[FileStat]:
         if threading.current_thread().name == "fsabs-count":
             self.counting.set()
             self.over.wait(30)
             raise ConnectionResetError("it is closed by now")
-        return super()._walk(key)
+        return super()._walk(key, *how)
 
 
 def test_a_count_that_outlasts_its_copy_says_nothing(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,8 +31,8 @@ class Cut(Memory):
         stat = super()._stat(key)
         return stat if stat.directory else stat._replace(size=stat.size + 5)
 
-    def _list(self, key: str) -> Iterator[FileStat]:
-        return (stat if stat.directory else stat._replace(size=stat.size + 5) for stat in super()._list(key))
+    def _list(self, key: str, *how: Any) -> Iterator[FileStat]:
+        return (stat if stat.directory else stat._replace(size=stat.size + 5) for stat in super()._list(key, *how))
 
 
 def moved(source: FS, target: FS, src: str = "s", dst: str = "t") -> list[BaseException]:

@@ -572,11 +572,8 @@ class Azure(ObjectStore):
     def _send_to_directories(self, request: Request) -> Response:
         return self._directories.get().send(request)
 
-    def _walk(self, key: str) -> Iterator[FileStat]:
-        return FS._walk(self, key) if self._has_directories() else super()._walk(key)
-
-    def _walk_names(self, key: str) -> Iterator[str]:
-        return FS._walk_names(self, key) if self._has_directories() else super()._walk_names(key)
+    def _walk(self, key: str, detail: bool = True, /) -> Iterator[Any]:
+        return FS._walk(self, key) if self._has_directories() else super()._walk(key, detail)
 
     def _mkdir(self, key: str, mode: int) -> None:
         if not key or not self._has_directories():

@@ -150,12 +150,9 @@ class ObjectStore(FS):
         """Return a page of a listing."""
         return self.dialect.page(query.prefix, self.send(self.dialect.page_request(query)))
 
-    def _list_names_from(self, key: str, start: str) -> Iterator[str]:
-        if not self.dialect.ordered:  # nor does such a store look for a part of a name
-            start = ""
-        return (member.listed() for member in listing.level(self, key, start) if member is not None)
-
-    def _list(self, key: str) -> Iterator[FileStat]:
+    def _list(self, key: str, detail: bool = True, start: str = "", /) -> Iterator[FileStat]:
+        if start and self.dialect.ordered:  # others don't look for a part of a name
+            return (member for member in listing.level(self, key, start) if member is not None)
         return self._existing(key, listing.level(self, key))
 
     def _list_page(self, key: str, after: str) -> ListPage | None:
@@ -188,11 +185,10 @@ class ObjectStore(FS):
             if not found.directory:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
-    def _walk(self, key: str) -> Iterator[FileStat]:
+    def _walk(self, key: str, detail: bool = True, /) -> Iterator[Any]:
+        if not detail:
+            return self._existing(key, listing.walk(self, key, lambda name, _: name, lambda name: name + "/"))
         return self._existing(key, listing.walk(self, key, listing.stats_of(self.dialect), FileStat.of_directory))
-
-    def _walk_names(self, key: str) -> Iterator[str]:
-        return self._existing(key, listing.walk(self, key, lambda name, _: name, lambda name: name + "/"))
 
     def _unnamed(self, key: str) -> Iterator[str]:
         return listing.unnamed(self, key)

@@ -142,14 +142,16 @@ class S3(ObjectStore):
 
     # ---- objects that are read in one version
 
-    def _list(self, key: str) -> Iterator[FileStat]:
-        return self._pinned(key, super()._list(key))
+    def _list(self, key: str, detail: bool = True, start: str = "", /) -> Iterator[Any]:
+        members = super()._list(key, detail, start)
+        return self._pinned(key, members) if detail else members
 
     def _list_page(self, key: str, after: str) -> ListPage | None:
         return super()._list_page(key, after) if not self.dialect.versions else None
 
-    def _walk(self, key: str) -> Iterator[FileStat]:
-        return self._pinned(key, super()._walk(key))
+    def _walk(self, key: str, detail: bool = True, /) -> Iterator[Any]:
+        members = super()._walk(key, detail)
+        return self._pinned(key, members) if detail else members
 
     def _pinned(self, key: str, members: Iterator[FileStat]) -> Iterator[FileStat]:
         """Return the members, with the stats of the versions that objects are read in."""

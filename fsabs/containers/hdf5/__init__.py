@@ -171,10 +171,10 @@ class Hdf5(Container):
         found.sort(key=lambda item: item[0].filename + "/" if item[0].directory else item[0].filename)
         return found
 
-    def _list(self, key: str) -> Iterator[FileStat]:
+    def _list(self, key: str, detail: bool = True, start: str = "", /) -> Iterator[FileStat]:
         return (stat for stat, _ in self._children(key, self._group(key)))
 
-    def _walk(self, key: str) -> Iterator[FileStat]:
+    def _walk(self, key: str, detail: bool = True, /) -> Iterator[FileStat]:
         """As derived, but a link to a group above itself is listed and not entered."""
         group = self._group(key)
         return self._walk_below(key, group, self._identity(key, group))

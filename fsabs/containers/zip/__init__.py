@@ -22,7 +22,6 @@ from ...core.fs import (
 )
 from ...core.limits import Limits
 from ...core.ranges import StorageOrder
-from ...core.stats import TreeCounts
 from ...core.writing import WriteFile, Writer
 from ..base import ADDING, READING, WRITING, Container, Problem
 from ..decoding import DecodedBlob
@@ -154,25 +153,15 @@ class Zip(Container):
             return self._writing().names.stat(key)
         return self._index().stat(key, self._reader().version)
 
-    def _list(self, key: str) -> Iterator[FileStat]:
+    def _list(self, key: str, detail: bool = True, start: str = "", /) -> Iterator[FileStat]:
         if self._archive is not None:
             return self._writing().names.list(key)
         return self._index().list(key, self._reader().version)
 
-    def _walk(self, key: str) -> Iterator[FileStat]:
+    def _walk(self, key: str, detail: bool = True, /) -> Iterator[Any]:
         if self._archive is not None:
             return super()._walk(key)
-        return self._index().walk(key, self._reader().version)
-
-    def _usage(self, key: str) -> TreeCounts:
-        if self._archive is not None:
-            return super()._usage(key)
-        return self._index().usage(key)
-
-    def _walk_names(self, key: str) -> Iterator[str]:
-        if self._archive is not None:
-            return super()._walk_names(key)
-        return self._index().walk_names(key)
+        return self._index().walk(key, self._reader().version) if detail else self._index().walk_names(key)
 
     def _open_blob(self, key: str, hint: Hint = Hint.ANY, stat: FileStat | None = None, /) -> Blob:
         if self._blob is None or (self._archive is not None and self._archive.names.is_written(key)):
