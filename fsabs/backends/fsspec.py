@@ -169,7 +169,7 @@ class Fsspec(FS):
                 return BytesBlob(self, key, self.implementation.cat_file(self._path(key)))
         return FsspecBlob(self, key, int(info["size"]), _version(info))
 
-    def _create(self, key: str, exclusive: bool) -> Writer:
+    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
         with contextlib.suppress(FileNotFoundError):
             if self._info(key)["type"] == "directory":
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -235,9 +235,9 @@ class Fsspec(FS):
             else:
                 self.implementation.rmdir(self._path(key))
 
-    def _remove_tree(self, key: str) -> None:
-        if keys.has_magic(key):  # rm takes paths for patterns
-            super()._remove_tree(key)
+    def _remove_tree(self, key: str, keep: bool = False, /) -> None:
+        if keep or keys.has_magic(key):  # rm takes paths for patterns
+            super()._remove_tree(key, keep)
             return
         with _translated():
             self.implementation.rm(self._path(key), recursive=True)

@@ -213,38 +213,32 @@ class Local(FS):
 
     # ---- writing
 
-    def _create(self, key: str, exclusive: bool) -> Writer:
+    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
+        if append:
+            return AppendWriter(self._path(key), self._fsync)
         found = files.target(self._path(key), exclusive)
         if found.replaced is not None and not stat_bits.S_ISREG(found.replaced.st_mode):
             return AppendWriter(found.path, False)  # a device or a pipe: moving a file over it would destroy it
         return files.Replacement(found, exclusive=exclusive, durable=self._fsync)
 
-    def _write_like(self, key: str, data: bytes, stat: FileStat, moved: bool = False) -> None:
-        modified = None if stat.last_modified is None else round(stat.last_modified * 1e9)
-        mode = stat.mode & files.PERMISSIONS if stat.mode else None
-        if files.write_new(self._path(key), data, mode, modified, self._fsync):
-            return
-        writer = self._create(key, False)
-        try:
-            writer.keep(stat, moved=moved)
-            writer.write(data)
-            writer.commit()
-        except BaseException:
-            writer.abort()
-            raise
+    def _write_bytes(self, key: str, data: bytes, like: FileStat | None = None, moved: bool = False, /) -> None:
+        if like is not None:
+            modified = None if like.last_modified is None else round(like.last_modified * 1e9)
+            mode = like.mode & files.PERMISSIONS if like.mode else None
+            if files.write_new(self._path(key), data, mode, modified, self._fsync):
+                return
+        super()._write_bytes(key, data, like, moved)
 
     def _reads_back(self, key: str) -> bool:
         return not folders.is_local(self._path(key))
 
-    def _set_modified(self, key: str, when: float) -> None:
-        nanoseconds = round(when * 1e9)
-        os.utime(self._path(key), ns=(nanoseconds, nanoseconds))
-
-    def _set_mode(self, key: str, mode: int) -> None:
-        files.set_mode(self._path(key), mode & files.PERMISSIONS)
-
-    def _append(self, key: str) -> Writer:
-        return AppendWriter(self._path(key), self._fsync)
+    def _set(self, key: str, stat: FileStat, /) -> None:
+        path = self._path(key)
+        if stat.last_modified is not None:
+            nanoseconds = round(stat.last_modified * 1e9)
+            os.utime(path, ns=(nanoseconds, nanoseconds))
+        if stat.mode:
+            files.set_mode(path, stat.mode & files.PERMISSIONS)
 
     def _open_update(self, key: str) -> io.BufferedIOBase:
         fd = os.open(self._path(key), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -285,8 +279,11 @@ class Local(FS):
             files.sweep(path)
             os.rmdir(path)
 
-    def _remove_tree(self, key: str) -> None:
-        local_trees.remove_tree(self._path(key, last=False))
+    def _remove_tree(self, key: str, keep: bool = False, /) -> None:
+        if keep:
+            super()._remove_tree(key, True)
+        else:
+            local_trees.remove_tree(self._path(key, last=False))
 
     def __repr__(self) -> str:
         return f"Local({self.cwd!r})"

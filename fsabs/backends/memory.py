@@ -143,16 +143,12 @@ class Memory(FS):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         return BytesBlob(self, key, data, str(serial))
 
-    def _create(self, key: str, exclusive: bool) -> Writer:
+    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
         self._check_target(key, exclusive)
-        return MemoryWriter(self, key, exclusive)
-
-    def _append(self, key: str) -> Writer:
-        self._check_target(key, False)
         with self._tree.lock:
-            if key not in self._tree.nodes:
+            if append and key not in self._tree.nodes:
                 self._tree.put(key, b"")
-        return MemoryWriter(self, key, False, append=True)
+        return MemoryWriter(self, key, exclusive, append)
 
     def _check_target(self, key: str, exclusive: bool) -> None:
         self._check_ancestors(key)

@@ -183,8 +183,10 @@ class CachedFS(LayerFS):
         except (FileNotFoundError, NotADirectoryError):
             return []
 
-    def _create(self, key: str, exclusive: bool) -> Writer:
-        return _InvalidatingWriter(self.inner._create(key, exclusive), functools.partial(self._invalidate, key))
+    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
+        if append:
+            self._stats.updated(key, self._url(key))
+        return _InvalidatingWriter(self.inner._create(key, exclusive, append), functools.partial(self._invalidate, key))
 
     def _write_many(self, pairs: Iterator[tuple[str, bytes]], concurrency: int | None) -> int:
         written: list[str] = []
@@ -204,10 +206,6 @@ class CachedFS(LayerFS):
         with self._changing(self._file_key(path, "write_if")):
             self._inner_here().write_if(path, data, version)
 
-    def _append(self, key: str) -> Writer:
-        self._stats.updated(key, self._url(key))
-        return _InvalidatingWriter(self.inner._append(key), functools.partial(self._invalidate, key))
-
     def _open_update(self, key: str) -> io.BufferedIOBase:
         self._stats.updated(key, self._url(key))
         return self.inner._open_update(key)
@@ -220,23 +218,19 @@ class CachedFS(LayerFS):
         with self._changing(key):
             self.inner._remove(key)
 
-    def _remove_tree(self, key: str) -> None:
+    def _remove_tree(self, key: str, keep: bool = False, /) -> None:
         with self._changing(key, members=self._below(key)):
-            self.inner._remove_tree(key)
+            self.inner._remove_tree(key, keep)
 
-    def _copy(self, src: str, dst: str) -> None:
+    def _copy(self, source: FS, src: str, dst: str, /) -> None:
         with self._changing(dst):
-            self.inner._copy(src, dst)
+            super()._copy(source, src, dst)
 
     def _stored_in(self) -> FS:
         return self.inner._stored_in()
 
     def _can_copy_from(self, source: FS) -> bool:
         return self.inner._can_copy_from(source)
-
-    def _copy_from(self, source: FS, src: str, dst: str) -> None:
-        with self._changing(dst):
-            self.inner._copy_from(source, src, dst)
 
     # ---- the cache itself
 

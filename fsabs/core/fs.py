@@ -380,7 +380,7 @@ class FS(abc.ABC):
             raise errors.error(errno.EISDIR, "remove", self._url(key))
         with self._naming("remove", key):
             if key in ("", self._root):
-                self._empty(key)
+                self._remove_tree(key, True)
                 return
             if below := names_directory(path):
                 self._stat_directory(key)  # else an error
@@ -706,13 +706,12 @@ class FS(abc.ABC):
 
     # ---- writing
 
-    def _create(self, key: str, exclusive: bool) -> Writer:
-        """Return a writer of a new file; `exclusive` makes an existing one a `FileExistsError`, here or at commit."""
-        raise self._unsupported("open for writing", key)
+    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
+        """Return a writer of a new file; `exclusive` makes an existing one a `FileExistsError`, here or at commit.
 
-    def _append(self, key: str) -> Writer:
-        """Return a writer at the end of the file `key`, made if missing (needs `append`)."""
-        raise self._unsupported("open for appending", key)
+        With `append`, return one at the end of the file, which is made if it is missing (needs the capability).
+        """
+        raise self._unsupported("open for writing", key)
 
     def _open_update(self, key: str) -> io.BufferedIOBase:
         """Return a file of the existing `key` that reads and writes in place (needs `update`)."""
@@ -828,30 +827,22 @@ class FS(abc.ABC):
         """Return the path of the file `key` on the local disk, or None where a file has none."""
         return None
 
-    def _write_bytes(self, key: str, data: bytes) -> None:
-        """Make `data` the content of the file `key`."""
+    def _write_bytes(self, key: str, data: bytes, like: FileStat | None = None, moved: bool = False, /) -> None:
+        """Make `data` the content of the file `key`.
+
+        A store that keeps them gives it the time of `like`, and if it is new or `moved` its permissions.
+        """
 
         def write(writer: Writer) -> None:
             try:
                 writer.expect(len(data))
+                if like is not None:
+                    writer.keep(like, moved=moved)
                 writer.write(data)
                 writer.commit()
             except BaseException:
                 writer.abort()
                 raise
-
-        write_again(functools.partial(self._create, key, False), write)
-
-    def _write_like(self, key: str, data: bytes, stat: FileStat, moved: bool = False) -> None:
-        """Write a file; a store that keeps them gives it the time of `stat`, and if it is new or `moved` its mode."""
-        if not (self.capabilities.settable_times or self.capabilities.modes):
-            self._write_bytes(key, data)
-            return
-
-        def write(writer: Writer) -> None:
-            with committing(writer):
-                writer.keep(stat, moved=moved)
-                writer.write(data)
 
         write_again(functools.partial(self._create, key, False), write)
 
@@ -885,11 +876,14 @@ class FS(abc.ABC):
         workers = concurrency or self.default_concurrency
         return writemany.one_by_one(write, pairs) if workers == 1 else writemany.in_threads(write, pairs, workers)
 
-    def _remove_tree(self, key: str) -> None:
-        """Remove the directory `key` and all that is in it; what a link leads to stays.
+    def _remove_tree(self, key: str, keep: bool = False, /) -> None:
+        """Remove the directory `key` and all that is in it; what a link leads to stays, and `key` itself with `keep`.
 
         A directory is listed, completely and in order, before anything in it is removed.
         """
+        if keep:
+            self._remove_members(key)
+            return
         folders = [key]
         for folder in folders:
             for member in list(self._in_order(folder, self._list(folder))):
@@ -905,7 +899,7 @@ class FS(abc.ABC):
                 if not self.capabilities.implied_directories:  # which is gone with the last file in it
                     raise
 
-    def _empty(self, key: str) -> None:
+    def _remove_members(self, key: str) -> None:
         """Remove all that is in the directory `key`, which stays."""
         for member in list(self._in_order(key, self._list(key))):
             path = keys.join(key, member.filename)
@@ -935,13 +929,13 @@ class FS(abc.ABC):
                     raise
             wanted.pop()
 
-    def _copy(self, src: str, dst: str) -> None:
-        """Copy the file `src` to `dst`, replacing it."""
+    def _copy(self, source: FS, src: str, dst: str, /) -> None:
+        """Copy the file `src` of `source` to `dst`, replacing it: by the store itself after `_can_copy_from`."""
         from ..transfer.files import copy_file
 
-        copy_file(self, src, self, dst, verify=False)
+        copy_file(source, src, self, dst, verify=False)
 
-    def _together(self, message: str) -> AbstractContextManager[None]:
+    def _batch(self, message: str) -> AbstractContextManager[None]:
         """Return a block whose changes are made as one, with this message, by a store that can."""
         return nullcontext()
 
@@ -953,21 +947,16 @@ class FS(abc.ABC):
         """Return whether files of `source` can be copied to this FS without their bytes passing this process."""
         return False
 
-    def _copy_from(self, source: FS, src: str, dst: str) -> None:
-        """Copy the file `src` of `source` to `dst`, replacing it (needs `_can_copy_from`)."""
-        raise self._unsupported("copy from another FS", dst)
-
     def _reads_back(self, key: str) -> bool:
         """Return whether only reading the file `key` again shows that it is what was written."""
         return self.capabilities.read and not self.checks_writes
 
-    def _set_modified(self, key: str, when: float) -> None:
-        """Make `when` the time of modification of the file `key` (needs `settable_times`)."""
-        raise self._unsupported("set times", key)
+    def _set(self, key: str, stat: FileStat, /) -> None:
+        """Give `key` the time of modification of `stat`, unless it is None, and the permissions, unless `mode` is 0.
 
-    def _set_mode(self, key: str, mode: int) -> None:
-        """Make `mode` the permissions of the file or directory `key` (needs `modes`)."""
-        raise self._unsupported("set permissions", key)
+        It needs the capabilities `settable_times` and `modes`.
+        """
+        raise self._unsupported("set times and permissions", key)
 
     def _has_digest(self, key: str) -> bool:
         """Return whether the version of the file `key`, which looks like a digest of its content, is one."""
@@ -1161,7 +1150,7 @@ class FS(abc.ABC):
         return kind(raw, buffering if buffering > 1 else WRITE_BUFFER_SIZE) if buffering else raw
 
     def _open_append(self, key: str, buffering: int) -> WriteFile | WriterFile:
-        writer = self._append(key)
+        writer = self._create(key, False, True)
         try:
             size = self._stat(key).size
         except BaseException:

@@ -180,7 +180,6 @@ class FaultyFS(LayerFS):
 
     # The fast paths are taken apart, so that every operation meets its faults.
     _walk = FS._walk
-    _makedirs = FS._makedirs
     _remove_tree = FS._remove_tree
     _copy = FS._copy
 
@@ -204,13 +203,9 @@ class FaultyFS(LayerFS):
         effect = self._meet("open", key)
         return FaultyBlob(self, key, self.inner._open_blob(key), effect)
 
-    def _create(self, key: str, exclusive: bool) -> Writer:
-        self._meet("create", key)
-        return FaultyWriter(self, key, self.inner._create(key, exclusive))
-
-    def _append(self, key: str) -> Writer:
-        self._meet("append", key)
-        return FaultyWriter(self, key, self.inner._append(key))
+    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
+        self._meet("append" if append else "create", key)
+        return FaultyWriter(self, key, self.inner._create(key, exclusive, append))
 
     def _open_update(self, key: str) -> io.BufferedIOBase:
         self._meet("open", key)

@@ -229,7 +229,7 @@ class Copier:
     def _copy_server_side(self, file: FileCopy) -> int:
         """Have the store copy a file."""
         self._check_wanted()
-        self._target._copy_from(self._origin, file.src, file.dst)
+        self._target._copy(self._origin, file.src, file.dst)
         self._passed(file.stat.size)
         return file.stat.size
 
@@ -277,7 +277,7 @@ class Copier:
             file = files.pop(dst)
             try:
                 with target._naming("copy", dst):
-                    target._write_like(dst, content, self._kept(file.stat), self._move)
+                    target._write_bytes(dst, content, self._kept(file.stat), self._move)
                 results.add(self._written(file, content))
             except (OSError, ValueError) as exc:
                 results.add(self._failed(file, exc))
@@ -336,7 +336,7 @@ class Copier:
                     if self._verify and target._reads_back(dst) and next(target._read_many((dst,))) != content:
                         raise errors.corrupt(target._url(dst), "what is read is not what was written", "copy")
                     if self._sets_times and file.stat.last_modified is not None:
-                        target._set_modified(dst, file.stat.last_modified)
+                        target._set(dst, file.stat._replace(mode=0))
         except (OSError, ValueError) as exc:
             return self._failed(file, exc)
         return self._ended(file, len(content))

@@ -205,7 +205,7 @@ class TreeTransfer:
             self._check_delete(listed or self._target)
         self._check()
         # What is moved is removed when it is there, and not only when all is.
-        with contextlib.nullcontext() if self._plan.move else self._target._together("Copy files"):
+        with contextlib.nullcontext() if self._plan.move else self._target._batch("Copy files"):
             self._copy()
             if delete and not self.failed:
                 self._remove_others(listed or self._target)
@@ -416,7 +416,7 @@ class TreeTransfer:
         if found is not None and is_link(found):
             target._remove(file.dst)
         elif found is not None and plan.replace_links and not found.mode & stat_bits.S_IWUSR:
-            target._set_mode(file.dst, found.mode | stat_bits.S_IWUSR)
+            target._set(file.dst, _with_mode(found.mode | stat_bits.S_IWUSR))
             if not plan.move:
                 self._modes.append((file.dst, found.mode))
         return None
@@ -570,7 +570,7 @@ class TreeTransfer:
     def _restore_modes(self) -> None:
         """Give directories that were made, and files that had to be made writable, their permissions."""
         for key, mode in reversed(self._modes):
-            self._try("chmod", key, functools.partial(self._target._set_mode, key, mode))
+            self._try("chmod", key, functools.partial(self._target._set, key, _with_mode(mode)))
 
     # ---- moving and removing
 
@@ -592,7 +592,7 @@ class TreeTransfer:
         if link is not None and fs.capabilities.links:
             _make_link(fs, place, link)
         elif fs._can_copy_from(origin := self._target._stored_in()):
-            fs._copy_from(origin, key, place)
+            fs._copy(origin, key, place)
         else:
             copy_file(self._target, key, fs, place)
         if removed:
@@ -655,6 +655,11 @@ class TreeTransfer:
             reason = "the store takes no name that is not UTF-8 text"
             error = errors.error(errno.EILSEQ, "copy", self._target._url(key), reason)
         self._report(TreeEvent("failed", key, 0, error))
+
+
+def _with_mode(mode: int) -> FileStat:
+    """Return the stat of which `FS._set` takes the permissions alone."""
+    return FileStat("", 0, mode=stat_bits.S_IFREG | mode)  # which is not 0, whatever the permissions are
 
 
 def _make_link(fs: FS, key: str, leads_to: str) -> None:

@@ -180,12 +180,12 @@ class Slow(fsabs.spi.LayerFS):
         self.begun, self.go_on = threading.Event(), threading.Event()
         self.full: set[int] = set()
 
-    def _create(self, key: str, exclusive: bool) -> Any:
+    def _create(self, key: str, exclusive: bool, *how: Any) -> Any:
         self.begun.set()
         assert self.go_on.wait(30)
         if any(f"{step:012}" in key for step in self.full):
             raise OSError(28, "No space left on device")
-        return super()._create(key, exclusive)
+        return super()._create(key, exclusive, *how)
 
 
 def test_training_waits_for_the_copy_only(caplog: pytest.LogCaptureFixture) -> None:
@@ -423,12 +423,12 @@ class Full(fsabs.spi.LayerFS):
         super().__init__(inner)
         self.made = 0
 
-    def _create(self, key: str, exclusive: bool) -> Any:
+    def _create(self, key: str, exclusive: bool, *how: Any) -> Any:
         if key.endswith(".distcp"):
             self.made += 1
             if self.made > 1:
                 raise OSError(28, "No space left on device")
-        return super()._create(key, exclusive)
+        return super()._create(key, exclusive, *how)
 
 
 MIB = 1 << 18

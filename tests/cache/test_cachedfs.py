@@ -285,8 +285,8 @@ def test_what_may_have_changed_is_asked_for_anew(store: Store, folder: str, chan
             super()._rename(src, dst)
             raise TimeoutError(errno.ETIMEDOUT, "no response")
 
-        def _copy(self, src: str, dst: str) -> None:
-            super()._copy(src, dst)
+        def _copy(self, *how: Any) -> None:
+            super()._copy(*how)
             raise TimeoutError(errno.ETIMEDOUT, "no response")
 
         def _remove(self, key: str) -> None:

@@ -365,7 +365,7 @@ class Sparse(fsabs.Memory):
     def _open_blob(self, key: str, *how: Any) -> Blob:
         return Zeros(self, key, self.size)
 
-    def _create(self, key: str, exclusive: bool) -> FileWriter:
+    def _create(self, key: str, exclusive: bool, *how: Any) -> FileWriter:
         return SparseWriter(self)
 
 

@@ -165,7 +165,7 @@ class Noting(Memory):
         super().__init__(f"noting {name}", path)
 
     @contextlib.contextmanager
-    def _together(self, message: str) -> Iterator[None]:
+    def _batch(self, message: str) -> Iterator[None]:
         yield
         if self.refuses:
             raise PermissionError(errno.EACCES, "a read-only token")

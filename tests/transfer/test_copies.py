@@ -159,8 +159,8 @@ def test_a_copy_of_what_is_replaced_meanwhile_is_not_taken_for_the_new_content(t
 class Full(Local):
     """A disk that is full after a MiB."""
 
-    def _create(self, key: str, exclusive: bool) -> fsabs.spi.Writer:
-        writer = super()._create(key, exclusive)
+    def _create(self, key: str, exclusive: bool, *how: Any) -> fsabs.spi.Writer:
+        writer = super()._create(key, exclusive, *how)
         write, written = writer.write, 0
 
         def limited(data: bytes) -> None:
@@ -323,10 +323,10 @@ def test_batches() -> None:
 class Refusing(Memory):
     """A store that refuses one file."""
 
-    def _write_bytes(self, key: str, data: bytes) -> None:
+    def _write_bytes(self, key: str, data: bytes, *how: Any) -> None:
         if key.endswith("/7"):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        super()._write_bytes(key, data)
+        super()._write_bytes(key, data, *how)
 
 
 @pytest.mark.quick

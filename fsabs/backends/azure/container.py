@@ -610,10 +610,7 @@ class Azure(ObjectStore):
             if found is None or (found.directory, found.version) != (source.directory, source.version):
                 raise
 
-    def _empty(self, key: str) -> None:
-        if not self._has_directories():
-            super()._empty(key)
-            return
+    def _remove_members(self, key: str) -> None:
         files = list[str]()
         for member in list(self._in_order(key, self._list(key))):
             path = keys.join(key, member.filename)
@@ -623,10 +620,13 @@ class Azure(ObjectStore):
                 files.append(path)
         self._delete_batch(files)
 
-    def _remove_tree(self, key: str) -> None:
-        if not key or not self._has_directories():
-            super()._remove_tree(key)
-            if key:
+    def _remove_tree(self, key: str, keep: bool = False, /) -> None:
+        if keep and self._has_directories():
+            self._remove_members(key)
+            return
+        if keep or not key or not self._has_directories():
+            super()._remove_tree(key, keep)
+            if key and not keep:
                 self._delete(key)  # the mark of a directory
             return
         continuation: str | None = ""

@@ -277,7 +277,9 @@ class Hdfs(FS):
 
     # ---- writing
 
-    def _create(self, key: str, exclusive: bool) -> Writer:
+    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
+        if append:
+            return self._append(key)
         client, place, deadline = self._client.get(), self._find(key), self._deadline()
         if (folder := keys.parent(key)) not in client.swept:
             if len(client.swept) >= _MAX_SWEPT:
@@ -322,11 +324,11 @@ class Hdfs(FS):
         self._check_no_mounts(src)
         self._find(src).rename(self._find(dst), overwrite, self._deadline())
 
-    def _set_modified(self, key: str, when: float) -> None:
-        self._find(key).set_modified(when)
-
-    def _set_mode(self, key: str, mode: int) -> None:
-        self._find(key).call("set_permission", mode & 0o777)
+    def _set(self, key: str, stat: FileStat, /) -> None:
+        if stat.last_modified is not None:
+            self._find(key).set_modified(stat.last_modified)
+        if stat.mode:
+            self._find(key).call("set_permission", stat.mode & 0o777)
 
     def _remove(self, key: str) -> None:
         self._check_no_mounts(key)
@@ -340,7 +342,10 @@ class Hdfs(FS):
             sweep(place, self._deadline())  # perhaps there is only what no listing shows
             place.delete(recursive=False)
 
-    def _remove_tree(self, key: str) -> None:
+    def _remove_tree(self, key: str, keep: bool = False, /) -> None:
+        if keep:
+            super()._remove_tree(key, True)
+            return
         self._check_no_mounts(key)
         self._find(key).delete()
 

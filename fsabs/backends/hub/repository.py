@@ -270,15 +270,15 @@ class Hub(ObjectStore):
         """
         return self._branch.block(self, message, description)
 
-    def _together(self, message: str) -> contextlib.AbstractContextManager[None]:
+    def _batch(self, message: str) -> contextlib.AbstractContextManager[None]:
         branch = self._branch
         return contextlib.nullcontext() if branch.in_block else branch.block(self, message, "", is_tree=True)
 
-    def _create(self, key: str, exclusive: bool) -> Writer:
+    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
         self._branch.check(self, key, exclusive)
         return HubWriter(self, key, exclusive)
 
-    def _write_bytes(self, key: str, data: bytes) -> None:
+    def _write_bytes(self, key: str, data: bytes, like: FileStat | None = None, moved: bool = False, /) -> None:
         self._branch.check(self, key)
         with self._branch.change(self, f"Write {key}") as change:
             change.add(key, data)
@@ -306,11 +306,14 @@ class Hub(ObjectStore):
         with self._branch.change(self, f"Remove {key}") as change:
             change.remove(key)
 
-    def _remove_tree(self, key: str) -> None:
+    def _remove_tree(self, key: str, keep: bool = False, /) -> None:
+        if keep:
+            self._remove_members(key)
+            return
         with self._branch.change(self, f"Remove {key}") as change:
             change.remove(key + "/")
 
-    def _empty(self, key: str) -> None:
+    def _remove_members(self, key: str) -> None:
         with self._branch.change(self, f"Remove all in {key or 'the repository'}") as change:
             for member in self._list(key):
                 path = keys.join(key, member.filename)
@@ -319,7 +322,10 @@ class Hub(ObjectStore):
     def _can_copy_from(self, source: FS) -> bool:
         return isinstance(source, Hub) and source.dialect.options == self.dialect.options
 
-    def _copy_from(self, source: FS, src: str, dst: str) -> None:
+    def _copy(self, source: FS, src: str, dst: str, /) -> None:
+        if not self._can_copy_from(source):
+            FS._copy(self, source, src, dst)
+            return
         assert isinstance(source, Hub)
         if source._file(src) is None:
             raise source._no_file(src)

@@ -227,12 +227,12 @@ class ObjectStore(FS):
 
     # ---- writing
 
-    def _create(self, key: str, exclusive: bool) -> Writer:
+    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
         if exclusive and self._head(key) is not None:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
         return StoreWriter(self, key, exclusive, self.part_size)
 
-    def _write_bytes(self, key: str, data: bytes) -> None:
+    def _write_bytes(self, key: str, data: bytes, like: FileStat | None = None, moved: bool = False, /) -> None:
         if len(data) <= self.part_size:
             put(self, key, data)
         else:
@@ -300,12 +300,9 @@ class ObjectStore(FS):
         with contextlib.suppress(FileNotFoundError):  # an attempt that was not answered has removed it, perhaps
             self.send(self.dialect.remove(key))
 
-    def _remove_tree(self, key: str) -> None:
-        self._remove_below(key, "")
-
-    def _empty(self, key: str) -> None:
-        self._remove_below(key, prefix_of(key))
-        if key and not self._is(key, directory=True):
+    def _remove_tree(self, key: str, keep: bool = False, /) -> None:
+        self._remove_below(key, prefix_of(key) if keep else "")
+        if keep and key and not self._is(key, directory=True):
             self._mkdir(key, 0o777)  # it went with the last file
 
     def _remove_below(self, key: str, kept: str) -> None:
@@ -355,18 +352,17 @@ class ObjectStore(FS):
 
     # ---- copying
 
-    def _copy(self, src: str, dst: str) -> None:
-        """By the store itself."""
-        self._copy_from(self, src, dst)
-
     def _can_copy_from(self, source: FS) -> bool:
         """A bucket of the same store, which the same user reads by the same options."""
         return isinstance(source, ObjectStore) and (
             source is self or (type(source) is type(self) and self.dialect.can_copy_from(source.dialect))
         )
 
-    def _copy_from(self, source: FS, src: str, dst: str) -> None:
+    def _copy(self, source: FS, src: str, dst: str, /) -> None:
         """By the store itself, in parts where the object is large."""
+        if not self._can_copy_from(source):
+            super()._copy(source, src, dst)
+            return
         assert isinstance(source, ObjectStore)
         if source.dialect.has_directories and (found := source._head(src)) is not None and found.directory:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -400,7 +396,7 @@ class ObjectStore(FS):
         if self._any_below(dst):
             self._rename_target(dst, self._stat(src))
         try:
-            self._copy(src, dst)
+            self._copy(self, src, dst)
         except IsADirectoryError:
             self._rename_target(dst, self._stat(src))
         else:

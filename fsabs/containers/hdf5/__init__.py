@@ -244,13 +244,13 @@ class Hdf5(Container):
             raise errors.unsupported(operation, self._url(key), "the file was opened for writing in another process")
         return self._draft
 
-    def _create(self, key: str, exclusive: bool) -> Writer:
+    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
         draft = self._check_ours("open for writing", key)
         with translated(self._url(key), "open"):
             draft.check(key, exclusive)
         return self._member(key, SpooledWriter(functools.partial(self._add, key, exclusive)))
 
-    def _write_bytes(self, key: str, data: bytes) -> None:
+    def _write_bytes(self, key: str, data: bytes, like: FileStat | None = None, moved: bool = False, /) -> None:
         self._add(key, False, io.BytesIO(data), len(data))
 
     def _add(self, key: str, exclusive: bool, file: IO[bytes], size: int) -> None:

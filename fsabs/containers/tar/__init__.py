@@ -433,12 +433,12 @@ class Tar(Container):
             raise errors.unsupported(operation, self._url(key), "the archive was opened for writing in another process")
         return self._sink
 
-    def _create(self, key: str, exclusive: bool) -> Writer:
+    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
         sink = self._adding("open for writing", key)
         sink.reserve(key, exclusive)
         return self._member(key, SpooledWriter(functools.partial(self._add, key), functools.partial(sink.release, key)))
 
-    def _write_bytes(self, key: str, data: bytes) -> None:
+    def _write_bytes(self, key: str, data: bytes, like: FileStat | None = None, moved: bool = False, /) -> None:
         sink = self._adding("open for writing", key)
         sink.reserve(key, False)
         try:

@@ -265,10 +265,10 @@ class Zip(Container):
 
     # ---- writing
 
-    def _create(self, key: str, exclusive: bool) -> Writer:
+    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
         return self._member(key, self._writing().create(key, exclusive))
 
-    def _write_bytes(self, key: str, data: bytes) -> None:
+    def _write_bytes(self, key: str, data: bytes, like: FileStat | None = None, moved: bool = False, /) -> None:
         self._writing().write_bytes(key, data)
 
     def add_members(self, members: Iterable[tuple[str, bytes | None]]) -> Iterator[int]:
