@@ -30,8 +30,18 @@ from .objects.addresses import LONGEST, Addresses, signed_until
 from .objects.client import absolute
 from .objects.dialect import EPOCH, Dialect
 from .objects.failures import Expired, LargeObject, Redirected, is_location_refused, refusal, refused
-from .objects.http1 import ResponseHead
-from .objects.messages import WHOLE, Body, Found, ObjectPage, PageQuery, Reading, Request, Response, header_lines
+from .objects.messages import (
+    WHOLE,
+    Body,
+    Found,
+    ObjectPage,
+    PageQuery,
+    Reading,
+    Request,
+    Response,
+    ResponseHead,
+    header_lines,
+)
 from .objects.reading import FIRST, LARGE, StoreBlob, get_many
 
 __all__ = ["Http", "Https"]

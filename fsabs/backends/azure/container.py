@@ -25,7 +25,6 @@ from ..objects.bodies import query_of, text_of, unescaped, unreadable
 from ..objects.client import shared
 from ..objects.dialect import Dialect, PartOf, content_type_of
 from ..objects.failures import GONE, Expired, code_of, mismatched, refusal_text, refused, with_status
-from ..objects.http1 import ResponseHead
 from ..objects.messages import (
     WHOLE,
     Body,
@@ -35,6 +34,7 @@ from ..objects.messages import (
     Reading,
     Request,
     Response,
+    ResponseHead,
     Text,
     is_number,
 )
