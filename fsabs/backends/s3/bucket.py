@@ -14,8 +14,9 @@ from ..objects.listing import prefix_of
 from ..objects.messages import Request
 from ..objects.store import COSTS, PART_SIZE
 from .dialect import S3Dialect
-from .endpoint import DEFAULT_REGION, S3Access, describe, is_aws, principal, resolve
+from .endpoint import S3Access, describe, is_aws, principal, resolve
 from .options import MIN_PART_SIZE, Options, S3Options, of_s3fs
+from .resolved import DEFAULT_REGION
 
 MAX_EXPIRES = 7 * 24 * 3600
 _ARN_SEGMENTS = {"accesspoint": 2, "outpost": 4}
