@@ -136,14 +136,6 @@ class CachedFS(LayerFS):
         self._stats.seen(url, stat, asked)
         return stat
 
-    def _stat_directory(self, key: str) -> FileStat:
-        try:
-            return FS._stat_directory(self, key)
-        except NotADirectoryError:
-            if self._stats.offline:
-                raise
-            return self.inner._stat_directory(key)
-
     def _list(self, key: str, detail: bool = True, start: str = "", /) -> Iterator[FileStat]:
         return self._listed(key, "list", self.inner._list)
 

@@ -8,6 +8,7 @@ for a store, all of them on keys counted from the backend's own root; users call
 from __future__ import annotations
 
 import abc
+import contextlib
 import copy
 import errno
 import functools
@@ -631,9 +632,13 @@ class FS(abc.ABC):
     def _stat_directory(self, key: str) -> FileStat:
         """Return the stat of the directory `key`, which may have a file's name; `NotADirectoryError` for a file."""
         stat = self._stat(key)
-        if not stat.directory:
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        return stat
+        if stat.directory:
+            return stat
+        if self.capabilities.implied_directories:
+            with contextlib.suppress(io.UnsupportedOperation):  # of a web server, which lists nothing
+                next(self._list(key, False), None)  # `NotADirectoryError` if nothing is below the file
+                return FileStat.of_directory(stat.filename)
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
     @overload
     def _list(self, key: str, detail: Literal[True] = True, start: str = "", /) -> Iterator[FileStat]: ...

@@ -23,11 +23,20 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 _DERIVED_FROM = {
     "_open_blob": ("_read_many", "_local_path", "_stored_in"),
-    "_stat": ("_lstat", "_stat_directory"),
+    "_stat": ("_lstat",),
     "_create": ("_write_bytes", "_write_blob", "_write_many", "_can_copy_from", "_copy"),
     "_remove": ("_remove_tree",),
     "_list": ("_list_page",),
 }
+
+
+_DELEGATED = """
+_create _mkdir _rename _remove _read_many _walk _write_many _remove_tree _set _batch
+_open_update _write_bytes _write_blob _can_copy_from _stored_in _reads_back _list_page _compared _storage_order _unnamed
+_local_path _lstat _read_link _make_link _leads_back _directory_identity _divided_path _check_key _resolved_store _place
+_places _principal _is_strong _describe_store _has_content _has_digest _same_content _unchanged_since
+"""
+"""The core methods that a layer leaves to its inner FS, unless it overrides them."""
 
 
 def _delegated(method: Method) -> Method:
@@ -117,25 +126,8 @@ class LayerFS(FS):
         return f"{type(self).__name__}({self.inner!r})"
 
 
-_DELEGATED = (
-    # what every store writes, and what it may override:
-    *(FS._create, FS._mkdir, FS._rename, FS._remove),
-    *(FS._read_many, FS._walk, FS._write_many, FS._remove_tree, FS._set, FS._batch),
-    # and what few stores have: other ways to write and to copy,
-    *(FS._open_update, FS._write_bytes, FS._write_blob, FS._can_copy_from, FS._stored_in, FS._reads_back),
-    # listings and reads that save requests of a cache, and names that no path has,
-    *(FS._list_page, FS._compared, FS._storage_order, FS._unnamed),
-    # files of this machine, and links,
-    *(FS._local_path, FS._stat_directory, FS._lstat, FS._read_link, FS._make_link, FS._leads_back),
-    *(FS._directory_identity, FS._divided_path, FS._check_key),
-    # the identity of stores, files and contents.
-    *(FS._resolved_store, FS._place, FS._places, FS._principal, FS._is_strong, FS._describe_store),
-    *(FS._has_content, FS._has_digest, FS._same_content, FS._unchanged_since),
-)
-"""The core methods that a layer leaves to its inner FS, unless it overrides them."""
-
-for _method in _DELEGATED:
-    setattr(LayerFS, _method.__name__, _delegated(cast("Any", _method)))
+for _name in _DELEGATED.split():
+    setattr(LayerFS, _name, _delegated(getattr(FS, _name)))
 
 
 class LazyFS(LayerFS):

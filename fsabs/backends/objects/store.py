@@ -104,12 +104,6 @@ class ObjectStore(FS):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         return FileStat.of_directory(keys.name(key))
 
-    def _stat_directory(self, key: str) -> FileStat:
-        found = self._stat(key)
-        if not found.directory and not self._any_below(key):
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        return FileStat.of_directory(found.filename)
-
     def _is_marked(self, key: str) -> bool:
         """Return whether there is the mark of a directory, which its own listing does not show."""
         return not self.dialect.lists_all and self._head(key + "/") is not None
