@@ -65,8 +65,8 @@ class HTTPCachedFS(LayerFS):
     def _read_many(
         self, wanted: Sequence[str], concurrency: int | None = None, versions: bool = False, /
     ) -> Iterator[Any]:
-        if not self._connector.alive and not versions:
-            return self.inner._read_many(wanted, concurrency)
+        if not self._connector.alive:
+            return self.inner._read_many(wanted, concurrency, versions)
         return FS._read_many(self, wanted, concurrency, versions)
 
     def _stored_in(self) -> FS:
