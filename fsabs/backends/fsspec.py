@@ -113,7 +113,7 @@ class Fsspec(FS):
     def _path(self, key: str) -> str:
         return str(self.implementation._strip_protocol(f"{self.scheme}://{self._authority}/{key}"))
 
-    def _stat(self, key: str) -> FileStat:
+    def _stat(self, key: str, follow: bool = True, /) -> FileStat:
         return _to_stat(keys.name(key), self._info(key))
 
     def _info(self, key: str) -> dict[str, Any]:

@@ -116,14 +116,6 @@ class Local(FS):
             return identity.is_older_than_a_tick(*_times(stat.version or ""), now=when)
         return False
 
-    def _read_link(self, key: str) -> str | None:
-        try:
-            return os.readlink(self._path(key, last=False))
-        except OSError as exc:
-            if exc.errno != errno.EINVAL:
-                raise
-            return None
-
     def _local_path(self, key: str) -> str:
         path = self._path(key)
         if stat_bits.S_ISDIR(os.stat(path).st_mode):
@@ -132,13 +124,11 @@ class Local(FS):
 
     # ---- stats and listings
 
-    def _stat(self, key: str) -> FileStat:
-        return _to_stat(keys.name(key), os.stat(self._path(key)))
-
-    def _lstat(self, key: str) -> FileStat:
-        status = os.lstat(self._path(key, last=False))
-        if stat_bits.S_ISLNK(status.st_mode):
-            return FileStat.of_link(keys.name(key), status.st_size)
+    def _stat(self, key: str, follow: bool = True, /) -> FileStat:
+        path = self._path(key, last=follow)
+        status = os.stat(path) if follow else os.lstat(path)
+        if not follow and stat_bits.S_ISLNK(status.st_mode):
+            return FileStat.of_link(keys.name(key), os.readlink(path))
         return _to_stat(keys.name(key), status)
 
     def _list(self, key: str, detail: bool = True, start: str = "", /) -> Iterator[Any]:
@@ -233,6 +223,9 @@ class Local(FS):
         return not folders.is_local(self._path(key))
 
     def _set(self, key: str, stat: FileStat, /) -> None:
+        if stat.link is not None:
+            os.symlink(stat.link, self._path(key, last=False))
+            return
         path = self._path(key)
         if stat.last_modified is not None:
             nanoseconds = round(stat.last_modified * 1e9)
@@ -252,9 +245,6 @@ class Local(FS):
 
     def _mkdir(self, key: str, mode: int) -> None:
         os.mkdir(self._path(key), mode)
-
-    def _make_link(self, key: str, target: str) -> None:
-        os.symlink(target, self._path(key, last=False))
 
     def _rename(self, src: str, dst: str) -> None:
         source, target = self._path(src, last=False), self._path(dst, last=False)

@@ -127,7 +127,7 @@ class Memory(FS):
             if node[0] is not None:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
-    def _stat(self, key: str) -> FileStat:
+    def _stat(self, key: str, follow: bool = True, /) -> FileStat:
         return _to_stat(keys.name(key), self._node(key))
 
     def _list(self, key: str, detail: bool = True, start: str = "", /) -> Iterator[FileStat]:

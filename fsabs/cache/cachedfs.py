@@ -126,7 +126,9 @@ class CachedFS(LayerFS):
 
     # ---- looking
 
-    def _stat(self, key: str) -> FileStat:
+    def _stat(self, key: str, follow: bool = True, /) -> FileStat:
+        if not follow:
+            return self.inner._stat(key, False)
         url, asked = self._url(key), time.time()
         try:
             stat = self._stats.stat(key, url)

@@ -626,8 +626,11 @@ class FS(abc.ABC):
     # ---- the core: what a backend or container writes, on keys counted from the backend's own root
 
     @abc.abstractmethod
-    def _stat(self, key: str) -> FileStat:
-        """Return the stat of `key`; `FileNotFoundError` if there is nothing."""
+    def _stat(self, key: str, follow: bool = True, /) -> FileStat:
+        """Return the stat of `key`; `FileNotFoundError` if there is nothing.
+
+        Without `follow`, which is for FS with the capability `links`, return that of a symbolic link itself.
+        """
 
     def _stat_directory(self, key: str) -> FileStat:
         """Return the stat of the directory `key`, which may have a file's name; `NotADirectoryError` for a file."""
@@ -851,18 +854,9 @@ class FS(abc.ABC):
 
         write_again(functools.partial(self._create, key, False), write)
 
-    def _read_link(self, key: str) -> str | None:
-        """Return where the symbolic link `key` leads to, as it is written in it; None if `key` is no link."""
-        return None
-
     def _lstat(self, key: str) -> FileStat:
-        """Return the stat of a key; of a symbolic link its own, whose mode says that it is one."""
-        leads_to = self._read_link(key) if self.capabilities.links else None
-        return self._stat(key) if leads_to is None else FileStat.of_link(keys.name(key), len(leads_to))
-
-    def _make_link(self, key: str, target: str) -> None:
-        """Make `key` a symbolic link to `target` (needs `links`); `FileExistsError`."""
-        raise self._unsupported("make links", key)
+        """Return the stat of a key; of a symbolic link its own."""
+        return self._stat(key, False) if self.capabilities.links else self._stat(key)
 
     def _write_blob(self, key: str, blob: Blob) -> None:
         """Make the content of `blob` that of the file `key`; errors of writing name it. The blob may be closed then."""
@@ -959,7 +953,8 @@ class FS(abc.ABC):
     def _set(self, key: str, stat: FileStat, /) -> None:
         """Give `key` the time of modification of `stat`, unless it is None, and the permissions, unless `mode` is 0.
 
-        It needs the capabilities `settable_times` and `modes`.
+        With the stat of a link, make `key` one (`FileExistsError`). It needs the capabilities `settable_times`, `modes`
+        and `links`.
         """
         raise self._unsupported("set times and permissions", key)
 
@@ -1060,7 +1055,7 @@ class FS(abc.ABC):
         return directory is None or found == directory
 
     def _is_link(self, key: str) -> bool:
-        return self.capabilities.links and self._read_link(key) is not None
+        return self.capabilities.links and self._stat(key, False).link is not None
 
     def _members(self, key: str, recursive: bool, detail: bool, after: Any = None) -> Iterator[Any]:
         """Yield names as `FS.list` does, or stats with `detail`; those that follow `after` if it is given."""

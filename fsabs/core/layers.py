@@ -23,7 +23,6 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 _DERIVED_FROM = {
     "_open_blob": ("_read_many", "_local_path", "_stored_in"),
-    "_stat": ("_lstat",),
     "_create": ("_write_bytes", "_write_blob", "_write_many", "_can_copy_from", "_copy"),
     "_remove": ("_remove_tree",),
     "_list": ("_list_page",),
@@ -33,7 +32,7 @@ _DERIVED_FROM = {
 _DELEGATED = """
 _create _mkdir _rename _remove _read_many _walk _write_many _remove_tree _set _batch
 _open_update _write_bytes _write_blob _can_copy_from _stored_in _reads_back _list_page _compared _storage_order _unnamed
-_local_path _lstat _read_link _make_link _leads_back _directory_identity _divided_path _check_key _resolved_store _place
+_local_path _leads_back _directory_identity _divided_path _check_key _resolved_store _place
 _places _principal _is_strong _describe_store _has_content _has_digest _same_content _unchanged_since
 """
 """The core methods that a layer leaves to its inner FS, unless it overrides them."""

@@ -60,7 +60,7 @@ class ManifestFS(LayerFS):
 
     # ---- stats and listings, of the manifest alone
 
-    def _stat(self, key: str) -> FileStat:
+    def _stat(self, key: str, follow: bool = True, /) -> FileStat:
         name = self._name(key)
         if not name:
             return FileStat.of_directory(keys.name(key))

@@ -191,9 +191,9 @@ class FaultyFS(LayerFS):
             return effect
         return None
 
-    def _stat(self, key: str) -> FileStat:
+    def _stat(self, key: str, follow: bool = True, /) -> FileStat:
         effect = self._meet("stat", key)
-        return _aged(self.inner._stat(key), effect)
+        return _aged(self.inner._stat(key, follow), effect)
 
     def _list(self, key: str, detail: bool = True, start: str = "", /) -> Iterator[FileStat]:
         self._meet("list", key)

@@ -381,7 +381,7 @@ class TreeTransfer:
             return True
         if is_link(file.stat):
             if is_link(found):
-                return self._source._read_link(file.src) == self._target._read_link(file.dst)
+                return self._source._lstat(file.src).link == self._target._lstat(file.dst).link
             refuse_same(self._source, file.src, self._target, file.dst, "copy")  # a link that leads to what is replaced
             return False
         if is_link(found):
@@ -409,7 +409,7 @@ class TreeTransfer:
             else:
                 return TreeEvent("copied", file.dst, file.stat.size)
         if is_link(file.stat) and self._keeps_links():
-            _make_link(target, file.dst, source._read_link(file.src) or "")
+            _make_link(target, file.dst, source._lstat(file.src).link or "")
             if plan.move:
                 source._remove(file.src)
             return TreeEvent("copied", file.dst, 0)
@@ -588,7 +588,7 @@ class TreeTransfer:
         place = self._plan.backups.place(name, self._target, key)
         if not fs.capabilities.implied_directories:
             fs.makedirs("/" + keys.parent(place), exist_ok=True)
-        link = self._target._read_link(key) if self._target.capabilities.links else None
+        link = self._target._lstat(key).link
         if link is not None and fs.capabilities.links:
             _make_link(fs, place, link)
         elif fs._can_copy_from(origin := self._target._stored_in()):
@@ -666,7 +666,7 @@ def _make_link(fs: FS, key: str, leads_to: str) -> None:
     """Make a link in place of the file or link that is there."""
     partial = keys.join(keys.parent(key), partial_name(keys.name(key)))
     with fs._naming("copy", key):
-        fs._make_link(partial, leads_to)
+        fs._set(partial, FileStat.of_link("", leads_to))
         try:
             fs._rename(partial, key)
         except BaseException:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from ..backends import local_trees
 from ..backends.local import Local
 from ..core import errors, keys
-from ..core.fs import FS, StrPath
+from ..core.fs import FS, FileStat, StrPath
 from ..core.layers import LayerFS
 
 if TYPE_CHECKING:
@@ -107,8 +107,6 @@ class PfsFS(LayerFS):
     _remove = _checked(LayerFS._remove, link=True)
     _write_bytes = _checked(LayerFS._write_bytes)
     _write_blob = _checked(LayerFS._write_blob)
-    _make_link = _checked(LayerFS._make_link, link=True)
-    _set = _checked(LayerFS._set, home_too=True)
 
     def write_if(self, path: StrPath, data: Buffer, version: str) -> None:
         """Replace a file that has still this `version`, where the store has such a method."""
@@ -120,6 +118,10 @@ class PfsFS(LayerFS):
 
     def _write_many(self, pairs: Iterator[tuple[str, bytes]], concurrency: int | None) -> int:
         return self.inner._write_many(((self._check(key), data) for key, data in pairs), concurrency)
+
+    def _set(self, key: str, stat: FileStat, /) -> None:
+        is_link = stat.link is not None
+        self.inner._set(self._check(key, link=is_link, home_too=not is_link), stat)
 
     def _makedirs(self, key: str, mode: int) -> None:
         self.inner._makedirs(self._check(key, home_too=True), mode)  # what is above the home is made with it

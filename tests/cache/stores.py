@@ -35,10 +35,10 @@ class Store(LayerFS):
         if self.down:
             raise ConnectionRefusedError(111, "nobody there")
 
-    def _stat(self, key: str) -> FileStat:
+    def _stat(self, key: str, *how: Any) -> FileStat:
         self._check()
         self.asked += 1
-        return super()._stat(key)
+        return super()._stat(key, *how)
 
     def _list(self, key: str, *how: Any) -> Iterator[FileStat]:
         self._check()
@@ -123,8 +123,8 @@ class Versionless(Memory):
 
     capabilities = Memory.capabilities._replace(versions=False)
 
-    def _stat(self, key: str) -> FileStat:
-        return super()._stat(key)._replace(version=None)
+    def _stat(self, key: str, *how: Any) -> FileStat:
+        return super()._stat(key, *how)._replace(version=None)
 
     def _open_blob(self, key: str, *how: Any) -> Blob:
         blob = super()._open_blob(key, *how)

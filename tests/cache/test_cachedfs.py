@@ -392,8 +392,8 @@ class Ticking(Memory):
 
     ticked = False
 
-    def _stat(self, key: str) -> FileStat:
-        return super()._stat(key)._replace(version="of the tick")
+    def _stat(self, key: str, *how: Any) -> FileStat:
+        return super()._stat(key, *how)._replace(version="of the tick")
 
     def _open_blob(self, key: str, *how: Any) -> Blob:
         blob = super()._open_blob(key, *how)

@@ -103,9 +103,9 @@ class Counting(Paged):
         self.requested[os.getpid() % 1024] += 1
         time.sleep(0.0005)
 
-    def _stat(self, key: str) -> FileStat:
+    def _stat(self, key: str, *how: Any) -> FileStat:
         self._note()
-        return super()._stat(key)
+        return super()._stat(key, *how)
 
     def _open_blob(self, key: str, *how: Any) -> Blob:
         self._note()

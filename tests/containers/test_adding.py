@@ -26,8 +26,8 @@ NAMES = ("a.zip", "a.tar", "a.h5")
 class WithoutVersions(LayerFS):
     """An FS whose files have sizes and times, and no versions."""
 
-    def _stat(self, key: str) -> FileStat:
-        return self.inner._stat(key)._replace(version=None)
+    def _stat(self, key: str, *how: Any) -> FileStat:
+        return self.inner._stat(key, *how)._replace(version=None)
 
     def _open_blob(self, key: str, *how: Any) -> Blob:
         blob = self.inner._open_blob(key, *how)

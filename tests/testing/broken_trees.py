@@ -108,8 +108,8 @@ class ListsAFileAsItself(LayerFS):
 class Restat(LayerFS):
     """Stats of files are what `change` makes of the right ones."""
 
-    def _stat(self, key: str) -> FileStat:
-        stat = super()._stat(key)
+    def _stat(self, key: str, *how: Any) -> FileStat:
+        stat = super()._stat(key, *how)
         return stat if stat.directory else self.change(stat)
 
     def change(self, stat: FileStat) -> FileStat:
@@ -308,9 +308,9 @@ class PlainURLs(LayerFS):
 class Reraised(LayerFS):
     """What `stat` and `open` raise is what `change` makes of it."""
 
-    def _stat(self, key: str) -> FileStat:
+    def _stat(self, key: str, *how: Any) -> FileStat:
         try:
-            return super()._stat(key)
+            return super()._stat(key, *how)
         except OSError as exc:
             raise self.change(exc) from exc
 

@@ -114,8 +114,8 @@ class AddsToWhatIsThere(LayerFS):
 
 @breaks("write-replace")
 class SameVersionForEver(LayerFS):
-    def _stat(self, key: str) -> FileStat:
-        return super()._stat(key)._replace(version="1")
+    def _stat(self, key: str, *how: Any) -> FileStat:
+        return super()._stat(key, *how)._replace(version="1")
 
     def _list(self, key: str, *how: Any) -> Iterator[FileStat]:
         return (stat._replace(version="1") for stat in super()._list(key, *how))

@@ -70,7 +70,7 @@ class PlainBundle(fsabs.FS):
     def _url(self, key: str) -> str:
         return f"{self._where}/{key}" if key else self._where
 
-    def _stat(self, key: str) -> fsabs.FileStat:
+    def _stat(self, key: str, *how: Any) -> fsabs.FileStat:
         if self._tree.isdir(key):
             return fsabs.FileStat.of_directory(key)
         return fsabs.FileStat(key, len(self._tree.file(key)))

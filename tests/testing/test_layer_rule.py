@@ -23,7 +23,7 @@ DERIVED = {
     *("_key", "_file_key", "_key_to_write", "_nonempty_key", "_read_key", "_rename_target", "_following", "_is_link"),
     *("_named", "_naming", "_require", "_unsupported", "_is", "_contents", "_members", "_enters", "_in_order"),
     *("_open_reader", "_open_writer", "_open_append", "_glob_after", "_read_each", "_content"),
-    *("_transfer_tree", "_write_blob", "_makedirs", "_remove_members", "_stat_directory"),
+    *("_transfer_tree", "_write_blob", "_makedirs", "_remove_members", "_stat_directory", "_lstat"),
 }
 
 CORE = sorted(

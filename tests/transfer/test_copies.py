@@ -27,8 +27,8 @@ from tests.servers.shared import unique
 class Cut(Memory):
     """A store that says that its files are larger than what can be read of them."""
 
-    def _stat(self, key: str) -> FileStat:
-        stat = super()._stat(key)
+    def _stat(self, key: str, *how: Any) -> FileStat:
+        stat = super()._stat(key, *how)
         return stat if stat.directory else stat._replace(size=stat.size + 5)
 
     def _list(self, key: str, *how: Any) -> Iterator[FileStat]:

@@ -142,7 +142,7 @@ class Hdfs(FS):
 
     # ---- stats and listings
 
-    def _stat(self, key: str) -> FileStat:
+    def _stat(self, key: str, follow: bool = True, /) -> FileStat:
         """Return the stat of `key`; `NotADirectoryError` below a file."""
         try:
             return self._stat_once(key)

@@ -97,7 +97,7 @@ class ObjectStore(FS):
 
     # ---- looking
 
-    def _stat(self, key: str) -> FileStat:
+    def _stat(self, key: str, follow: bool = True, /) -> FileStat:
         if key and (found := self._head(key)) is not None:
             return found
         if not self._any_below(key) and key and not self._is_marked(key):

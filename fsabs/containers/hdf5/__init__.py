@@ -131,7 +131,7 @@ class Hdf5(Container):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         return node
 
-    def _stat(self, key: str) -> FileStat:
+    def _stat(self, key: str, follow: bool = True, /) -> FileStat:
         node = self._node(key)
         with translated(self._url(key), "stat"):
             return self._to_stat(keys.name(key), node)

@@ -154,7 +154,7 @@ class Tar(Container):
             self._index = load(self._parent, self._file, blob, self.limits)[0]
         return self._index
 
-    def _stat(self, key: str) -> FileStat:
+    def _stat(self, key: str, follow: bool = True, /) -> FileStat:
         if self._sink is not None:
             return self._sink.names.stat(key)
         return self._to_stat(keys.name(key), self._find(key))

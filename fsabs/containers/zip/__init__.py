@@ -148,7 +148,7 @@ class Zip(Container):
             self._loaded.bottom = blob.bottom() if isinstance(blob, members.Stored) else (blob, 0)
         return self._loaded.bottom
 
-    def _stat(self, key: str) -> FileStat:
+    def _stat(self, key: str, follow: bool = True, /) -> FileStat:
         if self._archive is not None:
             return self._writing().names.stat(key)
         return self._index().stat(key, self._reader().version)
