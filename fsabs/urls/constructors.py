@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import types
 import typing
@@ -11,6 +12,7 @@ from typing import Any
 from ..core.fs import FS
 
 
+@functools.cache
 def known_options(kind: type[FS]) -> Mapping[str, Any]:
     """Return the keyword-only options of a backend's or container's constructor, with their types."""
     hints = typing.get_type_hints(kind.__init__)

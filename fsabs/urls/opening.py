@@ -597,7 +597,6 @@ def _prefixed(prefix: str, location: Location) -> str:
 # ---- options
 
 
-@functools.cache
 def _of_section(
     options: dict[str, Any],
     opener: BackendOpener,

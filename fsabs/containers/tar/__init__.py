@@ -238,7 +238,7 @@ class Tar(Container):
         read = self._read_at_once if self._stream is None else self._read_forward
         at = 0
         while at < len(wanted):
-            batch = self._batch(wanted[at : at + (concurrency or _BATCH_FILES)])
+            batch = self._next_batch(wanted[at : at + (concurrency or _BATCH_FILES)])
             yield from read(wanted[at : at + len(batch)], batch)
             at += len(batch)
 
@@ -274,7 +274,7 @@ class Tar(Container):
                 raise content
             yield content
 
-    def _batch(self, wanted: Sequence[str]) -> list[Member]:
+    def _next_batch(self, wanted: Sequence[str]) -> list[Member]:
         """The members at the start of `wanted` that are read together."""
         batch: list[Member] = []
         size = 0

@@ -209,7 +209,7 @@ class Zip(Container):
         start = 0
         while start < len(wanted):
             table = self._index().table
-            batch = self._batch(wanted[start : start + most])
+            batch = self._next_batch(wanted[start : start + most])
             if batch:
                 yield from self._read_batch(wanted[start : start + len(batch)], batch, table)
             else:  # a large member, or one that can't be read
@@ -221,7 +221,7 @@ class Zip(Container):
             return None
         return StorageOrder(self._bottom()[0].max_gap_bytes, self._index().following)
 
-    def _batch(self, wanted: Sequence[str]) -> builtins.list[SmallRead]:
+    def _next_batch(self, wanted: Sequence[str]) -> builtins.list[SmallRead]:
         """Return the reads of the first of `wanted`, up to one that is large or has to be checked."""
         index = self._index()
         known, find = index.small_reads.get, index.small_read
