@@ -25,7 +25,7 @@ from ...core.errors import ConfigError
 from ..objects.access import ANONYMOUS, Access, Endpoint, bundled, checked_url, described
 from ..objects.messages import Body, has_breaks, header_lines, parts_of
 from .options import CONNECT_TIMEOUT, READ_TIMEOUT, Options, core_session, environment
-from .resolved import DEFAULT_REGION, EXPRESS, SIGV4, Credentials, ResolvedBucket
+from .resolved import DEFAULT_REGION, EXPRESS, SIGV4, ResolvedBucket
 
 if TYPE_CHECKING:
     from _hashlib import HASH
@@ -44,6 +44,22 @@ _PLAIN_REGION = re.compile(r"(us|eu|ap|sa|ca|me|af|il|mx)-[a-z]+-[1-9]").fullmat
 _PLAIN_BUCKET = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]").fullmatch
 _NAMED_BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}").fullmatch
 _SPECIAL_BUCKETS = ("--x-s3", "--ol-s3", "-s3alias", "--xa-s3", "--table-s3")
+
+
+class Credentials(NamedTuple):
+    """Credentials that are as they are; as those of botocore."""
+
+    access_key: str
+    secret_key: str
+    token: str | None = None
+    method: str = "explicit"
+
+    def __repr__(self) -> str:
+        return "Credentials(***)"
+
+    def get_frozen_credentials(self) -> Credentials:
+        """Return those of the moment."""
+        return self
 
 
 RENEWED_SECONDS = 0.5

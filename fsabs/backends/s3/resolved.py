@@ -13,22 +13,6 @@ DEFAULT_REGION = "us-east-1"
 """A store of one's own has no regions, but a signature needs the name of one."""
 
 
-class Credentials(NamedTuple):
-    """Credentials that are as they are; as those of botocore."""
-
-    access_key: str
-    secret_key: str
-    token: str | None = None
-    method: str = "explicit"
-
-    def __repr__(self) -> str:
-        return "Credentials(***)"
-
-    def get_frozen_credentials(self) -> Credentials:
-        """Return those of the moment."""
-        return self
-
-
 class ResolvedBucket(NamedTuple):
     """A bucket's address, and how requests to it are signed. Plain data: it belongs to no process."""
 
