@@ -18,7 +18,7 @@ from . import batches
 
 if TYPE_CHECKING:
     from ..core.blobs import Blob
-    from .files import CachedFile, CachedFiles
+    from .cachedfs import CachedFile, CachedFiles
 
 BATCH = 64
 """Files that are looked at together."""
