@@ -15,6 +15,7 @@ from .core.blobs import Blob as Blob
 from .core.blobs import BlobLayer as BlobLayer
 from .core.blobs import BlobSlice as BlobSlice
 from .core.blobs import BytesBlob as BytesBlob
+from .core.blobs import Hint as Hint
 from .core.fs import FS as FS
 from .core.layers import LayerFS as LayerFS
 from .core.process import PerProcess as PerProcess
@@ -32,6 +33,7 @@ __all__ = [
     "Capabilities",
     "Container",
     "FileStat",
+    "Hint",
     "LayerFS",
     "LayerWriter",
     "PerProcess",

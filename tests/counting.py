@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from fsabs import FS
 from fsabs.core.blobs import Blob, BlobLayer
@@ -21,8 +22,8 @@ class Counting(LayerFS):
         super().__init__(inner)
         self.requests: list[tuple[int, int]] = []
 
-    def _open_blob(self, key: str) -> Blob:
-        inner = self.inner._open_blob(key)
+    def _open_blob(self, key: str, *how: Any) -> Blob:
+        inner = self.inner._open_blob(key, *how)
         return _CountingBlob(self, key, inner, inner.size, inner.version)
 
     @property

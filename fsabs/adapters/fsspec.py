@@ -24,7 +24,7 @@ from fsspec.spec import AbstractBufferedFile
 from ..core import errors, keys, registry
 from ..core.fs import FS, FileStat
 from ..core.writing import AbortsOnError, WriteFile, discard_if_failing
-from ..urls import opening, roots
+from ..urls import constructors, roots
 
 try:
     from fsspec.implementations.chained import ChainedFileSystem
@@ -72,7 +72,7 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
         self._scheme = target_protocol or self.scheme
         options = {**(target_options or {}), **options}
         backend = registry.backend(self._scheme)
-        known = opening.known_options(backend) if backend is not None else {}
+        known = constructors.known_options(backend) if backend is not None else {}
         options = {name: value for name, value in options.items() if name in known or name not in HINTS}
         self._table = roots.with_options(backend.options_of_fsspec(options) if backend is not None else options)
         if fs is not None:  # what lists names asks for their URLs, and opens those by a protocol that it knows

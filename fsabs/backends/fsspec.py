@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Any
 
 from ..core import errors, identity, keys, process, redaction
-from ..core.blobs import Blob, BytesBlob
+from ..core.blobs import Blob, BytesBlob, Hint
 from ..core.fs import FS, LAST_NAME, Capabilities, FileStat, ListPage, StrPath
 from ..core.writing import PARTIAL_SUFFIX as PARTIAL_SUFFIX
 from ..core.writing import Writer, is_partial, partial_name
@@ -114,7 +114,7 @@ class Fsspec(FS):
     def _path(self, key: str) -> str:
         return str(self.implementation._strip_protocol(f"{self.scheme}://{self._authority}/{key}"))
 
-    def _stat(self, key: str) -> FileStat:
+    def _stat(self, key: str, follow: bool = True, /) -> FileStat:
         return _to_stat(keys.name(key), self._info(key))
 
     def _info(self, key: str) -> dict[str, Any]:
@@ -136,7 +136,7 @@ class Fsspec(FS):
             if self._info(keys.parent(key))["type"] != "directory":
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
-    def _list(self, key: str) -> Iterator[FileStat]:
+    def _list(self, key: str, detail: bool = True, start: str = "", /) -> Iterator[FileStat]:
         path = self._path(key)
         with _translated():
             if key and self._info(key)["type"] != "directory":
@@ -161,7 +161,7 @@ class Fsspec(FS):
         below = (name for name in names if name[-1] == "/" and name > after)
         return ListPage(files, next(below, folder + LAST_NAME))
 
-    def _open_blob(self, key: str) -> Blob:
+    def _open_blob(self, key: str, hint: Hint = Hint.ANY, stat: FileStat | None = None, /) -> Blob:
         info = self._info(key)
         if info["type"] == "directory":
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -170,7 +170,7 @@ class Fsspec(FS):
                 return BytesBlob(self, key, self.implementation.cat_file(self._path(key)))
         return FsspecBlob(self, key, int(info["size"]), _version(info))
 
-    def _create(self, key: str, exclusive: bool) -> Writer:
+    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
         with contextlib.suppress(FileNotFoundError):
             if self._info(key)["type"] == "directory":
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -240,9 +240,9 @@ class Fsspec(FS):
         if self.scheme == "local":
             files.make_durable(map(self._path, keys))
 
-    def _remove_tree(self, key: str) -> None:
-        if keys.has_magic(key):  # rm takes paths for patterns
-            super()._remove_tree(key)
+    def _remove_tree(self, key: str, keep: bool = False, /) -> None:
+        if keep or keys.has_magic(key):  # rm takes paths for patterns
+            super()._remove_tree(key, keep)
             return
         with _translated():
             self.implementation.rm(self._path(key), recursive=True)

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from ..core import errors, identity, keys, process
-from ..core.blobs import Blob, BytesBlob
+from ..core.blobs import Blob, BytesBlob, Hint
 from ..core.fs import FS, Capabilities, FileStat, StoreNotes, StrPath
 from ..core.writing import Writer
 from ..disk import files, folders
@@ -116,14 +116,6 @@ class Local(FS):
             return identity.is_older_than_a_tick(*_times(stat.version or ""), now=when)
         return False
 
-    def _read_link(self, key: str) -> str | None:
-        try:
-            return os.readlink(self._path(key, last=False))
-        except OSError as exc:
-            if exc.errno != errno.EINVAL:
-                raise
-            return None
-
     def _local_path(self, key: str) -> str:
         path = self._path(key)
         if stat_bits.S_ISDIR(os.stat(path).st_mode):
@@ -132,26 +124,22 @@ class Local(FS):
 
     # ---- stats and listings
 
-    def _stat(self, key: str) -> FileStat:
-        return _to_stat(keys.name(key), os.stat(self._path(key)))
-
-    def _lstat(self, key: str) -> FileStat:
-        status = os.lstat(self._path(key, last=False))
-        if stat_bits.S_ISLNK(status.st_mode):
-            return FileStat.of_link(keys.name(key), status.st_size)
+    def _stat(self, key: str, follow: bool = True, /) -> FileStat:
+        path = self._path(key, last=follow)
+        status = os.stat(path) if follow else os.lstat(path)
+        if not follow and stat_bits.S_ISLNK(status.st_mode):
+            return FileStat.of_link(keys.name(key), os.readlink(path))
         return _to_stat(keys.name(key), status)
 
-    def _list(self, key: str) -> Iterator[FileStat]:
+    def _list(self, key: str, detail: bool = True, start: str = "", /) -> Iterator[Any]:
+        if not detail and self._follows_all_links:
+            return local_trees.names("/" + key)
         return local_trees.stats(self._path(key), self._entry())
 
-    def _list_names(self, key: str) -> Iterator[str]:
-        return local_trees.names("/" + key) if self._follows_all_links else super()._list_names(key)
-
-    def _walk(self, key: str) -> Iterator[FileStat]:
+    def _walk(self, key: str, detail: bool = True, /) -> Iterator[Any]:
+        if not detail and self._follows_all_links:
+            return local_trees.walk_names("/" + key, self.limits)
         return local_trees.walk_stats(self._path(key), self._entry(), self.limits)
-
-    def _walk_names(self, key: str) -> Iterator[str]:
-        return local_trees.walk_names("/" + key, self.limits) if self._follows_all_links else super()._walk_names(key)
 
     def _leads_back(self, key: str) -> bool:
         return local_trees.leads_back("/" + key)
@@ -172,7 +160,7 @@ class Local(FS):
     def _directory_identity(self, key: str) -> tuple[int, int]:
         return local_trees.directory_identity("/" + key)
 
-    def _open_blob(self, key: str) -> Blob:
+    def _open_blob(self, key: str, hint: Hint = Hint.ANY, stat: FileStat | None = None, /) -> Blob:
         fd = os.open(self._path(key), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         data = None
         try:
@@ -192,10 +180,14 @@ class Local(FS):
         os.close(fd)
         return BytesBlob(self, key, data, version_of(status) if regular else None)
 
-    # One call in place of three for each file; a subclass that overrides one of them overrides all.
-    _open_from_start = _open_to_read = _open_blob
+    def _read_many(
+        self, wanted: Sequence[str], concurrency: int | None = None, versions: bool = False, /
+    ) -> Iterator[Any]:
+        if versions:
+            return super()._read_many(wanted, concurrency, True)
+        return self._read_each(self._content, wanted, concurrency)
 
-    def _read_bytes(self, key: str) -> bytes:
+    def _content(self, key: str) -> bytes:
         fd = os.open(self._path(key), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             status = os.fstat(fd)
@@ -206,45 +198,43 @@ class Local(FS):
                     return data
         finally:
             os.close(fd)
-        return super()._read_bytes(key)  # nothing like an ordinary file, or cut while it was read
+        with self._open_blob(key) as blob:  # nothing like an ordinary file, or cut while it was read
+            return blob.read_all()
 
     # ---- writing
 
-    def _create(self, key: str, exclusive: bool) -> Writer:
+    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
+        if append:
+            return AppendWriter(self._path(key), self._fsync)
         found = files.target(self._path(key), exclusive)
         if found.replaced is not None and not stat_bits.S_ISREG(found.replaced.st_mode):
             return AppendWriter(found.path, False)  # a device or a pipe: moving a file over it would destroy it
         return files.Replacement(found, exclusive=exclusive, durable=self._fsync)
 
-    def _write_like(self, key: str, data: bytes, stat: FileStat, moved: bool = False) -> None:
-        modified = None if stat.last_modified is None else round(stat.last_modified * 1e9)
-        mode = stat.mode & files.PERMISSIONS if stat.mode else None
-        if files.write_new(self._path(key), data, mode, modified, self._fsync):
-            return
-        writer = self._create(key, False)
-        try:
-            writer.keep(stat, moved=moved)
-            writer.write(data)
-            writer.commit()
-        except BaseException:
-            writer.abort()
-            raise
+    def _write_bytes(self, key: str, data: bytes, like: FileStat | None = None, moved: bool = False, /) -> None:
+        if like is not None:
+            modified = None if like.last_modified is None else round(like.last_modified * 1e9)
+            mode = like.mode & files.PERMISSIONS if like.mode else None
+            if files.write_new(self._path(key), data, mode, modified, self._fsync):
+                return
+        super()._write_bytes(key, data, like, moved)
 
     def _reads_back(self, key: str) -> bool:
         return not folders.is_local(self._path(key))
 
-    def _set_modified(self, key: str, when: float) -> None:
-        nanoseconds = round(when * 1e9)
-        os.utime(self._path(key), ns=(nanoseconds, nanoseconds))
+    def _set(self, key: str, stat: FileStat, /) -> None:
+        if stat.link is not None:
+            os.symlink(stat.link, self._path(key, last=False))
+            return
+        path = self._path(key)
+        if stat.last_modified is not None:
+            nanoseconds = round(stat.last_modified * 1e9)
+            os.utime(path, ns=(nanoseconds, nanoseconds))
+        if stat.mode:
+            files.set_mode(path, stat.mode & files.PERMISSIONS)
 
     def _make_durable(self, keys: Iterable[str]) -> None:
         files.make_durable(map(self._path, keys))
-
-    def _set_mode(self, key: str, mode: int) -> None:
-        files.set_mode(self._path(key), mode & files.PERMISSIONS)
-
-    def _append(self, key: str) -> Writer:
-        return AppendWriter(self._path(key), self._fsync)
 
     def _open_update(self, key: str) -> io.BufferedIOBase:
         fd = os.open(self._path(key), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -258,9 +248,6 @@ class Local(FS):
 
     def _mkdir(self, key: str, mode: int) -> None:
         os.mkdir(self._path(key), mode)
-
-    def _make_link(self, key: str, target: str) -> None:
-        os.symlink(target, self._path(key, last=False))
 
     def _rename(self, src: str, dst: str) -> None:
         source, target = self._path(src, last=False), self._path(dst, last=False)
@@ -285,8 +272,11 @@ class Local(FS):
             files.sweep(path)
             os.rmdir(path)
 
-    def _remove_tree(self, key: str) -> None:
-        local_trees.remove_tree(self._path(key, last=False))
+    def _remove_tree(self, key: str, keep: bool = False, /) -> None:
+        if keep:
+            super()._remove_tree(key, True)
+        else:
+            local_trees.remove_tree(self._path(key, last=False))
 
     def __repr__(self) -> str:
         return f"Local({self.cwd!r})"

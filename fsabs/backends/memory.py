@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..core import errors, keys, process
-from ..core.blobs import Blob, BytesBlob
+from ..core.blobs import Blob, BytesBlob, Hint
 from ..core.fs import FS, Capabilities, FileStat, StoreNotes
 from ..core.identity import Place
 from ..core.writing import Writer
@@ -127,32 +127,28 @@ class Memory(FS):
             if node[0] is not None:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
-    def _stat(self, key: str) -> FileStat:
+    def _stat(self, key: str, follow: bool = True, /) -> FileStat:
         return _to_stat(keys.name(key), self._node(key))
 
-    def _list(self, key: str) -> Iterator[FileStat]:
+    def _list(self, key: str, detail: bool = True, start: str = "", /) -> Iterator[FileStat]:
         if self._node(key)[0] is not None:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         members = [_to_stat(name, node) for name, node in self._tree.members(key)]
         members.sort(key=FileStat.listed)
         return iter(members)
 
-    def _open_blob(self, key: str) -> Blob:
+    def _open_blob(self, key: str, hint: Hint = Hint.ANY, stat: FileStat | None = None, /) -> Blob:
         data, _, serial = self._node(key)
         if data is None:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         return BytesBlob(self, key, data, str(serial))
 
-    def _create(self, key: str, exclusive: bool) -> Writer:
+    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
         self._check_target(key, exclusive)
-        return MemoryWriter(self, key, exclusive)
-
-    def _append(self, key: str) -> Writer:
-        self._check_target(key, False)
         with self._tree.lock:
-            if key not in self._tree.nodes:
+            if append and key not in self._tree.nodes:
                 self._tree.put(key, b"")
-        return MemoryWriter(self, key, False, append=True)
+        return MemoryWriter(self, key, exclusive, append)
 
     def _check_target(self, key: str, exclusive: bool) -> None:
         self._check_ancestors(key)

@@ -21,8 +21,8 @@ from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
 from ..core import errors, identity, keys, redaction
-from ..core.blobs import Blob, BytesBlob
-from ..core.fs import Capabilities, StoreNotes, StrPath
+from ..core.blobs import Blob, BytesBlob, Hint
+from ..core.fs import Capabilities, FileStat, StoreNotes, StrPath
 from ..core.registry import COMPRESSIONS
 from .objects import ObjectStore, access
 from .objects.access import Access, ConnectionOptions, Endpoint, described, endpoint_at
@@ -30,8 +30,18 @@ from .objects.addresses import LONGEST, Addresses, signed_until
 from .objects.client import absolute
 from .objects.dialect import EPOCH, Dialect
 from .objects.failures import Expired, LargeObject, Redirected, is_location_refused, refusal, refused
-from .objects.http1 import ResponseHead
-from .objects.messages import WHOLE, Body, Found, ObjectPage, PageQuery, Reading, Request, Response, header_lines
+from .objects.messages import (
+    WHOLE,
+    Body,
+    Found,
+    ObjectPage,
+    PageQuery,
+    Reading,
+    Request,
+    Response,
+    ResponseHead,
+    header_lines,
+)
 from .objects.reading import FIRST, LARGE, StoreBlob, get_many
 
 __all__ = ["Http", "Https"]
@@ -330,7 +340,7 @@ class Https(ObjectStore):
     def _whole(self, key: str) -> Response:
         return _decoded(key, self.http.send(self.dialect.read(key)))
 
-    def _open_blob(self, key: str) -> Blob:
+    def _open_blob(self, key: str, hint: Hint = Hint.ANY, stat: FileStat | None = None, /) -> Blob:
         if not key:
             raise self._no_file(key)
         try:
@@ -348,12 +358,20 @@ class Https(ObjectStore):
         response = _decoded(key, response) if whole else self._whole(key)
         return BytesBlob(self, key, response.body, self.dialect.version(response.head))
 
-    _open_from_start = _open_blob
+    def _read_many(
+        self, wanted: Sequence[str], concurrency: int | None = None, versions: bool = False, /
+    ) -> Iterator[Any]:
+        width = min(concurrency or self.default_concurrency, len(wanted))
+        if width <= 1 or not all(wanted):
+            return super(ObjectStore, self)._read_many(wanted, 1, True) if versions else map(self._content, wanted)
+        responses = get_many(self, wanted, width, lambda response: response)
+        contents = (_decoded(key, response) for key, response in zip(wanted, responses, strict=True))
+        if not versions:
+            return (content.body for content in contents)
+        version = self.dialect.version
+        return ((content.body, version(content.head)) for content in contents)
 
-    def _open_listed(self, key: str, stat: Any) -> Blob:
-        return self._open_blob(key)
-
-    def _read_bytes(self, key: str) -> bytes:
+    def _content(self, key: str) -> bytes:
         if not key:
             raise self._no_file(key)
         try:
@@ -363,22 +381,6 @@ class Https(ObjectStore):
         if version is None or _is_encoded(key, head) or "bytes" not in (head.header(b"accept-ranges") or "").lower():
             return self._whole(key).body
         return StoreBlob(self, key, head.length, version).read_all()
-
-    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
-        return (content for content, _ in self._read_many_versioned(wanted, concurrency))
-
-    def _read_many_versioned(
-        self, wanted: Sequence[str], concurrency: int | None
-    ) -> Iterator[tuple[bytes, str | None]]:
-        width = min(concurrency or self.default_concurrency, len(wanted))
-        if width <= 1 or not all(wanted):
-            return map(self._read_versioned, wanted)
-        responses = get_many(self, wanted, width, lambda response: response)
-        version = self.dialect.version
-        return (
-            (_decoded(key, response).body, version(response.head))
-            for key, response in zip(wanted, responses, strict=True)
-        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._url(self._root)!r})"

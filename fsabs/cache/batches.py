@@ -107,7 +107,7 @@ class _Window:
         key, file = self.keys[at], self._found[at]
         if file.small is None:
             return self._files.read(key, file)
-        return self._files.whole(key, file, self._files.inner._open_from_start)[0]
+        return self._files.whole(key, file)[0]
 
 
 def _find_many(
@@ -168,7 +168,7 @@ def _read_together(
 
     along = _with_neighbours(files.inner, list(wanted), admits)
     found: dict[str, bytes] = {}
-    for key, (data, version) in zip(along, files.inner._read_many_versioned(along, concurrency), strict=True):
+    for key, (data, version) in zip(along, files.inner._read_many(along, concurrency, True), strict=True):
         file = wanted.get(key) or others[key]
         if (len(data), version) != (file.stat.size, file.stat.version):
             raise errors.stale(files.inner._url(key))
@@ -214,7 +214,7 @@ def _before(stop: int, files: Iterator[tuple[int, int, str]]) -> Iterator[str]:
 def _read_new(files: CachedFiles, wanted: Sequence[str], concurrency: int | None) -> Generator[bytes, None, None]:
     """Yield the contents of files that were never cached, and admit them as what the responses say they are."""
     asked = time.time()
-    fetched = zip(wanted, files.inner._read_many_versioned(wanted, concurrency), strict=True) if wanted else ()
+    fetched = zip(wanted, files.inner._read_many(wanted, concurrency, True), strict=True) if wanted else ()
     for group in in_groups(fetched, lambda one: len(one[1][0])):
         found = [files.of_response(key, len(data), version, asked) for key, (data, version) in group]
         files.is_cached(found[0])

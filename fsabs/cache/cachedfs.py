@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backends.local import Local
 from ..core import errors, keys, process
-from ..core.blobs import Blob
+from ..core.blobs import Blob, Hint
 from ..core.fs import FS, FileStat, StrPath, TreeCounts, keys_of
 from ..core.identity import Identity
 from ..core.layers import LayerFS
@@ -103,25 +103,26 @@ class CachedFS(LayerFS):
 
     # ---- reading
 
-    def _open_blob(self, key: str) -> Blob:
-        return self._files.open(self, key, self.inner._open_blob)
+    def _open_blob(self, key: str, hint: Hint = Hint.ANY, stat: FileStat | None = None, /) -> Blob:
+        if stat is not None:
+            self._stats.seen(self._url(key), stat)
+        return self._files.open(self, key, Hint.FROM_START if hint is Hint.FILE else hint)  # its version is compared
 
-    def _open_from_start(self, key: str) -> Blob:
-        return self._files.open(self, key, self.inner._open_from_start)
+    def _read_many(
+        self, wanted: Sequence[str], concurrency: int | None = None, versions: bool = False, /
+    ) -> Iterator[Any]:
+        if versions:
+            return FS._read_many(self, wanted, concurrency, True)
+        if len(wanted) == 1:
+            return map(self._content, wanted)
+        return batches.read_many(self._files, wanted, concurrency)
 
-    def _open_listed(self, key: str, stat: FileStat) -> Blob:
-        self._stats.seen(self._url(key), stat)
-        return self._open_blob(key)
-
-    def _read_bytes(self, key: str) -> bytes:
+    def _content(self, key: str) -> bytes:
         files = self._files
         if files.order.is_known or files.prefetched.is_known:
             files.reached(key)
         file, data = files.known(key)
         return files.read(key, file) if data is None else data
-
-    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
-        return batches.read_many(self._files, wanted, concurrency)
 
     def _named(self, exc: OSError, operation: str, key: str) -> None:
         super()._named(exc, operation, key)
@@ -130,7 +131,9 @@ class CachedFS(LayerFS):
 
     # ---- looking
 
-    def _stat(self, key: str) -> FileStat:
+    def _stat(self, key: str, follow: bool = True, /) -> FileStat:
+        if not follow:
+            return self.inner._stat(key, False)
         url, asked = self._url(key), time.time()
         try:
             stat = self._stats.stat(key, url)
@@ -140,18 +143,10 @@ class CachedFS(LayerFS):
         self._stats.seen(url, stat, asked)
         return stat
 
-    def _stat_directory(self, key: str) -> FileStat:
-        try:
-            return FS._stat_directory(self, key)
-        except NotADirectoryError:
-            if self._stats.offline:
-                raise
-            return self.inner._stat_directory(key)
-
-    def _list(self, key: str) -> Iterator[FileStat]:
+    def _list(self, key: str, detail: bool = True, start: str = "", /) -> Iterator[FileStat]:
         return self._listed(key, "list", self.inner._list)
 
-    def _walk(self, key: str) -> Iterator[FileStat]:
+    def _walk(self, key: str, detail: bool = True, /) -> Iterator[FileStat]:
         return self._listed(key, "walk", self.inner._walk)
 
     def _listed(self, key: str, kind: str, ask: Callable[[str], Iterator[FileStat]]) -> Iterator[FileStat]:
@@ -182,8 +177,10 @@ class CachedFS(LayerFS):
         except (FileNotFoundError, NotADirectoryError):
             return []
 
-    def _create(self, key: str, exclusive: bool) -> Writer:
-        return _InvalidatingWriter(self.inner._create(key, exclusive), functools.partial(self._invalidate, key))
+    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
+        if append:
+            self._stats.updated(key, self._url(key))
+        return _InvalidatingWriter(self.inner._create(key, exclusive, append), functools.partial(self._invalidate, key))
 
     def _write_many(self, pairs: Iterator[tuple[str, bytes]], concurrency: int | None) -> int:
         written: list[str] = []
@@ -203,10 +200,6 @@ class CachedFS(LayerFS):
         with self._changing(self._file_key(path, "write_if")):
             self._inner_here().write_if(path, data, version)
 
-    def _append(self, key: str) -> Writer:
-        self._stats.updated(key, self._url(key))
-        return _InvalidatingWriter(self.inner._append(key), functools.partial(self._invalidate, key))
-
     def _open_update(self, key: str) -> io.BufferedIOBase:
         self._stats.updated(key, self._url(key))
         return self.inner._open_update(key)
@@ -219,23 +212,19 @@ class CachedFS(LayerFS):
         with self._changing(key):
             self.inner._remove(key)
 
-    def _remove_tree(self, key: str) -> None:
+    def _remove_tree(self, key: str, keep: bool = False, /) -> None:
         with self._changing(key, members=self._below(key)):
-            self.inner._remove_tree(key)
+            self.inner._remove_tree(key, keep)
 
-    def _copy(self, src: str, dst: str) -> None:
+    def _copy(self, source: FS, src: str, dst: str, /) -> None:
         with self._changing(dst):
-            self.inner._copy(src, dst)
+            super()._copy(source, src, dst)
 
     def _stored_in(self) -> FS:
         return self.inner._stored_in()
 
     def _can_copy_from(self, source: FS) -> bool:
         return self.inner._can_copy_from(source)
-
-    def _copy_from(self, source: FS, src: str, dst: str) -> None:
-        with self._changing(dst):
-            self.inner._copy_from(source, src, dst)
 
     # ---- the cache itself
 
@@ -490,7 +479,7 @@ class CachedFiles:
         asked = time.time()
         if not self.stat_is_request or not self.stats.is_new(key, self.inner._url(key)):
             return self.find(key), None
-        blob = self.inner._open_from_start(key)
+        blob = self.inner._open_blob(key, Hint.FROM_START)
         file = self.of_response(key, blob.size, blob.version, asked)
         if self.is_cached(file):
             self.remember(file)  # what isn't there is remembered when its content was read
@@ -539,7 +528,7 @@ class CachedFiles:
 
     # ---- from there to its content
 
-    def open(self, fs: FS, key: str, open_inner: Callable[[str], Blob]) -> Blob:
+    def open(self, fs: FS, key: str, hint: Hint) -> Blob:
         """Return a blob of a file of `fs`."""
         self.reached(key)
         for _ in range(_ATTEMPTS):
@@ -548,14 +537,14 @@ class CachedFiles:
             if data is not None:
                 return WholeBlob(fs, key, data, file.stat.version)
             if file.entry is None:
-                return open_inner(key) if opened is None else opened
+                return self.inner._open_blob(key, hint) if opened is None else opened
             if file.small is not None:
-                return WholeBlob(fs, key, *self.whole(key, file, open_inner, opened))
+                return WholeBlob(fs, key, *self.whole(key, file, hint, opened))
             with contextlib.suppress(errors.StaleFileError):  # it changed since it was asked for, and nothing was read
                 if opened is None and not self._is_begun(file.entry, file.stat.size):
-                    opened = self._opened_as(file, self.inner._open_blob, key)
+                    opened = self._opened_as(file, Hint.ANY, key)
                 return self.inner._compared(key, self.block_blob(fs, key, file, opened))
-        return open_inner(key)
+        return self.inner._open_blob(key, hint)
 
     def _is_begun(self, entry: EntryKey, size: int) -> bool:
         """Return whether the first or the last block of a large file is cached."""
@@ -571,7 +560,7 @@ class CachedFiles:
             if file.entry is None and opened is None:
                 break
             if file.small is not None:
-                return self.whole(key, file, self.inner._open_from_start, opened)[0]
+                return self.whole(key, file, opened=opened)[0]
             with (
                 contextlib.suppress(errors.StaleFileError),  # it changed between its stat and its reading
                 self.inner._compared(key, self.block_blob(self.inner, key, file, opened))
@@ -581,19 +570,19 @@ class CachedFiles:
                 return blob.read_all()
             self.stats.invalidate(self.inner._url(key))
             known = None
-        return self.inner._read_bytes(key)
+        return next(self.inner._read_many((key,)))
 
     def block_blob(self, fs: FS, key: str, file: CachedFile, opened: Blob | None = None) -> BlockBlob:
         """Return a blob of a large file of `fs`, which closes `opened`."""
         assert file.entry is not None
         blocks = self.blocks(file.entry, file.stat.size)
         self.remember(file)
-        open_inner = functools.partial(self._opened_as, file, self.inner._open_blob)
+        open_inner = functools.partial(self._opened_as, file, Hint.ANY)
         return BlockBlob(fs, key, file.stat.version, blocks, self.contents, open_inner, file.admit, opened)
 
-    def _opened_as(self, file: CachedFile, open_inner: Callable[[str], Blob], key: str) -> Blob:
+    def _opened_as(self, file: CachedFile, hint: Hint, key: str) -> Blob:
         """Return a blob of a file in its store; if that has another version, it is asked for anew from now on."""
-        blob = open_inner(key)
+        blob = self.inner._open_blob(key, hint)
         if (blob.size, blob.version) != (file.stat.size, file.stat.version):
             blob.close()
             self.stats.invalidate(self.inner._url(key))
@@ -605,16 +594,16 @@ class CachedFiles:
         return Blocks(entry.name, entry.url, size, self._block_size)
 
     def whole(
-        self, key: str, file: CachedFile, open_inner: Callable[[str], Blob], opened: Blob | None = None
+        self, key: str, file: CachedFile, hint: Hint = Hint.FROM_START, opened: Blob | None = None
     ) -> tuple[bytes, str | None]:
         """Fetch a small file; return its content and its version: that of `file`, unless it changed meanwhile.
 
-        `opened` is used, once, in place of what `open_inner` returns, and closed.
+        `opened` is used, once, in place of what is opened with `hint`, and closed.
         """
 
         def read(_: Sequence[int]) -> list[bytes]:
             nonlocal opened
-            blob, opened = opened or self._opened_as(file, open_inner, key), None
+            blob, opened = opened or self._opened_as(file, hint, key), None
             with blob:
                 return [blob.read_all()]
 

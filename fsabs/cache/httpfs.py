@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from ..core import hooks, process
-from ..core.blobs import Blob
-from ..core.fs import FS
+from ..core.blobs import Blob, Hint
+from ..core.fs import FS, FileStat
 from ..core.layers import LayerFS
 from .http import HTTPConnector
 
@@ -53,27 +54,20 @@ class HTTPCachedFS(LayerFS):
         """The inner FS's, or what a web server can well do at once."""
         return max(CONCURRENCY, self.inner.default_concurrency)
 
-    def _open_blob(self, key: str) -> Blob:
-        blob = self.inner._open_blob(key)
-        if blob.version is None or not 0 < blob.size <= self._max_size or not self._connector.alive:
+    def _open_blob(self, key: str, hint: Hint = Hint.ANY, stat: FileStat | None = None, /) -> Blob:
+        if not self._connector.alive:
+            return self.inner._open_blob(key, hint, stat)
+        blob = self.inner._open_blob(key)  # the start that the store would send along may not be needed
+        if blob.version is None or not 0 < blob.size <= self._max_size:
             return blob
         return SharedBlob(self, key, blob, self._connector)
 
-    def _open_from_start(self, key: str) -> Blob:
+    def _read_many(
+        self, wanted: Sequence[str], concurrency: int | None = None, versions: bool = False, /
+    ) -> Iterator[Any]:
         if not self._connector.alive:
-            return self.inner._open_from_start(key)
-        return self._open_blob(key)  # the start that the store would send along may not be needed
-
-    def _read_bytes(self, key: str) -> bytes:
-        if not self._connector.alive:
-            return self.inner._read_bytes(key)
-        with self._open_blob(key) as blob:
-            return blob.read_all()
-
-    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
-        if not self._connector.alive:
-            return self.inner._read_many(wanted, concurrency)
-        return FS._read_many(self, wanted, concurrency)
+            return self.inner._read_many(wanted, concurrency, versions)
+        return FS._read_many(self, wanted, concurrency, versions)
 
     def _stored_in(self) -> FS:
         return self.inner._stored_in()

@@ -80,7 +80,7 @@ def _fetch_one(files: CachedFiles, key: str) -> tuple[int, int]:
                 return file.stat.size, blob.warm()
         if files.contents().contains(file.small):
             return file.stat.size, 0
-        return file.stat.size, len(files.whole(key, file, files.inner._open_from_start, opened)[0])
+        return file.stat.size, len(files.whole(key, file, opened=opened)[0])
 
 
 def most_ahead(files: CachedFiles) -> int:
@@ -215,7 +215,7 @@ def pin(files: CachedFiles, key: str) -> int:
         if file.entry is None or not file.admit:
             return 0
         if file.small is not None:
-            data = files.whole(key, file, files.inner._open_from_start, opened)[0]
+            data = files.whole(key, file, opened=opened)[0]
             return len(data) if contents.pin(file.small, data) else 0
         kept = 0
         with contextlib.closing(files.block_blob(files.inner, key, file, opened)) as blob:

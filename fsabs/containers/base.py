@@ -208,11 +208,19 @@ class Container(FS):
     def _url(self, key: str) -> str:
         return keys.join_url(self._file_url, key) if key else self._file_url
 
-    def _read_many_versioned(
-        self, wanted: Sequence[str], concurrency: int | None
-    ) -> Iterator[tuple[bytes, str | None]]:
-        """Yield contents and versions: a member's is the archive's, which is open."""
-        for key, data in zip(wanted, self._read_many(wanted, concurrency), strict=True):
+    def _read_many(
+        self, wanted: Sequence[str], concurrency: int | None = None, versions: bool = False, /
+    ) -> Iterator[Any]:
+        contents = self._contents_of(wanted, concurrency)
+        return self._with_versions(wanted, contents) if versions else contents
+
+    def _contents_of(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+        """Yield the contents of members."""
+        return super()._read_many(wanted, concurrency)
+
+    def _with_versions(self, wanted: Sequence[str], contents: Iterator[bytes]) -> Iterator[tuple[bytes, str | None]]:
+        """Yield contents with versions: a member's is the archive's, which is open."""
+        for key, data in zip(wanted, contents, strict=True):
             yield data, self._stat(key).version
 
     def _resolved_store(self) -> str:

@@ -7,6 +7,7 @@ forks and pickles are handled here. A blob has no position, so that threads and 
 from __future__ import annotations
 
 import abc
+import enum
 import operator
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,10 +18,21 @@ from .identity import Identity
 _PIECE = 8 * 1024 * 1024  # bytes of a large read that are copied at once
 
 
+class Hint(enum.Enum):
+    """How a file that is opened is likely to be read, which a store may use to save requests."""
+
+    ANY = enum.auto()
+    """Positioned reads, anywhere."""
+    FROM_START = enum.auto()
+    """From its start: the first bytes may come along."""
+    FILE = enum.auto()
+    """From its start, by a reader that is not likely to ask for the version."""
+
+
 class Origin(Protocol):
     """The FS that a blob comes from, as far as a blob uses it."""
 
-    def _open_blob(self, key: str) -> Blob: ...
+    def _open_blob(self, key: str, /) -> Blob: ...
 
     def _url(self, key: str) -> str: ...
 

@@ -8,6 +8,7 @@ for a store, all of them on keys counted from the backend's own root; users call
 from __future__ import annotations
 
 import abc
+import contextlib
 import copy
 import errno
 import functools
@@ -18,11 +19,11 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal, TypeVar, cast, overload
 
 from . import errors, identity, keys, modes, process, redaction, registry, writemany
-from .blobs import Blob
+from .blobs import Blob, Hint
 from .files import BlobFile, LimitedReader, LimitedTextReader, ReadFile, TextReader, buffered
 from .globbing import glob
 from .limits import DEFAULT, Limits
-from .listing import Listing, Names, Walk
+from .listing import Listing, Names, Walk, names_of
 from .modes import OpenMode, ReadBinaryMode, TextMode, UpdateBinaryMode, WriteBinaryMode
 from .ranges import StorageOrder
 from .readahead import pieces
@@ -155,7 +156,7 @@ class FS(abc.ABC):
         if not self.capabilities.read:
             raise self._unsupported("read_bytes", key)
         try:  # which costs nothing, as `_naming` does: small files are read in microseconds
-            return self._read_bytes(key)
+            return self._content(key)
         except OSError as exc:
             self._named(exc, "read_bytes", key)
             raise
@@ -300,7 +301,12 @@ class FS(abc.ABC):
         """Return how many files are below a directory, at any depth, and the sum of their sizes."""
         key = self._key(path, "usage")
         with self._naming("usage", key):
-            return self._usage(key)
+            files = size = 0
+            for member in self._walk(key):
+                if not member.directory:
+                    files += 1
+                    size += member.size
+        return TreeCounts(files, bytes=size)
 
     def unnamed(self, path: StrPath = "") -> Iterator[str]:
         """List the raw keys below a directory that no path names, as the store has them.
@@ -381,7 +387,7 @@ class FS(abc.ABC):
             raise errors.error(errno.EISDIR, "remove", self._url(key))
         with self._naming("remove", key):
             if key in ("", self._root):
-                self._empty(key)
+                self._remove_tree(key, True)
                 return
             if below := names_directory(path):
                 self._stat_directory(key)  # else an error
@@ -592,7 +598,7 @@ class FS(abc.ABC):
         key = self._read_key(path, "open")
         self._require("read", "open for reading", key)
         with self._naming("open", key):
-            blob = self._open_blob(key) if stat is None else self._open_listed(key, stat)
+            blob = self._open_blob(key, Hint.ANY, stat)
         blob.opened_by_user = True
         return blob
 
@@ -626,28 +632,45 @@ class FS(abc.ABC):
     # ---- the core: what a backend or container writes, on keys counted from the backend's own root
 
     @abc.abstractmethod
-    def _stat(self, key: str) -> FileStat:
-        """Return the stat of `key`; `FileNotFoundError` if there is nothing."""
+    def _stat(self, key: str, follow: bool = True, /) -> FileStat:
+        """Return the stat of `key`; `FileNotFoundError` if there is nothing.
+
+        Without `follow`, which is for FS with the capability `links`, return that of a symbolic link itself.
+        """
 
     def _stat_directory(self, key: str) -> FileStat:
         """Return the stat of the directory `key`, which may have a file's name; `NotADirectoryError` for a file."""
         stat = self._stat(key)
-        if not stat.directory:
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        return stat
+        if stat.directory:
+            return stat
+        if self.capabilities.implied_directories:
+            with contextlib.suppress(io.UnsupportedOperation):  # of a web server, which lists nothing
+                next(self._list(key, False), None)  # `NotADirectoryError` if nothing is below the file
+                return FileStat.of_directory(stat.filename)
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
+    @overload
+    def _list(self, key: str, detail: Literal[True] = True, start: str = "", /) -> Iterator[FileStat]: ...
+    @overload
+    def _list(self, key: str, detail: bool, start: str = "", /) -> Iterator[FileStat] | Iterator[str]: ...
     @abc.abstractmethod
-    def _list(self, key: str) -> Iterator[FileStat]:
+    def _list(self, key: str, detail: bool = True, start: str = "", /) -> Iterator[Any]:
         """Yield the members of the directory `key`, one level, with bare names.
 
         In the order of their names as listed (a directory counts with its `/`), by code point, unless `capabilities`
         say that they aren't `ordered`. `FileNotFoundError` or
         `NotADirectoryError` at the latest when the first item is asked for.
+
+        Without `detail`, names may be yielded in place of all stats, a directory's with its `/`: where that is faster.
+        With `start`, members whose names don't begin with it may be left out.
         """
 
     @abc.abstractmethod
-    def _open_blob(self, key: str) -> Blob:
-        """Return the blob of the file `key`; `FileNotFoundError`, `IsADirectoryError`."""
+    def _open_blob(self, key: str, hint: Hint = Hint.ANY, stat: FileStat | None = None, /) -> Blob:
+        """Return the blob of the file `key`; `FileNotFoundError`, `IsADirectoryError`.
+
+        `hint` says how it will be read. `stat` is the file's, of a listing: a store need not be asked for it again.
+        """
 
     @abc.abstractmethod
     def _url(self, key: str) -> str:
@@ -697,13 +720,12 @@ class FS(abc.ABC):
 
     # ---- writing
 
-    def _create(self, key: str, exclusive: bool) -> Writer:
-        """Return a writer of a new file; `exclusive` makes an existing one a `FileExistsError`, here or at commit."""
-        raise self._unsupported("open for writing", key)
+    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
+        """Return a writer of a new file; `exclusive` makes an existing one a `FileExistsError`, here or at commit.
 
-    def _append(self, key: str) -> Writer:
-        """Return a writer at the end of the file `key`, made if missing (needs `append`)."""
-        raise self._unsupported("open for appending", key)
+        With `append`, return one at the end of the file, which is made if it is missing (needs the capability).
+        """
+        raise self._unsupported("open for writing", key)
 
     def _open_update(self, key: str) -> io.BufferedIOBase:
         """Return a file of the existing `key` that reads and writes in place (needs `update`)."""
@@ -730,8 +752,15 @@ class FS(abc.ABC):
 
     # ---- fast paths: right as they stand, overridden where a store can do better
 
-    def _walk(self, key: str) -> Iterator[FileStat]:
-        """Yield all files and directories below `key`, a directory before its members, names relative to `key`."""
+    @overload
+    def _walk(self, key: str, detail: Literal[True] = True, /) -> Iterator[FileStat]: ...
+    @overload
+    def _walk(self, key: str, detail: bool, /) -> Iterator[FileStat] | Iterator[str]: ...
+    def _walk(self, key: str, detail: bool = True, /) -> Iterator[Any]:
+        """Yield all files and directories below `key`, a directory before its members, names relative to `key`.
+
+        Without `detail`, names may be yielded in place of all stats, as `_list` may.
+        """
         stack = [("", self._list(key))]
         while stack:
             base, members = stack[-1]
@@ -754,27 +783,6 @@ class FS(abc.ABC):
         """Return `blob`, the file `key` in parts of which a cache has some; or one around it that compares them."""
         return blob
 
-    def _list_names(self, key: str) -> Iterator[str]:
-        """Yield the names of what `_list` yields, a directory's with its `/`."""
-        return (member.listed() for member in self._list(key))
-
-    def _list_names_from(self, key: str, start: str) -> Iterator[str]:
-        """Yield the names in the directory `key`, those that begin with `start` and perhaps others."""
-        return self._list_names(key)
-
-    def _walk_names(self, key: str) -> Iterator[str]:
-        """Yield the names of what `_walk` yields, a directory's with its `/`."""
-        return (member.listed() for member in self._walk(key))
-
-    def _usage(self, key: str) -> TreeCounts:
-        """Return what the files below the directory `key` add up to."""
-        files = size = 0
-        for member in self._walk(key):
-            if not member.directory:
-                files += 1
-                size += member.size
-        return TreeCounts(files, bytes=size)
-
     def _leads_back(self, key: str) -> bool:
         """Return whether the directory `key` is a link to one above it, which is listed and not entered."""
         return False
@@ -783,43 +791,47 @@ class FS(abc.ABC):
         """Return what identifies the directory `key`, whichever link leads to it; None if links lead to none."""
         return None
 
-    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
-        """Yield the contents of the files `wanted`, in order."""
-        return self._read_each(self._read_bytes, wanted, concurrency)
+    @overload
+    def _read_many(
+        self, wanted: Sequence[str], concurrency: int | None = None, versions: Literal[False] = False, /
+    ) -> Iterator[bytes]: ...
+    @overload
+    def _read_many(
+        self, wanted: Sequence[str], concurrency: int | None, versions: Literal[True], /
+    ) -> Iterator[tuple[bytes, str | None]]: ...
+    @overload
+    def _read_many(
+        self, wanted: Sequence[str], concurrency: int | None, versions: bool, /
+    ) -> Iterator[bytes] | Iterator[tuple[bytes, str | None]]: ...
+    def _read_many(
+        self, wanted: Sequence[str], concurrency: int | None = None, versions: bool = False, /
+    ) -> Iterator[Any]:
+        """Yield the contents of the files `wanted`, in order.
 
-    def _read_many_versioned(
-        self, wanted: Sequence[str], concurrency: int | None
-    ) -> Iterator[tuple[bytes, str | None]]:
-        """Yield content and version of the files `wanted`, in order; both are of one open file, or of one response."""
-        return self._read_each(self._read_versioned, wanted, concurrency)
+        With `versions`, yield pairs of content and version; both are of one open file, or of one response.
+        """
+
+        def read(key: str) -> Any:
+            with self._open_blob(key, Hint.FROM_START) as blob:
+                return (blob.read_all(), blob.version) if versions else blob.read_all()
+
+        return self._read_each(read, wanted, concurrency)
+
+    def _content(self, key: str) -> bytes:
+        """Return the content of the file `key`: `_read_many` of one.
+
+        An FS of which a read takes microseconds has a shortcut here, beside its `_read_many`. No layer passes it on.
+        """
+        return next(self._read_many((key,)))
 
     def _read_each(self, read: Callable[[str], T], wanted: Sequence[str], concurrency: int | None) -> Iterator[T]:
-        return in_threads(read, wanted, min(concurrency or self.default_concurrency, len(wanted)))
-
-    def _read_versioned(self, key: str) -> tuple[bytes, str | None]:
-        with self._open_from_start(key) as blob:
-            return blob.read_all(), blob.version
+        """Yield `read` of each key, by as many threads as files may be under way."""
+        width = min(concurrency or self.default_concurrency, len(wanted))
+        return in_threads(read, wanted, width) if width > 1 else map(read, wanted)
 
     def _storage_order(self) -> StorageOrder | None:
         """Return how files are stored one behind the other; None if each is stored apart."""
         return None
-
-    def _read_bytes(self, key: str) -> bytes:
-        """Return the content of the file `key`."""
-        with self._open_blob(key) as blob:
-            return blob.read_all()
-
-    def _open_from_start(self, key: str) -> Blob:
-        """Open a blob for a reader that is likely to begin at the start: its first bytes may come with it."""
-        return self._open_blob(key)
-
-    def _open_listed(self, key: str, stat: FileStat) -> Blob:
-        """Open the blob of a file whose stat is known from a listing."""
-        return self._open_blob(key)
-
-    def _open_to_read(self, key: str) -> Blob:
-        """Open a blob for a reader from the start that is not likely to need the version."""
-        return self._open_from_start(key)
 
     def _unnamed(self, key: str) -> Iterator[str]:
         """Yield the raw keys below the directory `key` that no path names; most stores can't have any."""
@@ -829,12 +841,17 @@ class FS(abc.ABC):
         """Return the path of the file `key` on the local disk, or None where a file has none."""
         return None
 
-    def _write_bytes(self, key: str, data: bytes) -> None:
-        """Make `data` the content of the file `key`."""
+    def _write_bytes(self, key: str, data: bytes, like: FileStat | None = None, moved: bool = False, /) -> None:
+        """Make `data` the content of the file `key`.
+
+        A store that keeps them gives it the time of `like`, and if it is new or `moved` its permissions.
+        """
 
         def write(writer: Writer) -> None:
             try:
                 writer.expect(len(data))
+                if like is not None:
+                    writer.keep(like, moved=moved)
                 writer.write(data)
                 writer.commit()
             except BaseException:
@@ -843,31 +860,9 @@ class FS(abc.ABC):
 
         write_again(functools.partial(self._create, key, False), write)
 
-    def _write_like(self, key: str, data: bytes, stat: FileStat, moved: bool = False) -> None:
-        """Write a file; a store that keeps them gives it the time of `stat`, and if it is new or `moved` its mode."""
-        if not (self.capabilities.settable_times or self.capabilities.modes):
-            self._write_bytes(key, data)
-            return
-
-        def write(writer: Writer) -> None:
-            with committing(writer):
-                writer.keep(stat, moved=moved)
-                writer.write(data)
-
-        write_again(functools.partial(self._create, key, False), write)
-
-    def _read_link(self, key: str) -> str | None:
-        """Return where the symbolic link `key` leads to, as it is written in it; None if `key` is no link."""
-        return None
-
     def _lstat(self, key: str) -> FileStat:
-        """Return the stat of a key; of a symbolic link its own, whose mode says that it is one."""
-        leads_to = self._read_link(key) if self.capabilities.links else None
-        return self._stat(key) if leads_to is None else FileStat.of_link(keys.name(key), len(leads_to))
-
-    def _make_link(self, key: str, target: str) -> None:
-        """Make `key` a symbolic link to `target` (needs `links`); `FileExistsError`."""
-        raise self._unsupported("make links", key)
+        """Return the stat of a key; of a symbolic link its own."""
+        return self._stat(key, False) if self.capabilities.links else self._stat(key)
 
     def _write_blob(self, key: str, blob: Blob) -> None:
         """Make the content of `blob` that of the file `key`; errors of writing name it. The blob may be closed then."""
@@ -886,11 +881,14 @@ class FS(abc.ABC):
         workers = concurrency or self.default_concurrency
         return writemany.one_by_one(write, pairs) if workers == 1 else writemany.in_threads(write, pairs, workers)
 
-    def _remove_tree(self, key: str) -> None:
-        """Remove the directory `key` and all that is in it; what a link leads to stays.
+    def _remove_tree(self, key: str, keep: bool = False, /) -> None:
+        """Remove the directory `key` and all that is in it; what a link leads to stays, and `key` itself with `keep`.
 
         A directory is listed, completely and in order, before anything in it is removed.
         """
+        if keep:
+            self._remove_members(key)
+            return
         folders = [key]
         for folder in folders:
             for member in list(self._in_order(folder, self._list(folder))):
@@ -906,7 +904,7 @@ class FS(abc.ABC):
                 if not self.capabilities.implied_directories:  # which is gone with the last file in it
                     raise
 
-    def _empty(self, key: str) -> None:
+    def _remove_members(self, key: str) -> None:
         """Remove all that is in the directory `key`, which stays."""
         for member in list(self._in_order(key, self._list(key))):
             path = keys.join(key, member.filename)
@@ -936,13 +934,13 @@ class FS(abc.ABC):
                     raise
             wanted.pop()
 
-    def _copy(self, src: str, dst: str) -> None:
-        """Copy the file `src` to `dst`, replacing it."""
+    def _copy(self, source: FS, src: str, dst: str, /) -> None:
+        """Copy the file `src` of `source` to `dst`, replacing it: by the store itself after `_can_copy_from`."""
         from ..transfer.files import copy_file
 
-        copy_file(self, src, self, dst, verify=False)
+        copy_file(source, src, self, dst, verify=False)
 
-    def _together(self, message: str) -> AbstractContextManager[None]:
+    def _batch(self, message: str) -> AbstractContextManager[None]:
         """Return a block whose changes are made as one, with this message, by a store that can."""
         return nullcontext()
 
@@ -954,24 +952,20 @@ class FS(abc.ABC):
         """Return whether files of `source` can be copied to this FS without their bytes passing this process."""
         return False
 
-    def _copy_from(self, source: FS, src: str, dst: str) -> None:
-        """Copy the file `src` of `source` to `dst`, replacing it (needs `_can_copy_from`)."""
-        raise self._unsupported("copy from another FS", dst)
-
     def _reads_back(self, key: str) -> bool:
         """Return whether only reading the file `key` again shows that it is what was written."""
         return self.capabilities.read and not self.checks_writes
 
-    def _set_modified(self, key: str, when: float) -> None:
-        """Make `when` the time of modification of the file `key` (needs `settable_times`)."""
-        raise self._unsupported("set times", key)
+    def _set(self, key: str, stat: FileStat, /) -> None:
+        """Give `key` the time of modification of `stat`, unless it is None, and the permissions, unless `mode` is 0.
+
+        With the stat of a link, make `key` one (`FileExistsError`). It needs the capabilities `settable_times`, `modes`
+        and `links`.
+        """
+        raise self._unsupported("set times and permissions", key)
 
     def _make_durable(self, keys: Iterable[str]) -> None:  # noqa: B027 - what most stores have taken survives
         """Have what was written at `keys` survive a crash of the machine, with its names, where that can be said."""
-
-    def _set_mode(self, key: str, mode: int) -> None:
-        """Make `mode` the permissions of the file or directory `key` (needs `modes`)."""
-        raise self._unsupported("set permissions", key)
 
     def _has_digest(self, key: str) -> bool:
         """Return whether the version of the file `key`, which looks like a digest of its content, is one."""
@@ -1070,7 +1064,7 @@ class FS(abc.ABC):
         return directory is None or found == directory
 
     def _is_link(self, key: str) -> bool:
-        return self.capabilities.links and self._read_link(key) is not None
+        return self.capabilities.links and self._stat(key, False).link is not None
 
     def _members(self, key: str, recursive: bool, detail: bool, after: Any = None) -> Iterator[Any]:
         """Yield names as `FS.list` does, or stats with `detail`; those that follow `after` if it is given."""
@@ -1081,7 +1075,7 @@ class FS(abc.ABC):
                     member._replace(filename=member.listed()) if member.directory else member for member in stats
                 )
             else:
-                found = self._walk_names(key) if recursive else self._list_names(key)
+                found = names_of(self._walk(key, False) if recursive else self._list(key, False))
             yield from found if after is None else self._following(after, found, self.capabilities.ordered)
 
     def _following(self, after: FileStat | str, items: Iterator[Any], ordered: bool) -> Iterator[Any]:
@@ -1130,7 +1124,7 @@ class FS(abc.ABC):
     def _open_reader(self, key: str, buffering: int) -> ReadFile | BlobFile:
         self._require("read", "open for reading", key)
         with self._naming("open", key):
-            blob = self._open_to_read(key)
+            blob = self._open_blob(key, Hint.FILE)
         blob.opened_by_user = True
         if not buffering:
             return BlobFile(blob)
@@ -1165,7 +1159,7 @@ class FS(abc.ABC):
         return kind(raw, buffering if buffering > 1 else WRITE_BUFFER_SIZE) if buffering else raw
 
     def _open_append(self, key: str, buffering: int) -> WriteFile | WriterFile:
-        writer = self._append(key)
+        writer = self._create(key, False, True)
         try:
             size = self._stat(key).size
         except BaseException:

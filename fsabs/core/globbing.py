@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from . import errors, keys
 from .limits import LinkedEntries
+from .listing import names_of
 
 if TYPE_CHECKING:
     from .fs import FS
@@ -165,8 +166,8 @@ class _Listings:
 def _names(fs: FS, base: str, recursive: bool = False, start: str = "") -> Iterator[str]:
     """Yield the names in a directory, at least those that begin with `start`; none if it is missing, or a file."""
     key = fs._key(base, "glob")
-    names = fs._list_names_from(key, start) if start else fs._members(key, recursive, False)
     try:
+        names = names_of(fs._list(key, False, start)) if start else fs._members(key, recursive, False)
         first = next(names, None)
     except (FileNotFoundError, NotADirectoryError):
         return

@@ -2,9 +2,8 @@
 
 A layer has the keys, the root, the capabilities and the further attributes of its inner FS. It overrides those core
 methods that it adds something to; every other call goes to the inner FS, so that its fast paths are used. Some methods
-are other ways to the same result: where a layer overrides `_open_blob`, the other ways to the same bytes
-(`_open_from_start`, `_open_to_read`, `_read_bytes`, `_read_many`, `_read_many_versioned`, `_local_path`) lead through
-it, unless they are overridden, too. `_DERIVED_FROM` has all of these.
+are other ways to the same result: where a layer overrides `_open_blob`, the other ways to the same bytes (`_read_many`,
+`_local_path`) lead through it, unless they are overridden, too. `_DERIVED_FROM` has all of these.
 """
 
 from __future__ import annotations
@@ -23,32 +22,18 @@ if TYPE_CHECKING:
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 _DERIVED_FROM = {
-    "_open_blob": (
-        "_open_from_start",
-        "_open_listed",
-        "_open_to_read",
-        "_read_bytes",
-        "_read_many",
-        "_read_many_versioned",
-        "_local_path",
-        "_stored_in",
-    ),
-    "_open_from_start": ("_open_to_read",),
-    "_stat": ("_lstat", "_stat_directory"),
-    "_create": ("_write_bytes", "_write_blob", "_write_like", "_write_many", "_can_copy_from", "_copy_from"),
-    "_remove": ("_empty",),
-    "_remove_tree": ("_empty",),
-    "_list": ("_list_names", "_list_names_from", "_list_page"),
-    "_walk": ("_walk_names", "_usage"),
+    "_open_blob": ("_read_many", "_local_path", "_stored_in"),
+    "_create": ("_write_bytes", "_write_blob", "_write_many", "_can_copy_from", "_copy"),
+    "_remove": ("_remove_tree",),
+    "_list": ("_list_page",),
 }
 
+
 _DELEGATED = """
-_divided_path _check_key _open_listed _resolved_store _place _places _principal _is_strong _describe_store _create
-_append _open_update _mkdir _makedirs _rename _remove _walk _list_page _compared _list_names _list_names_from
-_walk_names _usage _leads_back _directory_identity _read_many _read_many_versioned _storage_order _read_bytes
-_open_from_start _open_to_read _unnamed _local_path _write_bytes _write_blob _write_many _write_like _lstat _read_link
-_make_link _remove_tree _empty _copy _can_copy_from _copy_from _reads_back _set_modified _set_mode _together _stored_in
-_has_content _make_durable _has_digest _same_content _unchanged_since _stat_directory
+_create _mkdir _rename _remove _read_many _walk _write_many _remove_tree _set _batch
+_open_update _write_bytes _write_blob _can_copy_from _stored_in _reads_back _list_page _compared _storage_order _unnamed
+_local_path _leads_back _directory_identity _divided_path _check_key _resolved_store _place
+_places _principal _is_strong _describe_store _has_content _make_durable _has_digest _same_content _unchanged_since
 """
 """The core methods that a layer leaves to its inner FS, unless it overrides them."""
 
@@ -116,10 +101,18 @@ class LayerFS(FS):
         _notes = forwarded("inner._notes")
 
     # These are abstract in `FS`; `_DELEGATED` has the others.
+    _url = _delegated(FS._url)
     _stat = _delegated(FS._stat)
     _list = _delegated(FS._list)
     _open_blob = _delegated(FS._open_blob)
-    _url = _delegated(FS._url)
+
+    def _copy(self, source: FS, src: str, dst: str, /) -> None:
+        if source is self:
+            self.inner._copy(self.inner, src, dst)
+        elif self._can_copy_from(source):
+            self.inner._copy(source, src, dst)
+        else:
+            super()._copy(source, src, dst)
 
     def _close(self) -> None:
         self.inner.close()  # which leaves open what the inner FS is a `subfs` of

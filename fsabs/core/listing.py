@@ -5,15 +5,26 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
-from typing import Any, TypeVar
+from itertools import chain, islice
+from typing import Any, TypeVar, cast
 
 from . import process
+from .stats import FileStat
 
 T_co = TypeVar("T_co", covariant=True)
 Names = list[str]
 
 _LARGEST_BATCH = 1024
+
+
+def names_of(members: Iterator[FileStat] | Iterator[str]) -> Iterator[str]:
+    """Return the names of a listing that has stats or names; the first one is asked for now."""
+    first = next(members, None)
+    if first is None:
+        return iter(())
+    if isinstance(first, str):
+        return chain((first,), cast("Iterator[str]", members))
+    return map(FileStat.listed, chain((first,), cast("Iterator[FileStat]", members)))
 
 
 class Listing(process.IteratorOwner[T_co], Iterator[T_co]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat as stat_bits
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -22,6 +23,8 @@ class FileStat(NamedTuple):
     """Type and permission bits as in `os.stat_result.st_mode`; typical ones where the store has none."""
     version: str | None = None
     """Distinguishes this content of the path from another (etag; inode, times and size), or None."""
+    link: str | None = None
+    """Where a symbolic link leads, in the stat of the link itself; else None."""
 
     def isdir(self) -> bool:
         """Return whether it is a directory."""
@@ -41,9 +44,9 @@ class FileStat(NamedTuple):
         return cls(filename, 0, True, last_modified, stat_bits.S_IFDIR | 0o755 if mode is None else mode)
 
     @classmethod
-    def of_link(cls, filename: str, size: int) -> FileStat:
-        """Return the stat of a symbolic link itself, whose text has `size` bytes."""
-        return cls(filename, size, False, None, stat_bits.S_IFLNK | 0o777)
+    def of_link(cls, filename: str, link: str) -> FileStat:
+        """Return the stat of a symbolic link itself."""
+        return cls(filename, len(os.fsencode(link)), False, None, stat_bits.S_IFLNK | 0o777, link=link)
 
 
 LAST_NAME = "\U0010ffff"

@@ -14,6 +14,7 @@ from errno import EEXIST, EISDIR, ENOENT
 from typing import cast
 
 from ..core import errors, keys, modes, process
+from ..core.blobs import Hint
 from ..core.fs import FS
 from ..core.readahead import PIECE, pieces
 from ..core.writing import WriteFile
@@ -97,7 +98,7 @@ def _remove(folder: str) -> None:
 
 
 def _download(fs: FS, key: str, path: str) -> None:
-    with fs._naming("as_local", key), fs._open_from_start(key) as blob, open(path, "xb", 0) as file:
+    with fs._naming("as_local", key), fs._open_blob(key, Hint.FROM_START) as blob, open(path, "xb", 0) as file:
         for piece in pieces(blob):
             write_all(file.fileno(), piece)
 

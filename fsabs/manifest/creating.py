@@ -149,7 +149,7 @@ class _Digests:
 
     def _batch(self, batch: list[ManifestEntry]) -> Iterator[ManifestEntry]:
         wanted = [_key(self._fs, entry) for entry in batch if not entry.directory]
-        contents = self._fs._read_many_versioned(wanted, self._concurrency) if wanted else iter(())
+        contents = self._fs._read_many(wanted, self._concurrency, True) if wanted else iter(())
         for entry in batch:
             if entry.directory:
                 yield entry

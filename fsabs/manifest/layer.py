@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..core import errors, keys
-from ..core.blobs import Blob, BlobLayer, Origin
+from ..core.blobs import Blob, BlobLayer, Hint, Origin
 from ..core.fs import FS, Capabilities, FileStat, ListPage
 from ..core.layers import LayerFS
 from ..core.lazy import cached_property
@@ -60,7 +60,7 @@ class ManifestFS(LayerFS):
 
     # ---- stats and listings, of the manifest alone
 
-    def _stat(self, key: str) -> FileStat:
+    def _stat(self, key: str, follow: bool = True, /) -> FileStat:
         name = self._name(key)
         if not name:
             return FileStat.of_directory(keys.name(key))
@@ -77,7 +77,7 @@ class ManifestFS(LayerFS):
         following = next(self._manifest.scan(name + "/"), None)
         return following is not None and following.name.startswith(name + "/")
 
-    def _list(self, key: str) -> Iterator[FileStat]:
+    def _list(self, key: str, detail: bool = True, start: str = "", /) -> Iterator[FileStat]:
         base = self._directory(key)
         entries = self._manifest.scan(base)
         least = base  # that the next name may be: where names are out of order, this might never end
@@ -93,7 +93,7 @@ class ManifestFS(LayerFS):
                 yield FileStat(name, entry.size, version=entry.version)
                 least = entry.name + "\0"
 
-    def _walk(self, key: str) -> Iterator[FileStat]:
+    def _walk(self, key: str, detail: bool = True, /) -> Iterator[FileStat]:
         base = self._directory(key)
         before = ""
         for entry in self._manifest.scan(base):
@@ -145,15 +145,9 @@ class ManifestFS(LayerFS):
 
     # ---- contents
 
-    def _open_blob(self, key: str) -> Blob:
-        return self._opened(key, self.inner._open_blob)
-
-    def _open_from_start(self, key: str) -> Blob:
-        return self._opened(key, self.inner._open_from_start)
-
-    def _opened(self, key: str, open_blob: Any) -> Blob:
+    def _open_blob(self, key: str, hint: Hint = Hint.ANY, stat: FileStat | None = None, /) -> Blob:
         entry = self._entry(key)
-        blob: Blob = open_blob(key)
+        blob = self.inner._open_blob(key, Hint.FROM_START if hint is Hint.FILE else hint)  # its version is compared
         try:
             self._compare(key, entry, blob.size, blob.version)
         except BaseException:
@@ -161,15 +155,13 @@ class ManifestFS(LayerFS):
             raise
         return ManifestBlob(self, key, blob, entry)
 
-    def _read_bytes(self, key: str) -> bytes:
-        return next(self._read_many([key], 1))
+    def _read_many(
+        self, wanted: Sequence[str], concurrency: int | None = None, versions: bool = False, /
+    ) -> Iterator[Any]:
+        contents = self._compared_contents(wanted, concurrency)
+        return contents if versions else (content for content, _ in contents)
 
-    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
-        return (content for content, _ in self._read_many_versioned(wanted, concurrency))
-
-    def _read_many_versioned(
-        self, wanted: Sequence[str], concurrency: int | None
-    ) -> Iterator[tuple[bytes, str | None]]:
+    def _compared_contents(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[tuple[bytes, str | None]]:
         entries: list[ManifestEntry] = []
         missing: OSError | None = None
         for key in wanted:
@@ -178,7 +170,7 @@ class ManifestFS(LayerFS):
             except OSError as exc:  # of the first file that can't be read; those before it can
                 missing = exc
                 break
-        contents = self.inner._read_many_versioned(wanted[: len(entries)], concurrency) if entries else iter(())
+        contents = self.inner._read_many(wanted[: len(entries)], concurrency, True) if entries else iter(())
         for (content, version), key, entry in zip(contents, wanted, entries, strict=False):  # to the end of `contents`
             self._compare(key, entry, len(content), version)
             self._compare_content(key, entry, version, content)
@@ -189,7 +181,7 @@ class ManifestFS(LayerFS):
     def _local_path(self, key: str) -> str | None:
         path = self.inner._local_path(key)
         if path is not None:
-            with self._opened(key, self.inner._open_blob) as blob:
+            with self._open_blob(key) as blob:
                 if self._digest_to_compare(self._entry(key), blob.version) is not None:
                     for _ in pieces(blob):  # which compares it: what is read by the path passes no blob
                         pass

@@ -23,7 +23,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
 from ..core import errors, process
-from ..core.blobs import Blob, BlobLayer
+from ..core.blobs import Blob, BlobLayer, Hint
 from ..core.fs import FS, FileStat
 from ..core.layers import LayerFS
 from ..core.writing import LayerWriter, Writer
@@ -180,7 +180,6 @@ class FaultyFS(LayerFS):
 
     # The fast paths are taken apart, so that every operation meets its faults.
     _walk = FS._walk
-    _makedirs = FS._makedirs
     _remove_tree = FS._remove_tree
     _copy = FS._copy
 
@@ -192,25 +191,21 @@ class FaultyFS(LayerFS):
             return effect
         return None
 
-    def _stat(self, key: str) -> FileStat:
+    def _stat(self, key: str, follow: bool = True, /) -> FileStat:
         effect = self._meet("stat", key)
-        return _aged(self.inner._stat(key), effect)
+        return _aged(self.inner._stat(key, follow), effect)
 
-    def _list(self, key: str) -> Iterator[FileStat]:
+    def _list(self, key: str, detail: bool = True, start: str = "", /) -> Iterator[FileStat]:
         self._meet("list", key)
         return self.inner._list(key)
 
-    def _open_blob(self, key: str) -> Blob:
+    def _open_blob(self, key: str, hint: Hint = Hint.ANY, stat: FileStat | None = None, /) -> Blob:
         effect = self._meet("open", key)
         return FaultyBlob(self, key, self.inner._open_blob(key), effect)
 
-    def _create(self, key: str, exclusive: bool) -> Writer:
-        self._meet("create", key)
-        return FaultyWriter(self, key, self.inner._create(key, exclusive))
-
-    def _append(self, key: str) -> Writer:
-        self._meet("append", key)
-        return FaultyWriter(self, key, self.inner._append(key))
+    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
+        self._meet("append" if append else "create", key)
+        return FaultyWriter(self, key, self.inner._create(key, exclusive, append))
 
     def _open_update(self, key: str) -> io.BufferedIOBase:
         self._meet("open", key)

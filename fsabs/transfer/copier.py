@@ -239,7 +239,7 @@ class Copier:
     def _copy_server_side(self, file: FileCopy) -> int:
         """Have the store copy a file."""
         self._check_wanted()
-        self._target._copy_from(self._origin, file.src, file.dst)
+        self._target._copy(self._origin, file.src, file.dst)
         self._passed(file.stat.size)
         return file.stat.size
 
@@ -287,7 +287,7 @@ class Copier:
             file = files.pop(dst)
             try:
                 with target._naming("copy", dst):
-                    target._write_like(dst, content, self._kept(file.stat), self._move)
+                    target._write_bytes(dst, content, self._kept(file.stat), self._move)
                 results.add(self._written(file, content))
             except (OSError, ValueError) as exc:
                 results.add(self._failed(file, exc))
@@ -325,7 +325,7 @@ class Copier:
         """Return the contents of files; what is moved is compared with what was listed."""
         wanted = [file.src for file in files]
         if self._move and self._source.capabilities.content_versions:
-            return self._checked(files, self._source._read_many_versioned(wanted, self._concurrency))
+            return self._checked(files, self._source._read_many(wanted, self._concurrency, True))
         return self._source._read_many(wanted, self._concurrency)
 
     def _checked(self, files: list[FileCopy], found: Iterator[tuple[bytes, str | None]]) -> Iterator[bytes]:
@@ -343,10 +343,10 @@ class Copier:
         try:
             if self._verify or self._sets_times:
                 with target._naming("copy", dst):
-                    if self._verify and target._reads_back(dst) and target._read_bytes(dst) != content:
+                    if self._verify and target._reads_back(dst) and next(target._read_many((dst,))) != content:
                         raise errors.corrupt(target._url(dst), "what is read is not what was written", "copy")
                     if self._sets_times and file.stat.last_modified is not None:
-                        target._set_modified(dst, file.stat.last_modified)
+                        target._set(dst, file.stat._replace(mode=0))
         except (OSError, ValueError) as exc:
             return self._failed(file, exc)
         return CopyResult(file, len(content), None)

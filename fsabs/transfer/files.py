@@ -15,6 +15,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from ..core import errors, identity
+from ..core.blobs import Hint
 from ..core.readahead import PIECE, joined, pieces
 from ..core.threads import TaskOutcome, Threads
 from ..core.writing import committing, write_again
@@ -32,15 +33,10 @@ _WAITING = 3
 
 
 def copy(source: FS, src: str, target: FS, dst: str) -> None:
-    """Copy a file: by the store where it can, else by `copy_file`. Onto itself it is refused (EINVAL)."""
+    """Copy a file: by the store where it can. Onto itself it is refused (EINVAL)."""
     origin = source._stored_in()
     refuse_same(source, src, target, dst, "copy")
-    if target._can_copy_from(origin):
-        target._copy_from(origin, src, dst)
-    elif source is target:
-        source._copy(src, dst)
-    else:
-        copy_file(source, src, target, dst, verify=False)
+    target._copy(origin if target._can_copy_from(origin) else source, src, dst)
 
 
 def refuse_same(source: FS, src: str, target: FS, dst: str, operation: str, may_be: bool = False) -> None:
@@ -78,7 +74,7 @@ def copy_file(
             stat = source._stat(src)
             if not source.capabilities.modes:
                 stat = stat._replace(mode=0)
-        with source._open_from_start(src) as blob:
+        with source._open_blob(src, Hint.FROM_START) as blob:
             check_size(source, src, stat, blob.size)
             if moved:
                 check_version(source, src, stat, blob.version)
@@ -147,10 +143,10 @@ def _copy_blob(
 
     write_again(functools.partial(target._create, dst, False), copy)
     if check_later:
-        with target._open_from_start(dst) as copied:
+        with target._open_blob(dst, Hint.FROM_START) as copied:
             compare(pieces(copied))
     if target.capabilities.settable_times and not target.capabilities.modes and stat.last_modified is not None:
-        target._set_modified(dst, stat.last_modified)
+        target._set(dst, stat._replace(mode=0))
 
 
 def _write_sparse(writer: Writer, piece: bytes) -> None:

@@ -207,7 +207,7 @@ class TreeTransfer:
             self._written = []
         self._check()
         # What is moved is removed when it is there, and not only when all is.
-        with contextlib.nullcontext() if self._plan.move else self._target._together("Copy files"):
+        with contextlib.nullcontext() if self._plan.move else self._target._batch("Copy files"):
             self._copy()
             if delete and not self.failed:
                 self._remove_others(listed or self._target)
@@ -386,7 +386,7 @@ class TreeTransfer:
             return True
         if is_link(file.stat):
             if is_link(found):
-                return self._source._read_link(file.src) == self._target._read_link(file.dst)
+                return self._source._lstat(file.src).link == self._target._lstat(file.dst).link
             refuse_same(self._source, file.src, self._target, file.dst, "copy")  # a link that leads to what is replaced
             return False
         if is_link(found):
@@ -414,14 +414,14 @@ class TreeTransfer:
             else:
                 return TreeEvent("copied", file.dst, file.stat.size)
         if is_link(file.stat) and self._keeps_links():
-            _make_link(target, file.dst, source._read_link(file.src) or "")
+            _make_link(target, file.dst, source._lstat(file.src).link or "")
             if plan.move:
                 self._remove_moved(file)
             return TreeEvent("copied", file.dst, 0)
         if found is not None and is_link(found):
             target._remove(file.dst)
         elif found is not None and plan.replace_links and not found.mode & stat_bits.S_IWUSR:
-            target._set_mode(file.dst, found.mode | stat_bits.S_IWUSR)
+            target._set(file.dst, _with_mode(found.mode | stat_bits.S_IWUSR))
             if not plan.move:
                 self._modes.append((file.dst, found.mode))
         return None
@@ -576,7 +576,7 @@ class TreeTransfer:
     def _restore_modes(self) -> None:
         """Give directories that were made, and files that had to be made writable, their permissions."""
         for key, mode in reversed(self._modes):
-            self._try("chmod", key, functools.partial(self._target._set_mode, key, mode))
+            self._try("chmod", key, functools.partial(self._target._set, key, _with_mode(mode)))
 
     # ---- moving and removing
 
@@ -594,11 +594,11 @@ class TreeTransfer:
         place = self._plan.backups.place(name, self._target, key)
         if not fs.capabilities.implied_directories:
             fs.makedirs("/" + keys.parent(place), exist_ok=True)
-        link = self._target._read_link(key) if self._target.capabilities.links else None
+        link = self._target._lstat(key).link
         if link is not None and fs.capabilities.links:
             _make_link(fs, place, link)
         elif fs._can_copy_from(origin := self._target._stored_in()):
-            fs._copy_from(origin, key, place)
+            fs._copy(origin, key, place)
         else:
             copy_file(self._target, key, fs, place)
         if removed:
@@ -665,11 +665,16 @@ class TreeTransfer:
         self._report(TreeEvent("failed", key, 0, error))
 
 
+def _with_mode(mode: int) -> FileStat:
+    """Return the stat of which `FS._set` takes the permissions alone."""
+    return FileStat("", 0, mode=stat_bits.S_IFREG | mode)  # which is not 0, whatever the permissions are
+
+
 def _make_link(fs: FS, key: str, leads_to: str) -> None:
     """Make a link in place of the file or link that is there."""
     partial = keys.join(keys.parent(key), partial_name(keys.name(key)))
     with fs._naming("copy", key):
-        fs._make_link(partial, leads_to)
+        fs._set(partial, FileStat.of_link("", leads_to))
         try:
             fs._rename(partial, key)
         except BaseException:

@@ -203,7 +203,7 @@ class _Unpacking:
         for stat in reversed(directories):
             key = self.place(stat.filename)
             if stat.filename.rstrip("/") in self._new or not self._target._is_link(key):
-                self._target._set_mode(key, self.permissions(stat) | stat_bits.S_IRWXU)
+                self._target._set(key, FileStat("", 0, mode=self.permissions(stat) | stat_bits.S_IRWXU))
 
     def write(self, number: int, count: int, report: Callable[[_Report], None]) -> None:
         """Write the files of one batch in `count`, from batch `number` on; report how many, and what goes wrong."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core import errors, keys
 from ..core.limits import LinkedEntries
+from ..core.listing import names_of
 from ..core.readahead import pieces
 from ..core.stats import FileStat
 
@@ -116,7 +117,7 @@ class _Walk:
         if self._fs.capabilities.ordered:
             yield from self._fs._in_order(key, self._fs._list(key))
             return
-        names = list(self._fs._list_names(key))
+        names = list(names_of(self._fs._list(key, False)))
         if self._keep_links:
             names = [self._as_link(key, name) if name.endswith("/") else name for name in names]
         yield from sorted(names)

@@ -11,7 +11,7 @@ from ..cache.cachedfs import CachedFS, SmallArchives
 from ..core import errors
 from ..core.fs import FS
 from . import config
-from .opening import known_options
+from .constructors import known_options
 
 _SWITCHES = {**config.BOOLEANS, "none": False, "": False}
 _QUANTITY = re.compile(r"\d[\d.,_]*(e\d+)?[ \t]*[A-Za-z]*")

@@ -10,10 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
-import inspect
 import os
-import types
-import typing
 import warnings
 from collections.abc import Callable, Mapping
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, overload
@@ -25,6 +22,7 @@ from ..core.fs import FS
 from ..core.layers import LayerFS
 from ..core.limits import Limits
 from . import config
+from .constructors import known_options
 from .locations import PFS, VERBATIM, Location, folder_and_name, no_query, parse, parse_without_query, split
 
 if TYPE_CHECKING:
@@ -597,19 +595,6 @@ def _prefixed(prefix: str, location: Location) -> str:
 
 
 # ---- options
-
-
-@functools.cache
-def known_options(kind: type[FS]) -> Mapping[str, Any]:
-    """Return the keyword-only options of a backend's or container's constructor, with their types."""
-    hints = typing.get_type_hints(kind.__init__)
-    found: dict[str, Any] = {}
-    for name, parameter in inspect.signature(kind.__init__).parameters.items():
-        if parameter.kind is parameter.KEYWORD_ONLY:
-            found[name] = hints.get(name, str)
-        elif parameter.kind is parameter.VAR_KEYWORD and typing.get_origin(hints.get(name)) is typing.Unpack:
-            found |= typing.get_type_hints(typing.get_args(hints[name])[0])
-    return types.MappingProxyType(found)
 
 
 def _of_section(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from ..backends import local_trees
 from ..backends.local import Local
 from ..core import errors, keys
-from ..core.fs import FS, StrPath
+from ..core.fs import FS, FileStat, StrPath
 from ..core.layers import LayerFS
 
 if TYPE_CHECKING:
@@ -102,19 +102,11 @@ class PfsFS(LayerFS):
     # ---- what writes: the inner FS's methods, after the check of every key that they change
 
     _create = _checked(LayerFS._create)
-    _append = _checked(LayerFS._append)
     _open_update = _checked(LayerFS._open_update)
     _mkdir = _checked(LayerFS._mkdir, home_too=True)
-    _makedirs = _checked(LayerFS._makedirs, home_too=True)
     _remove = _checked(LayerFS._remove, link=True)
-    _remove_tree = _checked(LayerFS._remove_tree, link=True)
-    _empty = _checked(LayerFS._empty, home_too=True)
     _write_bytes = _checked(LayerFS._write_bytes)
     _write_blob = _checked(LayerFS._write_blob)
-    _write_like = _checked(LayerFS._write_like)
-    _make_link = _checked(LayerFS._make_link, link=True)
-    _set_modified = _checked(LayerFS._set_modified)
-    _set_mode = _checked(LayerFS._set_mode, home_too=True)
 
     def write_if(self, path: StrPath, data: Buffer, version: str) -> None:
         """Replace a file that has still this `version`, where the store has such a method."""
@@ -127,14 +119,21 @@ class PfsFS(LayerFS):
     def _write_many(self, pairs: Iterator[tuple[str, bytes]], concurrency: int | None) -> int:
         return self.inner._write_many(((self._check(key), data) for key, data in pairs), concurrency)
 
-    def _copy(self, src: str, dst: str) -> None:
-        self.inner._copy(src, self._check(dst))
+    def _set(self, key: str, stat: FileStat, /) -> None:
+        is_link = stat.link is not None
+        self.inner._set(self._check(key, link=is_link, home_too=not is_link), stat)
+
+    def _makedirs(self, key: str, mode: int) -> None:
+        self.inner._makedirs(self._check(key, home_too=True), mode)  # what is above the home is made with it
+
+    def _remove_tree(self, key: str, keep: bool = False, /) -> None:
+        self.inner._remove_tree(self._check(key, link=not keep, home_too=keep), keep)
+
+    def _copy(self, source: FS, src: str, dst: str, /) -> None:
+        super()._copy(source, src, self._check(dst))
 
     def _can_copy_from(self, source: FS) -> bool:
         return self.inner._can_copy_from(source)
-
-    def _copy_from(self, source: FS, src: str, dst: str) -> None:
-        self.inner._copy_from(source, src, self._check(dst))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.inner!r}, {self._datacenter!r}, {self._user!r})"

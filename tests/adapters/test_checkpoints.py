@@ -99,9 +99,9 @@ def test_two_processes_that_save_one_step_leave_a_checkpoint() -> None:
     class InStep(fsabs.spi.LayerFS):
         """Lists when the other process does: before each has written, and when each looks for old ones."""
 
-        def _list(self, key: str) -> Iterator[fsabs.FileStat]:
+        def _list(self, key: str, *how: Any) -> Iterator[fsabs.FileStat]:
             both.wait()
-            return super()._list(key)
+            return super()._list(key, *how)
 
     with fsabs.Memory() as store:
         CheckpointManager(store, keep=1).save(1, {"x": 1}, 9.0)
@@ -178,12 +178,12 @@ class Slow(fsabs.spi.LayerFS):
         self.begun, self.go_on = threading.Event(), threading.Event()
         self.full: set[int] = set()
 
-    def _create(self, key: str, exclusive: bool) -> Any:
+    def _create(self, key: str, exclusive: bool, *how: Any) -> Any:
         self.begun.set()
         assert self.go_on.wait(30)
         if any(f"{step:012}" in key for step in self.full):
             raise OSError(28, "No space left on device")
-        return super()._create(key, exclusive)
+        return super()._create(key, exclusive, *how)
 
 
 def test_training_waits_for_the_copy_only(caplog: pytest.LogCaptureFixture) -> None:
@@ -335,12 +335,12 @@ class Full(fsabs.spi.LayerFS):
         super().__init__(inner)
         self.made = 0
 
-    def _create(self, key: str, exclusive: bool) -> Any:
+    def _create(self, key: str, exclusive: bool, *how: Any) -> Any:
         if key.endswith(".distcp"):
             self.made += 1
             if self.made > 1:
                 raise OSError(28, "No space left on device")
-        return super()._create(key, exclusive)
+        return super()._create(key, exclusive, *how)
 
 
 MIB = 1 << 18

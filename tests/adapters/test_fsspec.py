@@ -153,8 +153,8 @@ def test_half_a_listing_is_an_error() -> None:
     class Vanishing(fsabs.Memory):
         """A directory is removed while the tree is listed."""
 
-        def _walk(self, key: str) -> Iterator[fsabs.FileStat]:
-            yield next(super()._walk(key))
+        def _walk(self, key: str, *how: Any) -> Iterator[fsabs.FileStat]:
+            yield next(super()._walk(key, *how))
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "d")
 
     with Vanishing() as fs:

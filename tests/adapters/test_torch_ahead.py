@@ -47,12 +47,12 @@ class Logged(LayerFS):
         with open(self.log, "a") as file:
             file.write(line)
 
-    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+    def _read_many(self, wanted: Sequence[str], *how: Any) -> Iterator[Any]:
         self.note("read", [key.rpartition("/")[2] for key in wanted])
-        return super()._read_many(wanted, concurrency)
+        return super()._read_many(wanted, *how)
 
-    def _open_blob(self, key: str) -> Blob:
-        inner = super()._open_blob(key)
+    def _open_blob(self, key: str, *how: Any) -> Blob:
+        inner = super()._open_blob(key, *how)
         return _LoggedBlob(self, key, inner, inner.size, inner.version)
 
     def set_order(self, paths: Sequence[Any]) -> None:

@@ -38,9 +38,9 @@ class Batches(LayerFS):
         super().__init__(inner)
         self.batches: list[list[str]] = []
 
-    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+    def _read_many(self, wanted: Sequence[str], *how: Any) -> Iterator[Any]:
         self.batches.append([key.rpartition("/")[2] for key in wanted])
-        return super()._read_many(wanted, concurrency)
+        return super()._read_many(wanted, *how)
 
 
 def test_files(fs: FS, tmp_path: Path) -> None:

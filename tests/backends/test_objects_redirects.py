@@ -10,8 +10,7 @@ import pytest
 
 from fsabs.backends.objects.client import absolute
 from fsabs.backends.objects.failures import OutOfQuota, Redirected, refused
-from fsabs.backends.objects.http1 import ResponseHead
-from fsabs.backends.objects.messages import Request
+from fsabs.backends.objects.messages import Request, ResponseHead
 from tests.backends.tiny import TinyDialect, TinyFS, TinyStore
 from tests.servers import hostile_store
 from tests.servers.hostile_store import Answer, HostileStore, content

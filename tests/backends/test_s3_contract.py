@@ -18,8 +18,8 @@ import pytest
 
 import fsabs
 from fsabs.backends.objects.failures import Mismatch, ProtocolError
-from fsabs.backends.objects.http1 import BodyParser, Framing, expected_body, parse_head
-from fsabs.backends.objects.messages import Request
+from fsabs.backends.objects.http1 import BodyParser, expected_body, parse_head
+from fsabs.backends.objects.messages import Framing, Request
 from fsabs.backends.objects.pipeline import PAUSE, send_many
 from fsabs.backends.s3.dialect import S3Dialect
 from tests import soak

@@ -19,8 +19,9 @@ from botocore.exceptions import BotoCoreError
 
 import fsabs
 from fsabs.backends.s3 import boto
-from fsabs.backends.s3.endpoint import EXPRESS, Place, S3Access, plain, resolve
+from fsabs.backends.s3.endpoint import S3Access, plain, resolve
 from fsabs.backends.s3.options import Options
+from fsabs.backends.s3.resolved import EXPRESS, ResolvedBucket
 from tests.backends.s3_clients import SESSION, core_session, opened, users_client
 from tests.servers.network import Refused
 
@@ -129,7 +130,7 @@ def sent_by_boto3(client: Any, bucket: str, operation: str) -> Sent:
     return Sent(parts.netloc, parts.path, scope[1], scope[2])
 
 
-def ours(place: Place, operation: str) -> Sent:
+def ours(place: ResolvedBucket, operation: str) -> Sent:
     endpoint = place.endpoint
     path = endpoint.bucket_path if operation == "LIST" else endpoint.path_prefix + "a/b%20c"
     return Sent(endpoint.host_header, path, place.region, place.signing_name)

@@ -19,7 +19,7 @@ from botocore.credentials import Credentials
 
 from fsabs.backends.objects import Endpoint
 from fsabs.backends.s3 import endpoint
-from fsabs.backends.s3.endpoint import EXPRESS, SIGV4, Place
+from fsabs.backends.s3.resolved import EXPRESS, SIGV4, ResolvedBucket
 from tests import soak
 
 pytestmark = pytest.mark.quick
@@ -27,9 +27,11 @@ pytestmark = pytest.mark.quick
 NOW = datetime.datetime(2026, 3, 4, 5, 6, 7, tzinfo=datetime.UTC)
 
 
-def place(credentials: Any, *, tls: bool = True, signature: str = SIGV4, sign_payload: bool | None = None) -> Place:
+def place(
+    credentials: Any, *, tls: bool = True, signature: str = SIGV4, sign_payload: bool | None = None
+) -> ResolvedBucket:
     endpoint = Endpoint("store.example", 8443, "store.example:8443", tls, "/bucket/")
-    return Place(endpoint, "", "eu-central-1", "s3", signature, sign_payload, credentials=credentials)
+    return ResolvedBucket(endpoint, "", "eu-central-1", "s3", signature, sign_payload, credentials=credentials)
 
 
 @pytest.fixture(autouse=True)

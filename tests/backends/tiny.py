@@ -15,8 +15,7 @@ import google_crc32c
 
 from fsabs.backends.objects import Access, Dialect, Endpoint, ObjectStore, checksums
 from fsabs.backends.objects.failures import mismatched
-from fsabs.backends.objects.http1 import ResponseHead
-from fsabs.backends.objects.messages import WHOLE, Body, ObjectPage, PageQuery, Reading, Request, Response
+from fsabs.backends.objects.messages import WHOLE, Body, ObjectPage, PageQuery, Reading, Request, Response, ResponseHead
 from fsabs.core.errors import CorruptFileError
 from tests.servers import hostile_store
 from tests.servers.hostile_store import LISTED, Answer, HostileStore, content

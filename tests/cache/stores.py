@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from fsabs.backends.memory import Memory
 from fsabs.cache import CachedFS
@@ -34,30 +35,29 @@ class Store(LayerFS):
         if self.down:
             raise ConnectionRefusedError(111, "nobody there")
 
-    def _stat(self, key: str) -> FileStat:
+    def _stat(self, key: str, *how: Any) -> FileStat:
         self._check()
         self.asked += 1
-        return super()._stat(key)
+        return super()._stat(key, *how)
 
-    def _list(self, key: str) -> Iterator[FileStat]:
+    def _list(self, key: str, *how: Any) -> Iterator[FileStat]:
         self._check()
-        return super()._list(key)
+        return super()._list(key, *how)
 
-    def _walk(self, key: str) -> Iterator[FileStat]:
+    def _walk(self, key: str, *how: Any) -> Iterator[FileStat]:
         self._check()
-        return super()._walk(key)
+        return super()._walk(key, *how)
 
-    def _open_blob(self, key: str) -> Blob:
+    def _open_blob(self, key: str, *how: Any) -> Blob:
         self._check()
         self.opened[key] += 1
-        return Ranges(self, key, super()._open_blob(key))
+        return Ranges(self, key, super()._open_blob(key, *how))
 
-    def _read_many_versioned(
-        self, wanted: Sequence[str], concurrency: int | None
-    ) -> Iterator[tuple[bytes, str | None]]:
+    def _read_many(self, wanted: Sequence[str], *how: Any) -> Iterator[Any]:
         self._check()
-        self.many.append(list(wanted))
-        return super(LayerFS, self)._read_many_versioned(wanted, concurrency)  # by `_open_blob`, of each
+        if how[-1:] == (True,):
+            self.many.append(list(wanted))
+        return super(LayerFS, self)._read_many(wanted, *how)  # by `_open_blob`, of each
 
     @property
     def reads(self) -> int:
@@ -123,11 +123,11 @@ class Versionless(Memory):
 
     capabilities = Memory.capabilities._replace(versions=False)
 
-    def _stat(self, key: str) -> FileStat:
-        return super()._stat(key)._replace(version=None)
+    def _stat(self, key: str, *how: Any) -> FileStat:
+        return super()._stat(key, *how)._replace(version=None)
 
-    def _open_blob(self, key: str) -> Blob:
-        blob = super()._open_blob(key)
+    def _open_blob(self, key: str, *how: Any) -> Blob:
+        blob = super()._open_blob(key, *how)
         blob.version = None
         return blob
 

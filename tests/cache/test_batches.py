@@ -178,8 +178,8 @@ class Streaming(Far):
         super().__init__(inner)
         self.streams: list[int] = []
 
-    def _open_blob(self, key: str) -> Blob:
-        return Streamed(self, key, super(Store, self)._open_blob(key))
+    def _open_blob(self, key: str, *how: Any) -> Blob:
+        return Streamed(self, key, super(Store, self)._open_blob(key, *how))
 
 
 class Streamed(Ranges):

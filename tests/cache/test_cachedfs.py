@@ -72,10 +72,10 @@ def test_files_of_a_store_that_takes_its_time_are_fetched_at_the_same_time(store
     class Slow(Far):
         threads: ClassVar[set[int]] = set()
 
-        def _open_blob(self, key: str) -> Blob:
+        def _open_blob(self, key: str, *how: Any) -> Blob:
             self.threads.add(threading.get_ident())
             time.sleep(0.001)
-            return super()._open_blob(key)
+            return super()._open_blob(key, *how)
 
     large = [f"large {number}" for number in range(12)]
     for number, name in enumerate(large):
@@ -230,10 +230,8 @@ def test_a_large_file_that_another_program_has_replaced_is_found_by_the_next_ope
 class Racing(Store):
     """The sixth of the files that are read together changes once the fifth is read."""
 
-    def _read_many_versioned(
-        self, wanted: Sequence[str], concurrency: int | None
-    ) -> Iterator[tuple[bytes, str | None]]:
-        for number, found in enumerate(super()._read_many_versioned(wanted, concurrency)):
+    def _read_many(self, wanted: Sequence[str], *how: Any) -> Iterator[Any]:
+        for number, found in enumerate(super()._read_many(wanted, *how)):
             if number == 4:
                 self.inner.write_bytes(wanted[5], noise(1000, 77))
             yield found
@@ -287,8 +285,8 @@ def test_what_may_have_changed_is_asked_for_anew(store: Store, folder: str, chan
             super()._rename(src, dst)
             raise TimeoutError(errno.ETIMEDOUT, "no response")
 
-        def _copy(self, src: str, dst: str) -> None:
-            super()._copy(src, dst)
+        def _copy(self, *how: Any) -> None:
+            super()._copy(*how)
             raise TimeoutError(errno.ETIMEDOUT, "no response")
 
         def _remove(self, key: str) -> None:
@@ -308,7 +306,7 @@ def test_what_may_have_changed_is_asked_for_anew(store: Store, folder: str, chan
 
 def test_what_costs_no_request_is_not_walked_to_be_forgotten(store: Store, folder: str) -> None:
     class Closed(Store):
-        def _walk(self, key: str) -> Iterator[Any]:
+        def _walk(self, key: str, *how: Any) -> Iterator[Any]:
             raise PermissionError(errno.EACCES, "a directory that may not be listed")
 
     fs = cached(Closed(store.inner), folder, check_interval=60.0)
@@ -394,11 +392,11 @@ class Ticking(Memory):
 
     ticked = False
 
-    def _stat(self, key: str) -> FileStat:
-        return super()._stat(key)._replace(version="of the tick")
+    def _stat(self, key: str, *how: Any) -> FileStat:
+        return super()._stat(key, *how)._replace(version="of the tick")
 
-    def _open_blob(self, key: str) -> Blob:
-        blob = super()._open_blob(key)
+    def _open_blob(self, key: str, *how: Any) -> Blob:
+        blob = super()._open_blob(key, *how)
         blob.version = "of the tick"
         return blob
 
@@ -520,9 +518,9 @@ def test_threads_that_miss_one_file_fetch_it_once(store: Store, folder: str) -> 
     gate = threading.Event()
 
     class Slow(Store):
-        def _open_blob(self, key: str) -> Blob:
+        def _open_blob(self, key: str, *how: Any) -> Blob:
             gate.wait(5)
-            return super()._open_blob(key)
+            return super()._open_blob(key, *how)
 
     slow = Slow(inner)
     fs = cached(slow, folder)
@@ -544,12 +542,12 @@ def test_a_fetch_that_fails_is_not_the_end_of_others(store: Store, folder: str) 
     begun = threading.Event()
 
     class Failing(Store):
-        def _open_blob(self, key: str) -> Blob:
+        def _open_blob(self, key: str, *how: Any) -> Blob:
             begun.set()
             time.sleep(0.05)
             if next(fails):
                 raise TimeoutError("no answer")
-            return super()._open_blob(key)
+            return super()._open_blob(key, *how)
 
     fs = cached(Failing(store.inner), folder)
     results: list[object] = []

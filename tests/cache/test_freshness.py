@@ -111,10 +111,10 @@ class Unlisted(Paged):
             raise PermissionError(13, "no listing for you")
         return None
 
-    def _list(self, key: str) -> Iterator[FileStat]:
+    def _list(self, key: str, *how: Any) -> Iterator[FileStat]:
         if self.refuses:
             raise PermissionError(13, "no listing for you")
-        return super()._list(key)
+        return super()._list(key, *how)
 
 
 @pytest.mark.parametrize("refuses", [False, True])

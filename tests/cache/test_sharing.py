@@ -44,12 +44,12 @@ class Slow(LayerFS):
         self.seconds = seconds
         self.opened, self._opening = os.pipe()
 
-    def _open_blob(self, key: str) -> Blob:
+    def _open_blob(self, key: str, *how: Any) -> Blob:
         with self.noted.open("ab") as file:
             file.write(b".")
         os.write(self._opening, b".")
         time.sleep(self.seconds)
-        return super()._open_blob(key)
+        return super()._open_blob(key, *how)
 
 
 def test_processes_that_miss_one_file_fetch_it_once(shared: Local, tmp_path: Path, folder: str) -> None:
@@ -80,9 +80,9 @@ def test_a_stopped_worker_costs_the_others_one_wait(store: Store, folder: str) -
         store.inner.write_bytes(name, noise(500, number))
 
     class Stopping(Store):
-        def _read_many_versioned(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[Any]:
+        def _read_many(self, wanted: Sequence[str], *how: Any) -> Iterator[Any]:
             os.kill(os.getpid(), signal.SIGSTOP)
-            yield from super()._read_many_versioned(wanted, concurrency)
+            yield from super()._read_many(wanted, *how)
 
     stopped = Child("stopped", lambda: list(cached(Stopping(store.inner), folder).read_many(names)), 60)
     assert os.WIFSTOPPED(os.waitpid(stopped.pid, os.WUNTRACED)[1])
@@ -103,13 +103,13 @@ class Counting(Paged):
         self.requested[os.getpid() % 1024] += 1
         time.sleep(0.0005)
 
-    def _stat(self, key: str) -> FileStat:
+    def _stat(self, key: str, *how: Any) -> FileStat:
         self._note()
-        return super()._stat(key)
+        return super()._stat(key, *how)
 
-    def _open_blob(self, key: str) -> Blob:
+    def _open_blob(self, key: str, *how: Any) -> Blob:
         self._note()
-        return super()._open_blob(key)
+        return super()._open_blob(key, *how)
 
     def _list_page(self, key: str, after: str) -> ListPage | None:
         self._note()

@@ -246,7 +246,7 @@ def test_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.quick
 def test_a_directory_that_can_not_be_written(tmp_path: Path) -> None:
     class ReadOnly(Local):
-        def _write_bytes(self, key: str, data: bytes) -> None:
+        def _write_bytes(self, key: str, data: bytes, *how: Any) -> None:
             raise PermissionError(13, "Permission denied")
 
     fs = ReadOnly(tmp_path)
@@ -261,9 +261,9 @@ def test_a_scratch_file_that_may_be_written_later_is_named(tmp_path: Path) -> No
     answered = threading.Event()
 
     class Slow(Local):
-        def _write_bytes(self, key: str, data: bytes) -> None:
+        def _write_bytes(self, key: str, data: bytes, *how: Any) -> None:
             answered.wait(30)
-            super()._write_bytes(key, data)
+            super()._write_bytes(key, data, *how)
 
     fs = Slow(tmp_path)
     findings = {one.check: one for one in doctor.permissions(fs, fs)}

@@ -25,8 +25,8 @@ class CountingFS(LayerFS):
         self.under_way = 0
         self.kind = _StreamingBlob if streams else _CountingBlob
 
-    def _open_blob(self, key: str) -> Blob:
-        return self.kind(self, key, self.inner._open_blob(key))
+    def _open_blob(self, key: str, *how: Any) -> Blob:
+        return self.kind(self, key, self.inner._open_blob(key, *how))
 
     def taken(self) -> list[Any]:
         """The reads since the last call."""

@@ -26,11 +26,11 @@ NAMES = ("a.zip", "a.tar", "a.h5")
 class WithoutVersions(LayerFS):
     """An FS whose files have sizes and times, and no versions."""
 
-    def _stat(self, key: str) -> FileStat:
-        return self.inner._stat(key)._replace(version=None)
+    def _stat(self, key: str, *how: Any) -> FileStat:
+        return self.inner._stat(key, *how)._replace(version=None)
 
-    def _open_blob(self, key: str) -> Blob:
-        blob = self.inner._open_blob(key)
+    def _open_blob(self, key: str, *how: Any) -> Blob:
+        blob = self.inner._open_blob(key, *how)
         blob.version = None
         return blob
 
@@ -136,9 +136,9 @@ def test_two_that_add_to_an_archive_in_one_that_is_added_to() -> None:
 class Replacing(LayerFS):
     """An FS whose file is replaced between its stat and its opening."""
 
-    def _open_blob(self, key: str) -> Blob:
+    def _open_blob(self, key: str, *how: Any) -> Blob:
         self.inner._write_bytes(key, EMPTY)
-        return self.inner._open_blob(key)
+        return self.inner._open_blob(key, *how)
 
 
 with io.BytesIO() as _buffer:

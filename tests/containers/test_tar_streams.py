@@ -74,10 +74,10 @@ def test_members_and_their_parts_in_any_order(archive: bytes) -> None:
 
 def test_a_read_that_fails_in_a_batch_is_raised_in_its_turn() -> None:
     class Failing(Tar):
-        def _read_bytes(self, key: str) -> bytes:
+        def _read_member(self, key: str) -> bytes:
             if key == "m01":
                 raise TimeoutError("gone")
-            return super()._read_bytes(key)
+            return super()._read_member(key)
 
     tar = Failing(opened(FRAMES["gz"](PLAIN)).parent, "a.tar")
     found = tar.read_many(["m02", "m03", "m01", "m00"])

@@ -158,8 +158,8 @@ class Failing(LayerFS):
 
     away = False
 
-    def _create(self, key: str, exclusive: bool) -> Writer:
-        return FailingWriter(self, super()._create(key, exclusive))
+    def _create(self, key: str, exclusive: bool, *how: Any) -> Writer:
+        return FailingWriter(self, super()._create(key, exclusive, *how))
 
 
 class FailingWriter(LayerWriter):

@@ -270,8 +270,8 @@ def test_an_index_of_another_content_is_found_out(folder: Path, monkeypatch: pyt
     """A store that gives two contents one version, as a file that is written twice within a tick of the clock."""
 
     class Careless(Far):
-        def _open_blob(self, key: str) -> Any:
-            blob = super()._open_blob(key)
+        def _open_blob(self, key: str, *how: Any) -> Any:
+            blob = super()._open_blob(key, *how)
             blob.version = "1"
             return blob
 

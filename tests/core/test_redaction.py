@@ -21,7 +21,7 @@ from fsabs.cache.http import HTTPConnector
 from fsabs.cache.httpfs import HTTPCachedFS
 from fsabs.core import errors, redaction, registry
 from fsabs.core.limits import Limits
-from fsabs.urls import opening
+from fsabs.urls import constructors, opening
 from tests.cache.web import Reply, serving
 from tests.spellings import OPTIONS, SECRET, SPELLINGS, URLS
 
@@ -152,7 +152,7 @@ def test_each_option_of_ours_is_either_harmless_or_hidden() -> None:
 
 
 def _options(kind: Any) -> set[str]:
-    return set(opening.known_options(kind))
+    return set(constructors.known_options(kind))
 
 
 def test_no_secret_of_an_option_is_in_the_repr_of_s3(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from fsabs.adapters import fsspec as adapter
 from fsabs.backends.fsspec import Fsspec
 from fsabs.core import registry
 from fsabs.core.redaction import is_harmless
-from fsabs.urls import opening
+from fsabs.urls import constructors, opening
 
 pytestmark = pytest.mark.quick
 ROOT = Path(__file__).parents[2]
@@ -27,7 +27,7 @@ def test_a_scheme_has_a_filesystem_of_fsspec_and_its_misspelt_options_are_correc
     entries = dict(line.split(" = ") for line in setup["options.entry_points"]["fsspec.specs"].strip().split("\n"))
     module, _, name = entries[f"fsabs+{scheme}"].partition(":")
     assert (module, getattr(adapter, name).protocol) == (adapter.__name__, (f"fsabs+{scheme}",))
-    known = [*opening.known_options(registry.backend(scheme) or fsabs.FS)]
+    known = [*constructors.known_options(registry.backend(scheme) or fsabs.FS)]
     for option in known:
         wrong: dict[str, Any] = {option + "x": 1}
         (near,) = difflib.get_close_matches(option + "x", known, n=1)

@@ -110,8 +110,8 @@ def test_each_way_to_read_a_changed_file_raises_and_names_it(data: Local, tmp_pa
 class Streaming(LayerFS):
     """A store on which files are read as streams, and that has no paths."""
 
-    def _open_blob(self, key: str) -> Blob:
-        inner = self.inner._open_blob(key)
+    def _open_blob(self, key: str, *how: Any) -> Blob:
+        inner = self.inner._open_blob(key, *how)
         return StreamingBlob(self, key, inner, inner.size, inner.version)
 
 

@@ -439,12 +439,12 @@ class Failing(Memory):
     looking: ClassVar[OSError | None] = None
     reading: ClassVar[OSError | None] = None
 
-    def _stat(self, key: str) -> FileStat:
+    def _stat(self, key: str, *how: Any) -> FileStat:
         if self.looking is not None:
             raise self.looking
-        return super()._stat(key)
+        return super()._stat(key, *how)
 
-    def _open_blob(self, key: str) -> Blob:
+    def _open_blob(self, key: str, *how: Any) -> Blob:
         return Body(self, key, 7)
 
 

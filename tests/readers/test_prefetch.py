@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,11 +31,11 @@ class Watching(LayerFS):
         self.batches: list[int] = []
         self.orders: list[list[StrPath]] = []
 
-    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+    def _read_many(self, wanted: Sequence[str], *how: Any) -> Iterator[Any]:
         self.batches.append(len(wanted))
         for key in wanted:
             self.read.append(key)
-            yield self.inner._read_bytes(key)
+            yield from self.inner._read_many((key,), *how)
 
     def set_order(self, paths: Sequence[StrPath]) -> None:
         self.orders.append(list(paths))

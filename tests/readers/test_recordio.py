@@ -362,10 +362,10 @@ class Sparse(fsabs.Memory):
     head = b""
     size = 0
 
-    def _open_blob(self, key: str) -> Blob:
+    def _open_blob(self, key: str, *how: Any) -> Blob:
         return Zeros(self, key, self.size)
 
-    def _create(self, key: str, exclusive: bool) -> FileWriter:
+    def _create(self, key: str, exclusive: bool, *how: Any) -> FileWriter:
         return SparseWriter(self)
 
 

@@ -43,8 +43,8 @@ class Requests(LayerFS):
         self.ranges: list[tuple[str, int, int]] = []
         self.held: list[int] = []
 
-    def _open_blob(self, key: str) -> Blob:
-        return _CountingBlob(self, key, self.inner._open_blob(key))
+    def _open_blob(self, key: str, *how: Any) -> Blob:
+        return _CountingBlob(self, key, self.inner._open_blob(key, *how))
 
 
 class _CountingBlob(Blob):

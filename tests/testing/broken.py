@@ -76,10 +76,10 @@ class SubFSClosesAll(LayerFS):
     def __exit__(self, *exc: object) -> None:
         self._shut.append(True)
 
-    def _read_bytes(self, key: str) -> bytes:
+    def _read_many(self, wanted: Sequence[str], *how: Any) -> Iterator[Any]:
         if self._shut:
             raise ValueError("closed")
-        return super()._read_bytes(key)
+        return super()._read_many(wanted, *how)
 
 
 @breaks("capabilities")
@@ -113,8 +113,8 @@ class OneVersionForAll(LayerFS):
     def _url(self, key: str) -> str:
         return "memory://one"
 
-    def _open_blob(self, key: str) -> Blob:
-        with self.inner._open_blob(key) as blob:
+    def _open_blob(self, key: str, *how: Any) -> Blob:
+        with self.inner._open_blob(key, *how) as blob:
             return BytesBlob(self, key, blob.read_all(), "1")
 
 
@@ -123,8 +123,8 @@ class OneVersionForAll(LayerFS):
 
 @breaks("read-whole")
 class ShortReadBytes(LayerFS):
-    def _read_bytes(self, key: str) -> bytes:
-        return super()._read_bytes(key)[:100_000]
+    def _read_many(self, wanted: Sequence[str], *how: Any) -> Iterator[Any]:
+        return (data[:100_000] for data in super()._read_many(wanted, *how))
 
 
 class Reblobbed(LayerFS):
@@ -132,12 +132,12 @@ class Reblobbed(LayerFS):
 
     kind: type[BytesBlob]
 
-    def _open_blob(self, key: str) -> Blob:
-        with self.inner._open_blob(key) as blob:
+    def _open_blob(self, key: str, *how: Any) -> Blob:
+        with self.inner._open_blob(key, *how) as blob:
             return self.kind(self, key, blob.read_all(), blob.version)
 
-    def _read_bytes(self, key: str) -> bytes:
-        return self.inner._read_bytes(key)
+    def _read_many(self, wanted: Sequence[str], *how: Any) -> Iterator[Any]:
+        return self.inner._read_many(wanted, *how)
 
 
 class ForgetfulBlob(BytesBlob):
@@ -261,18 +261,18 @@ class TakesAnyMode(LayerFS):
 
 @breaks("read-many")
 class ManyOutOfOrder(LayerFS):
-    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+    def _read_many(self, wanted: Sequence[str], *how: Any) -> Iterator[Any]:
         order = sorted(range(len(wanted)), key=lambda at: wanted[at])
-        return super()._read_many([wanted[at] for at in order], concurrency)
+        return super()._read_many([wanted[at] for at in order], *how)
 
 
 @breaks("read-many")
 class ManyOnlyOnce(LayerFS):
-    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
-        return super()._read_many(list(dict.fromkeys(wanted)), concurrency)
+    def _read_many(self, wanted: Sequence[str], *how: Any) -> Iterator[Any]:
+        return super()._read_many(list(dict.fromkeys(wanted)), *how)
 
 
 @breaks("read-many")
 class ManySkipTheMissing(LayerFS):
-    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
-        return super()._read_many([key for key in wanted if self.inner.exists(f"/{key}")], concurrency)
+    def _read_many(self, wanted: Sequence[str], *how: Any) -> Iterator[Any]:
+        return super()._read_many([key for key in wanted if self.inner.exists(f"/{key}")], *how)

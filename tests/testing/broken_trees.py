@@ -11,7 +11,7 @@ import threading
 import time
 import unicodedata
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from fsabs.core import keys
@@ -29,10 +29,10 @@ from .broken import breaks
 class Relisted(LayerFS):
     """Listings are what `change` makes of the right ones."""
 
-    def _list(self, key: str) -> Iterator[FileStat]:
-        return iter(self.change(list(super()._list(key))))
+    def _list(self, key: str, *how: Any) -> Iterator[FileStat]:
+        return iter(self.change(list(super()._list(key, *how))))
 
-    def _walk(self, key: str) -> Iterator[FileStat]:
+    def _walk(self, key: str, *how: Any) -> Iterator[FileStat]:
         return FS._walk(self, key)
 
     def change(self, members: list[FileStat]) -> Iterable[FileStat]:
@@ -68,8 +68,8 @@ class NamesFromTheRoot(LayerFS):
 
 @breaks("list-recursive")
 class RecursiveFilesOnly(LayerFS):
-    def _walk(self, key: str) -> Iterator[FileStat]:
-        return (stat for stat in super()._walk(key) if not stat.directory)
+    def _walk(self, key: str, *how: Any) -> Iterator[FileStat]:
+        return (stat for stat in super()._walk(key, *how) if not stat.directory)
 
 
 @breaks("list-detail")
@@ -86,8 +86,8 @@ class OnePageOnly(Relisted):
 
 @breaks("list-empty")
 class NoEmptyDirectories(LayerFS):
-    def _list(self, key: str) -> Iterator[FileStat]:
-        for stat in super()._list(key):
+    def _list(self, key: str, *how: Any) -> Iterator[FileStat]:
+        for stat in super()._list(key, *how):
             if not stat.directory or list(self.inner._list(keys.join(key, stat.filename))):
                 yield stat
 
@@ -100,16 +100,16 @@ class ListsLazily(LayerFS):
 
 @breaks("error-file")
 class ListsAFileAsItself(LayerFS):
-    def _list(self, key: str) -> Iterator[FileStat]:
+    def _list(self, key: str, *how: Any) -> Iterator[FileStat]:
         stat = self.inner._stat(key)
-        return iter([stat]) if stat.isfile() else super()._list(key)
+        return iter([stat]) if stat.isfile() else super()._list(key, *how)
 
 
 class Restat(LayerFS):
     """Stats of files are what `change` makes of the right ones."""
 
-    def _stat(self, key: str) -> FileStat:
-        stat = super()._stat(key)
+    def _stat(self, key: str, *how: Any) -> FileStat:
+        stat = super()._stat(key, *how)
         return stat if stat.directory else self.change(stat)
 
     def change(self, stat: FileStat) -> FileStat:
@@ -308,15 +308,15 @@ class PlainURLs(LayerFS):
 class Reraised(LayerFS):
     """What `stat` and `open` raise is what `change` makes of it."""
 
-    def _stat(self, key: str) -> FileStat:
+    def _stat(self, key: str, *how: Any) -> FileStat:
         try:
-            return super()._stat(key)
+            return super()._stat(key, *how)
         except OSError as exc:
             raise self.change(exc) from exc
 
-    def _open_blob(self, key: str) -> Blob:
+    def _open_blob(self, key: str, *how: Any) -> Blob:
         try:
-            return super()._open_blob(key)
+            return super()._open_blob(key, *how)
         except OSError as exc:
             raise self.change(exc) from exc
 
@@ -362,8 +362,9 @@ class NamesThePathAlone(LayerFS):
 
 @breaks("error-directory")
 class DirectoriesAreEmptyFiles(LayerFS):
-    def _read_bytes(self, key: str) -> bytes:
-        return b"" if self.inner.isdir(f"/{key}") else super()._read_bytes(key)
+    def _read_many(self, wanted: Sequence[str], *how: Any) -> Iterator[Any]:
+        for key in wanted:
+            yield b"" if self.inner.isdir(f"/{key}") else next(super()._read_many((key,), *how))
 
 
 # ---- threads and processes
@@ -373,10 +374,10 @@ class DirectoriesAreEmptyFiles(LayerFS):
 class OneScratchForAll(LayerFS):
     _wanted = ""
 
-    def _read_bytes(self, key: str) -> bytes:
-        self._wanted = key
-        time.sleep(0.0005)
-        return super()._read_bytes(self._wanted)
+    def _read_many(self, wanted: Sequence[str], *how: Any) -> Iterator[Any]:
+        for self._wanted in wanted:
+            time.sleep(0.0005)
+            yield from super()._read_many((self._wanted,), *how)
 
 
 @breaks("fork")
@@ -385,10 +386,10 @@ class KnowsItsProcess(LayerFS):
         super().__init__(inner)
         self._pid = os.getpid()
 
-    def _read_bytes(self, key: str) -> bytes:
+    def _read_many(self, wanted: Sequence[str], *how: Any) -> Iterator[Any]:
         if os.getpid() != self._pid:
             raise RuntimeError("not fork-safe")
-        return super()._read_bytes(key)
+        return super()._read_many(wanted, *how)
 
 
 class Impatient(WrappedSubject):
@@ -404,10 +405,10 @@ class HoldsALock(LayerFS):
         super().__init__(inner)
         self._lock = threading.Lock()
 
-    def _read_bytes(self, key: str) -> bytes:
+    def _read_many(self, wanted: Sequence[str], *how: Any) -> Iterator[Any]:
         with self._lock:
             time.sleep(0.002)
-            return super()._read_bytes(key)
+            return super()._read_many(wanted, *how)
 
 
 @breaks("pickle-fs", "path-jail")

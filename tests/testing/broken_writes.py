@@ -47,11 +47,11 @@ class Rewriting(LayerFS):
 
     kind: Callable[[Any, str, Writer], Writer]
 
-    def _create(self, key: str, exclusive: bool) -> Writer:
-        return type(self).kind(self, key, super()._create(key, exclusive))
+    def _create(self, key: str, exclusive: bool, *how: Any) -> Writer:
+        return type(self).kind(self, key, super()._create(key, exclusive, *how))
 
-    def _copy(self, src: str, dst: str) -> None:
-        FS._copy(self, src, dst)
+    def _copy(self, source: FS, src: str, dst: str, /) -> None:
+        FS._copy(self, source, src, dst)
 
 
 class CuttingWriter(Rewriter):
@@ -100,53 +100,53 @@ class PublishesEveryBlock(Rewriting):
 
 @breaks("whole-replace")
 class TruncatesAtOpen(LayerFS):
-    def _create(self, key: str, exclusive: bool) -> Writer:
+    def _create(self, key: str, exclusive: bool, *how: Any) -> Writer:
         if self.inner.isfile(f"/{key}"):
             self.inner._remove(key)
-        return super()._create(key, exclusive)
+        return super()._create(key, exclusive, *how)
 
 
 @breaks("write-replace")
 class AddsToWhatIsThere(LayerFS):
-    def _create(self, key: str, exclusive: bool) -> Writer:
-        return super()._create(key, True) if exclusive else super()._append(key)
+    def _create(self, key: str, exclusive: bool, *how: Any) -> Writer:
+        return super()._create(key, exclusive, not exclusive)
 
 
 @breaks("write-replace")
 class SameVersionForEver(LayerFS):
-    def _stat(self, key: str) -> FileStat:
-        return super()._stat(key)._replace(version="1")
+    def _stat(self, key: str, *how: Any) -> FileStat:
+        return super()._stat(key, *how)._replace(version="1")
 
-    def _list(self, key: str) -> Iterator[FileStat]:
-        return (stat._replace(version="1") for stat in super()._list(key))
+    def _list(self, key: str, *how: Any) -> Iterator[FileStat]:
+        return (stat._replace(version="1") for stat in super()._list(key, *how))
 
-    def _walk(self, key: str) -> Iterator[FileStat]:
-        return (stat._replace(version="1") for stat in super()._walk(key))
+    def _walk(self, key: str, *how: Any) -> Iterator[FileStat]:
+        return (stat._replace(version="1") for stat in super()._walk(key, *how))
 
-    def _open_blob(self, key: str) -> Blob:
-        return BytesBlob(self, key, self.inner._read_bytes(key), "1")
+    def _open_blob(self, key: str, *how: Any) -> Blob:
+        return BytesBlob(self, key, next(self.inner._read_many((key,))), "1")
 
 
 @breaks("write-exclusive")
 class NotExclusive(LayerFS):
-    def _create(self, key: str, exclusive: bool) -> Writer:
+    def _create(self, key: str, exclusive: bool, *how: Any) -> Writer:
         return super()._create(key, False)
 
 
 @breaks("write-parent")
 class MakesParents(LayerFS):
-    def _create(self, key: str, exclusive: bool) -> Writer:
+    def _create(self, key: str, exclusive: bool, *how: Any) -> Writer:
         if keys.parent(key) and not self.inner.exists(f"/{keys.parent(key)}"):
             self.inner._makedirs(keys.parent(key), 0o777)
-        return super()._create(key, exclusive)
+        return super()._create(key, exclusive, *how)
 
 
 @breaks("write-directory")
 class TakesDirectoriesForMissing(LayerFS):
-    def _create(self, key: str, exclusive: bool) -> Writer:
+    def _create(self, key: str, exclusive: bool, *how: Any) -> Writer:
         if self.inner.isdir(f"/{key}"):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-        return super()._create(key, exclusive)
+        return super()._create(key, exclusive, *how)
 
 
 @breaks("write-visible")
@@ -284,8 +284,9 @@ class RememberingWriter(Rewriter):
 
 @breaks("append")
 class AppendsToWhatWasThere(Rewriting):
-    def _append(self, key: str) -> Writer:
-        return RememberingWriter(self, key, self.inner._append(key))
+    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
+        writer = super()._create(key, exclusive, append)
+        return RememberingWriter(self, key, writer) if append else writer
 
 
 class InPlaceWriter(Writer):
@@ -306,7 +307,7 @@ class InPlaceWriter(Writer):
 
 @breaks("whole-killed", "whole-exit", "whole-invisible", "whole-exception", over=LocalSubject)
 class WritesInPlace(LayerFS):
-    def _create(self, key: str, exclusive: bool) -> Writer:
+    def _create(self, key: str, exclusive: bool, *how: Any) -> Writer:
         if self.inner.isdir(f"/{key}"):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         return InPlaceWriter("/" + key)
@@ -336,8 +337,8 @@ class LeavesTemporaryFiles(Rewriting):
 
 @breaks("append")
 class AppendsFromTheStart(LayerFS):
-    def _append(self, key: str) -> Writer:
-        return self.inner._create(key, False)
+    def _create(self, key: str, exclusive: bool, *how: Any) -> Writer:
+        return self.inner._create(key, exclusive)
 
 
 @breaks("update", over=LocalSubject)
@@ -356,8 +357,8 @@ class LatestBlob(BytesBlob):
 
 @breaks("fresh-reader")
 class ReadsTheLatest(LayerFS):
-    def _open_blob(self, key: str) -> Blob:
-        with self.inner._open_blob(key) as blob:
+    def _open_blob(self, key: str, *how: Any) -> Blob:
+        with self.inner._open_blob(key, *how) as blob:
             return LatestBlob(self.inner, key, blob.read_all(), blob.version)
 
 
@@ -390,7 +391,7 @@ class RenameLoses(LayerFS):
 class RenameCopies(LayerFS):
     def _rename(self, src: str, dst: str) -> None:
         if self.inner.isfile(f"/{src}"):
-            self.inner._copy(src, dst)
+            self.inner._copy(self.inner, src, dst)
         else:
             super()._rename(src, dst)
 
@@ -426,12 +427,12 @@ class RemovesDirectoriesUnasked(LayerFS):
 
 @breaks("remove-directory")
 class RemovesTheFirstHundred(LayerFS):
-    def _remove_tree(self, key: str) -> None:
+    def _remove_tree(self, key: str, *how: Any) -> None:
         below = [stat.filename for stat in self.inner._walk(key) if stat.isfile()]
         for name in below[:100]:
             self.inner._remove(keys.join(key, name))
         if len(below) <= 100:
-            super()._remove_tree(key)
+            super()._remove_tree(key, *how)
 
 
 @breaks("directories-stay")
@@ -445,9 +446,9 @@ class DirectoriesGoWithTheirFiles(LayerFS):
 
 @breaks("copy")
 class CopiesMove(LayerFS):
-    def _copy(self, src: str, dst: str) -> None:
+    def _copy(self, source: FS, src: str, dst: str, /) -> None:
         if src != dst:
-            super()._copy(src, dst)
+            super()._copy(source, src, dst)
             self.inner._remove(src)
 
 
@@ -473,7 +474,7 @@ class WritesBelowASlash(LayerFS):
 
 @breaks("remove-root")
 class RemovesItsRoot(LayerFS):
-    def _empty(self, key: str) -> None:
+    def _remove_tree(self, key: str, *how: Any) -> None:
         for member in list(self.inner._list(key)):
             if not member.directory:
                 self.inner._remove(keys.join(key, member.filename))
@@ -493,8 +494,8 @@ class TextsAreUtf8(LayerFS):
 
 @breaks("copy-tree")
 class CopiesNoEmptyFiles(LayerFS):
-    def _list(self, key: str) -> Iterator[FileStat]:
-        return (stat for stat in super()._list(key) if stat.size or stat.directory)
+    def _list(self, key: str, *how: Any) -> Iterator[FileStat]:
+        return (stat for stat in super()._list(key, *how) if stat.size or stat.directory)
 
 
 class PathOfAnEmptyFile(LayerFS):

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from fsabs import Local
 from fsabs.core.writing import Writer, partial_name
@@ -35,7 +36,7 @@ class NaiveWriter(Writer):
 class NaiveLocal(Local):
     """Local files that are written by a naive writer."""
 
-    def _create(self, key: str, exclusive: bool) -> Writer:
+    def _create(self, key: str, exclusive: bool, *how: Any) -> Writer:
         return NaiveWriter("/" + key)
 
 

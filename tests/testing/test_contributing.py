@@ -70,16 +70,16 @@ class PlainBundle(fsabs.FS):
     def _url(self, key: str) -> str:
         return f"{self._where}/{key}" if key else self._where
 
-    def _stat(self, key: str) -> fsabs.FileStat:
+    def _stat(self, key: str, *how: Any) -> fsabs.FileStat:
         if self._tree.isdir(key):
             return fsabs.FileStat.of_directory(key)
         return fsabs.FileStat(key, len(self._tree.file(key)))
 
-    def _list(self, key: str) -> Iterator[fsabs.FileStat]:
+    def _list(self, key: str, *how: Any) -> Iterator[fsabs.FileStat]:
         for name, data in self._tree.children(key):
             yield fsabs.FileStat(name.rstrip("/"), len(data or b""), name.endswith("/"))
 
-    def _open_blob(self, key: str) -> fsabs.spi.Blob:
+    def _open_blob(self, key: str, *how: Any) -> fsabs.spi.Blob:
         return blobs.BytesBlob(self, key, self._tree.file(key))
 
     def _close(self) -> None:

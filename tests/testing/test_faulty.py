@@ -194,8 +194,8 @@ def test_a_connection_that_is_lost_in_the_middle_of_a_write() -> None:
     seen: list[bytes] = []
 
     class Seeing(Memory):
-        def _create(self, key: str, exclusive: bool) -> Any:
-            writer: Any = super()._create(key, exclusive)
+        def _create(self, key: str, exclusive: bool, *how: Any) -> Any:
+            writer: Any = super()._create(key, exclusive, *how)
             writer.write = seen.append
             return writer
 

@@ -22,8 +22,8 @@ pytestmark = pytest.mark.quick
 DERIVED = {
     *("_key", "_file_key", "_key_to_write", "_nonempty_key", "_read_key", "_rename_target", "_following", "_is_link"),
     *("_named", "_naming", "_require", "_unsupported", "_is", "_contents", "_members", "_enters", "_in_order"),
-    *("_open_reader", "_open_writer", "_open_append", "_glob_after", "_read_versioned", "_read_each"),
-    *("_transfer_tree", "_write_blob"),
+    *("_open_reader", "_open_writer", "_open_append", "_glob_after", "_read_each", "_content"),
+    *("_transfer_tree", "_write_blob", "_makedirs", "_remove_members", "_stat_directory", "_lstat"),
 }
 
 CORE = sorted(
@@ -64,8 +64,8 @@ def test_a_layer_passes_everything_on(name: str) -> None:
     layer = LayerFS(inner)
     given = arguments_of(name)
     found = getattr(layer, name)(*given)
-    assert inner.asked == [(name, given)]
-    assert found == (None if name in ("_close", "_abort") else f"what {name} gives")
+    assert inner.asked[-1] == (name, given)
+    assert found == (None if name in ("_close", "_abort", "_copy") else f"what {name} gives")
 
 
 @pytest.mark.parametrize("name", ["capabilities", "scheme", "default_concurrency"])
@@ -78,12 +78,9 @@ def test_a_layer_says_what_its_inner_fs_says(name: str) -> None:
 
 # What a layer has to lead through a method that it overrides, unless it overrides that, too.
 WAYS_ROUND = {
-    "_open_blob": {"_open_from_start", "_read_bytes", "_read_many", "_read_many_versioned", "_local_path"},
-    "_create": {"_write_bytes", "_write_many", "_can_copy_from", "_copy_from"},
-    "_list": {"_list_names", "_list_names_from"},
-    "_walk": {"_walk_names", "_usage"},
-    "_remove": {"_empty"},
-    "_remove_tree": {"_empty"},
+    "_open_blob": {"_read_many", "_local_path"},
+    "_create": {"_write_bytes", "_write_many", "_can_copy_from", "_copy"},
+    "_remove": {"_remove_tree"},
 }
 
 
@@ -108,10 +105,79 @@ def test_no_layer_leaves_a_way_round_what_it_overrides(kind: type[LayerFS]) -> N
         assert isinstance(getattr(kind, name), property), f"{name} is not the inner FS's"
 
 
+# The contract: what every store writes, and what it may override.
+CONTRACT = {
+    *("_url", "_stat", "_list", "_open_blob", "_create", "_mkdir", "_rename", "_remove", "_close"),
+    *("_read_many", "_walk", "_write_many", "_remove_tree", "_copy", "_set", "_batch"),
+}
+# What passes a layer beside it, by the calls that need it.
+BESIDE = {
+    *("_write_bytes", "_place", "_resolved_store", "_stored_in", "_can_copy_from", "_reads_back", "_local_path"),
+    *("_leads_back", "_directory_identity", "_unnamed", "_places"),
+    *("_has_content", "_unchanged_since"),
+}
+
+
+class Counted(Memory):
+    """Notes the core methods that are called from outside of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.depth = 0
+        self.called: set[str] = set()
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if name not in CORE:
+            return found
+
+        def call(*arguments: Any) -> Any:
+            if not self.depth:
+                self.called.add(name)
+            self.depth += 1
+            try:
+                return found(*arguments)
+            finally:
+                self.depth -= 1
+
+        return call
+
+
+def test_public_methods_ask_a_layers_inner_fs_for_the_contract_alone() -> None:
+    inner = Counted()
+    fs = LayerFS(inner)
+    fs.makedirs("a/b")
+    fs.write_bytes("a/x", b"1")
+    assert fs.write_many({"a/y": b"2", "a/b/z": b"3"}) == 2
+    fs.write_text("a/t", "4")
+    with fs.open("a/t", "a") as file:
+        file.write("5")
+    with fs.open("a/t") as file, fs.open_blob("a/x", fs.stat("a/x")) as blob:
+        assert (file.read(), blob.read_all()) == ("45", b"1")
+    assert [fs.read_bytes("a/x"), *fs.read_many(["a/y", "a/b/z"])] == [b"1", b"2", b"3"]
+    assert (fs.exists("a"), fs.isdir("a/"), fs.isfile("a/x"), fs.exists("none")) == (True, True, True, False)
+    for recursive in (False, True):
+        assert len(list(fs.list("a", recursive))) == len(list(fs.list("a", recursive, detail=True)))
+    assert list(fs.glob("a/*.x")) == list(fs.unnamed()) == []
+    assert (len(list(fs.walk())), fs.usage().files) == (3, 4)
+    with fs.as_local("a/x") as path:
+        assert Path(path).read_bytes() == b"1"
+    fs.copy("a/x", "c")
+    assert fs.copy_tree("a", "d").files == fs.sync_tree("a", "d").skipped == 4
+    fs.rename("c", "e")
+    fs.remove("e")
+    fs.remove("a", recursive=True)
+    fs.mkdir("f")
+    fs.rmdir("f")
+    fs.remove(".", recursive=True)
+    fs.close()
+    assert inner.called <= CONTRACT | BESIDE
+
+
 def test_a_layer_that_opens_blobs_leaves_no_way_round_it() -> None:
     class Reversed(LayerFS):
-        def _open_blob(self, key: str) -> Blob:
-            with self.inner._open_blob(key) as blob:
+        def _open_blob(self, key: str, *how: Any) -> Blob:
+            with self.inner._open_blob(key, *how) as blob:
                 return BytesBlob(self, key, blob.read_all()[::-1])
 
     inner = Memory()

@@ -417,13 +417,14 @@ class _SlowStore(LayerFS):
 
     milliseconds = 0.0
 
-    def _read_bytes(self, key: str) -> bytes:
-        begin = time.monotonic_ns()
-        time.sleep(self.milliseconds / 1e3)
-        data = super()._read_bytes(key)
-        if (instrument := hooks.active) is not None:
-            instrument.record_span("request", "slow.get", begin, len(data))
-        return data
+    def _read_many(self, wanted: Sequence[str], *how: Any) -> Iterator[Any]:
+        for key in wanted:
+            begin = time.monotonic_ns()
+            time.sleep(self.milliseconds / 1e3)
+            [data] = super()._read_many((key,), *how)
+            if (instrument := hooks.active) is not None:
+                instrument.record_span("request", "slow.get", begin, len(data))
+            yield data
 
 
 class _Samples:

@@ -82,7 +82,7 @@ def test_one_name_of_two_kinds_is_two_counters(tmp_path: Path) -> None:
 class _Broken(Memory):
     """Its files are torn: each read gives a byte less."""
 
-    def _open_blob(self, key: str) -> Blob:
+    def _open_blob(self, key: str, *how: Any) -> Blob:
         return _Short(self, key, 100)
 
 

@@ -14,7 +14,7 @@ import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -165,7 +165,7 @@ class Noting(Memory):
         super().__init__(f"noting {name}", path)
 
     @contextlib.contextmanager
-    def _together(self, message: str) -> Iterator[None]:
+    def _batch(self, message: str) -> Iterator[None]:
         yield
         if self.refuses:
             raise PermissionError(errno.EACCES, "a read-only token")
@@ -701,12 +701,12 @@ class Late(Memory):
     def __init__(self, name: str = "", path: str = "") -> None:
         super().__init__(f"late {name}", path)
 
-    def _walk(self, key: str) -> Iterator[FileStat]:
+    def _walk(self, key: str, *how: Any) -> Iterator[FileStat]:
         if threading.current_thread().name == "fsabs-count":
             self.counting.set()
             self.over.wait(30)
             raise ConnectionResetError("it is closed by now")
-        return super()._walk(key)
+        return super()._walk(key, *how)
 
 
 def test_a_count_that_outlasts_its_copy_says_nothing(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -730,9 +730,9 @@ class Asked(Memory):
     capabilities = Memory.capabilities._replace(stat_is_request=True)
     asked = 0
 
-    def _stat(self, key: str) -> FileStat:
+    def _stat(self, key: str, *how: Any) -> FileStat:
         self.asked += 1
-        return super()._stat(key)
+        return super()._stat(key, *how)
 
 
 def test_many_files_are_listed_at_their_target_and_not_asked_for_one_by_one(tmp_path: Path) -> None:

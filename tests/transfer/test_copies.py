@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,12 +27,12 @@ from tests.servers.shared import unique
 class Cut(Memory):
     """A store that says that its files are larger than what can be read of them."""
 
-    def _stat(self, key: str) -> FileStat:
-        stat = super()._stat(key)
+    def _stat(self, key: str, *how: Any) -> FileStat:
+        stat = super()._stat(key, *how)
         return stat if stat.directory else stat._replace(size=stat.size + 5)
 
-    def _list(self, key: str) -> Iterator[FileStat]:
-        return (stat if stat.directory else stat._replace(size=stat.size + 5) for stat in super()._list(key))
+    def _list(self, key: str, *how: Any) -> Iterator[FileStat]:
+        return (stat if stat.directory else stat._replace(size=stat.size + 5) for stat in super()._list(key, *how))
 
 
 def moved(source: FS, target: FS, src: str = "s", dst: str = "t") -> list[BaseException]:
@@ -120,10 +121,8 @@ def test_fewer_bytes_than_the_store_says_are_an_error_and_a_move_keeps_the_sourc
 class Growing(Memory):
     """A store whose file is written to after it was read."""
 
-    def _read_many_versioned(
-        self, wanted: Sequence[str], concurrency: int | None
-    ) -> Iterator[tuple[bytes, str | None]]:
-        for found in list(super()._read_many_versioned(wanted, concurrency)):
+    def _read_many(self, wanted: Sequence[str], *how: Any) -> Iterator[Any]:
+        for found in list(super()._read_many(wanted, *how)):
             self.write_bytes("s/x", b"new and longer")
             yield found
 
@@ -141,8 +140,8 @@ def test_a_file_that_changes_while_it_is_moved_stays(tmp_path: Path) -> None:
 class Replaced(Local):
     """A directory in which another program writes a file when it has been opened."""
 
-    def _open_from_start(self, key: str) -> Blob:
-        blob = super()._open_from_start(key)
+    def _open_blob(self, key: str, *how: Any) -> Blob:
+        blob = super()._open_blob(key, *how)
         self.write_bytes("a", b"new")
         return blob
 
@@ -160,8 +159,8 @@ def test_a_copy_of_what_is_replaced_meanwhile_is_not_taken_for_the_new_content(t
 class Full(Local):
     """A disk that is full after a MiB."""
 
-    def _create(self, key: str, exclusive: bool) -> fsabs.spi.Writer:
-        writer = super()._create(key, exclusive)
+    def _create(self, key: str, exclusive: bool, *how: Any) -> fsabs.spi.Writer:
+        writer = super()._create(key, exclusive, *how)
         write, written = writer.write, 0
 
         def limited(data: bytes) -> None:
@@ -324,10 +323,10 @@ def test_batches() -> None:
 class Refusing(Memory):
     """A store that refuses one file."""
 
-    def _write_bytes(self, key: str, data: bytes) -> None:
+    def _write_bytes(self, key: str, data: bytes, *how: Any) -> None:
         if key.endswith("/7"):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        super()._write_bytes(key, data)
+        super()._write_bytes(key, data, *how)
 
 
 @pytest.mark.quick

@@ -147,10 +147,10 @@ class Failing(Memory):
 
     bad = ""
 
-    def _open_blob(self, key: str) -> Any:
+    def _open_blob(self, key: str, *how: Any) -> Any:
         if key == self.bad:
             raise TimeoutError("gone")
-        return super()._open_blob(key)
+        return super()._open_blob(key, *how)
 
 
 @pytest.mark.parametrize("name", ["a.tar", "a.tar.gz", "a.zip", "a.h5"])
@@ -206,9 +206,9 @@ def test_small_files_are_read_together() -> None:
     class Counting(Memory):
         calls: ClassVar[list[tuple[int, int | None]]] = []
 
-        def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
-            self.calls.append((len(wanted), concurrency))
-            return super()._read_many(wanted, concurrency)
+        def _read_many(self, wanted: Sequence[str], *how: Any) -> Iterator[Any]:
+            self.calls.append((len(wanted), how[0]))
+            return super()._read_many(wanted, *how)
 
     source, target = Counting(), Memory()
     expected = {f"f{i:03}": bytes([i]) * 1000 for i in range(200)}

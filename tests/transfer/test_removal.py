@@ -129,8 +129,8 @@ class Listed(Memory):
 
     order: list[str]
 
-    def _list(self, key: str) -> Iterator[FileStat]:
-        found = {stat.filename: stat for stat in super()._list(key)}
+    def _list(self, key: str, *how: Any) -> Iterator[FileStat]:
+        found = {stat.filename: stat for stat in super()._list(key, *how)}
         names = self.order if key == "d" else list(found)
         return iter([found[name] for name in names if name in found])
 

@@ -25,7 +25,6 @@ from ..objects.bodies import query_of, text_of, unescaped, unreadable
 from ..objects.client import shared
 from ..objects.dialect import Dialect, PartOf, content_type_of
 from ..objects.failures import GONE, Expired, code_of, mismatched, refusal_text, refused, with_status
-from ..objects.http1 import ResponseHead
 from ..objects.messages import (
     WHOLE,
     Body,
@@ -35,6 +34,7 @@ from ..objects.messages import (
     Reading,
     Request,
     Response,
+    ResponseHead,
     Text,
     is_number,
 )
@@ -572,11 +572,8 @@ class Azure(ObjectStore):
     def _send_to_directories(self, request: Request) -> Response:
         return self._directories.get().send(request)
 
-    def _walk(self, key: str) -> Iterator[FileStat]:
-        return FS._walk(self, key) if self._has_directories() else super()._walk(key)
-
-    def _walk_names(self, key: str) -> Iterator[str]:
-        return FS._walk_names(self, key) if self._has_directories() else super()._walk_names(key)
+    def _walk(self, key: str, detail: bool = True, /) -> Iterator[Any]:
+        return FS._walk(self, key) if self._has_directories() else super()._walk(key, detail)
 
     def _mkdir(self, key: str, mode: int) -> None:
         if not key or not self._has_directories():
@@ -613,10 +610,7 @@ class Azure(ObjectStore):
             if found is None or (found.directory, found.version) != (source.directory, source.version):
                 raise
 
-    def _empty(self, key: str) -> None:
-        if not self._has_directories():
-            super()._empty(key)
-            return
+    def _remove_members(self, key: str) -> None:
         files = list[str]()
         for member in list(self._in_order(key, self._list(key))):
             path = keys.join(key, member.filename)
@@ -626,10 +620,13 @@ class Azure(ObjectStore):
                 files.append(path)
         self._delete_batch(files)
 
-    def _remove_tree(self, key: str) -> None:
-        if not key or not self._has_directories():
-            super()._remove_tree(key)
-            if key:
+    def _remove_tree(self, key: str, keep: bool = False, /) -> None:
+        if keep and self._has_directories():
+            self._remove_members(key)
+            return
+        if keep or not key or not self._has_directories():
+            super()._remove_tree(key, keep)
+            if key and not keep:
                 self._delete(key)  # the mark of a directory
             return
         continuation: str | None = ""

@@ -21,7 +21,6 @@ from ..objects.access import Access, ConnectionOptions, Endpoint, described, end
 from ..objects.bodies import query_of, text_of, unreadable
 from ..objects.dialect import Dialect, PartOf, content_type_of
 from ..objects.failures import GONE, Expired, Throttled, mismatched, refusal_text, refused, retry_after, with_status
-from ..objects.http1 import ResponseHead
 from ..objects.messages import (
     WHOLE,
     Body,
@@ -32,6 +31,7 @@ from ..objects.messages import (
     Reading,
     Request,
     Response,
+    ResponseHead,
     parts_of,
 )
 from ..objects.store import COSTS, PART_SIZE

@@ -526,7 +526,7 @@ def file_stat(status: Any, name: str, new: Callable[..., FileStat] = tuple.__new
     modified = status.modification_time
     mode = status.permission & 0o1777
     if status.isdir:
-        return new(FileStat, (name, 0, True, modified / 1000, S_IFDIR | mode, None))
+        return new(FileStat, (name, 0, True, modified / 1000, S_IFDIR | mode, None, None))
     size = status.length
     version = f"{modified:x}-{size:x}"
-    return new(FileStat, (name, size, False, modified / 1000, S_IFREG | mode, version))
+    return new(FileStat, (name, size, False, modified / 1000, S_IFREG | mode, version, None))

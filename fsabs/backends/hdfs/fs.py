@@ -16,7 +16,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...core import identity, keys, process
-from ...core.blobs import Blob
+from ...core.blobs import Blob, Hint
 from ...core.fs import FS, Capabilities, FileStat, StoreNotes, StrPath
 from ...core.threads import in_threads
 from ...core.writing import Writer, is_partial
@@ -142,7 +142,7 @@ class Hdfs(FS):
 
     # ---- stats and listings
 
-    def _stat(self, key: str) -> FileStat:
+    def _stat(self, key: str, follow: bool = True, /) -> FileStat:
         """Return the stat of `key`; `NotADirectoryError` below a file."""
         try:
             return self._stat_once(key)
@@ -162,7 +162,7 @@ class Hdfs(FS):
                 return FileStat.of_directory(keys.name(key))
             raise
 
-    def _list(self, key: str) -> Iterator[FileStat]:
+    def _list(self, key: str, detail: bool = True, start: str = "", /) -> Iterator[FileStat]:
         place, mounts = self._find(key), self._client.get().mounts_below(key)
         try:
             found = self._visible(place, place.nameservice.list_directory(place.path))
@@ -183,7 +183,7 @@ class Hdfs(FS):
         found = [file_stat(status, status.path.rpartition("/")[2]) for status in statuses]
         return [stat for stat in found if stat.filename[:1] != "." or not is_partial(stat.filename)]
 
-    def _walk(self, key: str) -> Iterator[FileStat]:
+    def _walk(self, key: str, detail: bool = True, /) -> Iterator[FileStat]:
         """Yield the tree below `key`, depth first; the directories of a directory are listed ahead, by threads."""
         stack = [self._listed_ahead(key, "", self._list(key))]
         try:
@@ -210,8 +210,12 @@ class Hdfs(FS):
 
     # ---- reading
 
-    def _open_blob(self, key: str) -> HdfsBlob:
-        return self._open_by(key, self._deadline())
+    def _open_blob(self, key: str, hint: Hint = Hint.ANY, stat: FileStat | None = None, /) -> Blob:
+        deadline = self._deadline()
+        if hint is Hint.FILE:
+            with contextlib.suppress(OSError):
+                return HdfsSmallBlob(self, key, self._read_in_one_call(key, SMALL_FILE_BYTES, deadline))
+        return self._open_by(key, deadline)
 
     def _open_by(self, key: str, deadline: Deadline) -> HdfsBlob:
         try:
@@ -221,14 +225,16 @@ class Hdfs(FS):
             raise
         return HdfsBlob(self, key, self._client, opened)
 
-    def _open_to_read(self, key: str) -> Blob:
-        deadline = self._deadline()
-        try:
-            return HdfsSmallBlob(self, key, self._read_in_one_call(key, SMALL_FILE_BYTES, deadline))
-        except OSError:
-            return self._open_by(key, deadline)
+    def _read_many(
+        self, wanted: Sequence[str], concurrency: int | None = None, versions: bool = False, /
+    ) -> Iterator[Any]:
+        if versions:
+            return super()._read_many(wanted, concurrency, True)
+        if len(wanted) == 1:
+            return map(self._content, wanted)
+        return self._contents_of_many(wanted, concurrency or self.default_concurrency)
 
-    def _read_bytes(self, key: str) -> bytes:
+    def _content(self, key: str) -> bytes:
         deadline = self._deadline()
         try:
             return self._read_in_one_call(key, _ONE_READ, deadline)
@@ -250,8 +256,8 @@ class Hdfs(FS):
         with contextlib.closing(self._open_by(key, deadline)) as blob:
             return blob.read_within(deadline)
 
-    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
-        done, width = 0, concurrency or self.default_concurrency
+    def _contents_of_many(self, wanted: Sequence[str], width: int) -> Iterator[bytes]:
+        done = 0
         while done < len(wanted):
             with contextlib.closing(each(self._read_once, wanted[done:], width)) as calls:
                 for call in calls:
@@ -271,7 +277,9 @@ class Hdfs(FS):
 
     # ---- writing
 
-    def _create(self, key: str, exclusive: bool) -> Writer:
+    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
+        if append:
+            return self._append(key)
         client, place, deadline = self._client.get(), self._find(key), self._deadline()
         if (folder := keys.parent(key)) not in client.swept:
             if len(client.swept) >= _MAX_SWEPT:
@@ -316,11 +324,11 @@ class Hdfs(FS):
         self._check_no_mounts(src)
         self._find(src).rename(self._find(dst), overwrite, self._deadline())
 
-    def _set_modified(self, key: str, when: float) -> None:
-        self._find(key).set_modified(when)
-
-    def _set_mode(self, key: str, mode: int) -> None:
-        self._find(key).call("set_permission", mode & 0o777)
+    def _set(self, key: str, stat: FileStat, /) -> None:
+        if stat.last_modified is not None:
+            self._find(key).set_modified(stat.last_modified)
+        if stat.mode:
+            self._find(key).call("set_permission", stat.mode & 0o777)
 
     def _remove(self, key: str) -> None:
         self._check_no_mounts(key)
@@ -334,7 +342,10 @@ class Hdfs(FS):
             sweep(place, self._deadline())  # perhaps there is only what no listing shows
             place.delete(recursive=False)
 
-    def _remove_tree(self, key: str) -> None:
+    def _remove_tree(self, key: str, keep: bool = False, /) -> None:
+        if keep:
+            super()._remove_tree(key, True)
+            return
         self._check_no_mounts(key)
         self._find(key).delete()
 

@@ -40,8 +40,7 @@ from ..objects.failures import (
     refused,
     retry_after,
 )
-from ..objects.http1 import ResponseHead
-from ..objects.messages import WHOLE, Found, ObjectPage, PageQuery, Reading, Request, Response, is_number
+from ..objects.messages import WHOLE, Found, ObjectPage, PageQuery, Reading, Request, Response, ResponseHead, is_number
 from .access import HubAccess, HubOptions, environment, principal_of, token_of
 from .tree import HubFile, Tree, shared
 

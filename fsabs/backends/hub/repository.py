@@ -13,9 +13,10 @@ import os
 import urllib.parse
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from ...core import errors, keys
-from ...core.blobs import Blob
+from ...core.blobs import Blob, Hint
 from ...core.fs import FS, Capabilities, FileStat, StoreNotes
 from ...core.identity import Identity
 from ...core.limits import parse_json
@@ -244,23 +245,20 @@ class Hub(ObjectStore):
 
     # ---- reading
 
-    def _open_blob(self, key: str) -> Blob:
+    def _open_blob(self, key: str, hint: Hint = Hint.ANY, stat: FileStat | None = None, /) -> Blob:
         file = self._file(key) if key else None
         if file is None:
             raise self._no_file(key)
         return HubBlob(self, key, file.size, file.digest)
 
-    _open_from_start = _open_blob
-
-    def _open_listed(self, key: str, stat: FileStat) -> Blob:
-        return self._open_blob(key)  # known, if it was listed of this commit
-
-    def _read_many_versioned(
-        self, wanted: Sequence[str], concurrency: int | None
-    ) -> Iterator[tuple[bytes, str | None]]:
-        versions = [self._file(key) for key in wanted]
-        contents = self._read_many(wanted, concurrency)
-        return ((content, file and file.digest) for content, file in zip(contents, versions, strict=True))
+    def _read_many(
+        self, wanted: Sequence[str], concurrency: int | None = None, versions: bool = False, /
+    ) -> Iterator[Any]:
+        contents = super()._read_many(wanted, concurrency)
+        if not versions:
+            return contents
+        files = [self._file(key) for key in wanted]
+        return ((content, file and file.digest) for content, file in zip(contents, files, strict=True))
 
     # ---- writing: each change is a commit, see `commits.py`
 
@@ -272,15 +270,15 @@ class Hub(ObjectStore):
         """
         return self._branch.block(self, message, description)
 
-    def _together(self, message: str) -> contextlib.AbstractContextManager[None]:
+    def _batch(self, message: str) -> contextlib.AbstractContextManager[None]:
         branch = self._branch
         return contextlib.nullcontext() if branch.in_block else branch.block(self, message, "", is_tree=True)
 
-    def _create(self, key: str, exclusive: bool) -> Writer:
+    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
         self._branch.check(self, key, exclusive)
         return HubWriter(self, key, exclusive)
 
-    def _write_bytes(self, key: str, data: bytes) -> None:
+    def _write_bytes(self, key: str, data: bytes, like: FileStat | None = None, moved: bool = False, /) -> None:
         self._branch.check(self, key)
         with self._branch.change(self, f"Write {key}") as change:
             change.add(key, data)
@@ -308,11 +306,14 @@ class Hub(ObjectStore):
         with self._branch.change(self, f"Remove {key}") as change:
             change.remove(key)
 
-    def _remove_tree(self, key: str) -> None:
+    def _remove_tree(self, key: str, keep: bool = False, /) -> None:
+        if keep:
+            self._remove_members(key)
+            return
         with self._branch.change(self, f"Remove {key}") as change:
             change.remove(key + "/")
 
-    def _empty(self, key: str) -> None:
+    def _remove_members(self, key: str) -> None:
         with self._branch.change(self, f"Remove all in {key or 'the repository'}") as change:
             for member in self._list(key):
                 path = keys.join(key, member.filename)
@@ -321,7 +322,10 @@ class Hub(ObjectStore):
     def _can_copy_from(self, source: FS) -> bool:
         return isinstance(source, Hub) and source.dialect.options == self.dialect.options
 
-    def _copy_from(self, source: FS, src: str, dst: str) -> None:
+    def _copy(self, source: FS, src: str, dst: str, /) -> None:
+        if not self._can_copy_from(source):
+            FS._copy(self, source, src, dst)
+            return
         assert isinstance(source, Hub)
         if source._file(src) is None:
             raise source._no_file(src)

@@ -16,7 +16,7 @@ import urllib.parse
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 
-from .http1 import ResponseHead
+from .messages import ResponseHead
 
 LONGEST = 3600.0
 """Seconds after which an address is asked for again, whatever it says."""

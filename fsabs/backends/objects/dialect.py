@@ -20,7 +20,7 @@ import functools
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ...core import errors, keys
 from ...core.blobs import Blob
@@ -37,11 +37,9 @@ from .messages import (
     Reading,
     Request,
     Response,
+    ResponseHead,
     is_number,
 )
-
-if TYPE_CHECKING:
-    from .http1 import ResponseHead
 
 AUTO = "auto"
 """The content type that is guessed by an object's name."""

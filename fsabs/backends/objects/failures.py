@@ -33,16 +33,12 @@ import tempfile
 import time
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ...core import errors
 from ...disk.descriptors import allocate
 from ...disk.folders import Folder
-from .messages import is_number
-
-if TYPE_CHECKING:
-    from .http1 import ResponseHead
-    from .messages import Request
+from .messages import Request, ResponseHead, is_number
 
 _TRANSIENT = frozenset({408, 500, 502, 503, 504})
 _THROTTLED = frozenset({429, 503})

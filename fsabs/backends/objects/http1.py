@@ -38,14 +38,14 @@ import os
 import select
 import socket
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from ...core import errors
 from ...core.buffers import BytesBuffer
 from .connections import WOULD_BLOCK, Connection
 from .failures import LargeObject, Mismatch, ProtocolError, cut_short, hung_up, mismatched
-from .messages import Request, Response, is_number, parts_of
+from .messages import Framing, Request, Response, ResponseHead, is_number, parts_of
 
 if TYPE_CHECKING:
     from .dialect import Dialect
@@ -60,51 +60,7 @@ _COMMON = {b"HTTP/1.1 200 ": 200, b"HTTP/1.1 206 ": 206}
 _HEX = frozenset(b"0123456789abcdefABCDEF")
 
 
-class Framing(enum.Enum):
-    """The way in which the end of a body is found."""
-
-    FIXED = "fixed"
-    CHUNKED = "chunked"
-    UNTIL_CLOSE = "until close"
-
-
 _FIXED = Framing.FIXED  # a member of an enumeration takes longer to look up than a field to find
-
-
-class ResponseHead(NamedTuple):
-    """The status line and the header fields of a response."""
-
-    status: int
-    raw: bytes
-    """Both, without the empty line that ends them."""
-    lower: bytes
-    """`raw` in lower case."""
-    framing: Framing
-    length: int
-    """The bytes of a `FIXED` body; 0 for the others."""
-    reusable: bool
-    """Whether the connection stays open after the body."""
-
-    def header(self, name: bytes) -> str | None:
-        """Return the value of the first header field `name` (lower case), None if there is none."""
-        at = self.lower.find(b"\r\n" + name + b":")
-        if at < 0:
-            return None
-        at += len(name) + 3
-        end = self.raw.find(b"\r\n", at)
-        return (self.raw[at:end] if end >= 0 else self.raw[at:]).strip().decode("latin-1")
-
-    def named(self, prefix: str) -> Iterator[tuple[str, str]]:
-        """Yield names, in lower case, and values of the header fields whose names begin with `prefix`."""
-        for line in self.raw.decode("latin-1").split("\r\n")[1:]:
-            name, _, value = line.partition(":")
-            if name.lower().startswith(prefix):
-                yield name.lower(), value.strip()
-
-    @property
-    def reason(self) -> str:
-        """The reason phrase of the status line."""
-        return self.raw[13:].partition(b"\r\n")[0].decode("latin-1")
 
 
 def parse_head(raw: bytes, method: str) -> ResponseHead:

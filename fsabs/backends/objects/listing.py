@@ -214,7 +214,7 @@ def stats_of(dialect: Dialect) -> Callable[[str, Text], FileStat]:
         _, written, etag, size = entry
         version = etag[6:-6] if etag[:6] == "&quot;" == etag[-6:] else unescaped(etag).removeprefix("W/").strip('"')
         try:
-            stat: FileStat = _new((name, int(size), False, seconds(written), _MODE, version or None))
+            stat: FileStat = _new((name, int(size), False, seconds(written), _MODE, version or None, None))
         except ValueError:
             raise unreadable(f"an entry of a listing with the size {size!r} and the time {written!r}") from None
         return stat

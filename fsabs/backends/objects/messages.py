@@ -4,16 +4,58 @@ fields.
 
 from __future__ import annotations
 
+import enum
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ...core import redaction
 from ...core.ranges import Range
 
-if TYPE_CHECKING:
-    from .http1 import ResponseHead
+
+class Framing(enum.Enum):
+    """The way in which the end of a body is found."""
+
+    FIXED = "fixed"
+    CHUNKED = "chunked"
+    UNTIL_CLOSE = "until close"
+
+
+class ResponseHead(NamedTuple):
+    """The status line and the header fields of a response."""
+
+    status: int
+    raw: bytes
+    """Both, without the empty line that ends them."""
+    lower: bytes
+    """`raw` in lower case."""
+    framing: Framing
+    length: int
+    """The bytes of a `FIXED` body; 0 for the others."""
+    reusable: bool
+    """Whether the connection stays open after the body."""
+
+    def header(self, name: bytes) -> str | None:
+        """Return the value of the first header field `name` (lower case), None if there is none."""
+        at = self.lower.find(b"\r\n" + name + b":")
+        if at < 0:
+            return None
+        at += len(name) + 3
+        end = self.raw.find(b"\r\n", at)
+        return (self.raw[at:end] if end >= 0 else self.raw[at:]).strip().decode("latin-1")
+
+    def named(self, prefix: str) -> Iterator[tuple[str, str]]:
+        """Yield names, in lower case, and values of the header fields whose names begin with `prefix`."""
+        for line in self.raw.decode("latin-1").split("\r\n")[1:]:
+            name, _, value = line.partition(":")
+            if name.lower().startswith(prefix):
+                yield name.lower(), value.strip()
+
+    @property
+    def reason(self) -> str:
+        """The reason phrase of the status line."""
+        return self.raw[13:].partition(b"\r\n")[0].decode("latin-1")
 
 
 class Pieces:

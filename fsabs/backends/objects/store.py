@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...core import errors, keys, writemany
-from ...core.blobs import Blob
+from ...core.blobs import Blob, Hint
 from ...core.fs import FS, LAST_NAME, Capabilities, FileStat, ListPage, StoreNotes, StrPath
 from ...core.threads import Threads
 from ...core.writing import Writer
@@ -97,18 +97,12 @@ class ObjectStore(FS):
 
     # ---- looking
 
-    def _stat(self, key: str) -> FileStat:
+    def _stat(self, key: str, follow: bool = True, /) -> FileStat:
         if key and (found := self._head(key)) is not None:
             return found
         if not self._any_below(key) and key and not self._is_marked(key):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         return FileStat.of_directory(keys.name(key))
-
-    def _stat_directory(self, key: str) -> FileStat:
-        found = self._stat(key)
-        if not found.directory and not self._any_below(key):
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        return FileStat.of_directory(found.filename)
 
     def _is_marked(self, key: str) -> bool:
         """Return whether there is the mark of a directory, which its own listing does not show."""
@@ -150,12 +144,9 @@ class ObjectStore(FS):
         """Return a page of a listing."""
         return self.dialect.page(query.prefix, self.send(self.dialect.page_request(query)))
 
-    def _list_names_from(self, key: str, start: str) -> Iterator[str]:
-        if not self.dialect.ordered:  # nor does such a store look for a part of a name
-            start = ""
-        return (member.listed() for member in listing.level(self, key, start) if member is not None)
-
-    def _list(self, key: str) -> Iterator[FileStat]:
+    def _list(self, key: str, detail: bool = True, start: str = "", /) -> Iterator[FileStat]:
+        if start and self.dialect.ordered:  # others don't look for a part of a name
+            return (member for member in listing.level(self, key, start) if member is not None)
         return self._existing(key, listing.level(self, key))
 
     def _list_page(self, key: str, after: str) -> ListPage | None:
@@ -188,19 +179,22 @@ class ObjectStore(FS):
             if not found.directory:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
-    def _walk(self, key: str) -> Iterator[FileStat]:
+    def _walk(self, key: str, detail: bool = True, /) -> Iterator[Any]:
+        if not detail:
+            return self._existing(key, listing.walk(self, key, lambda name, _: name, lambda name: name + "/"))
         return self._existing(key, listing.walk(self, key, listing.stats_of(self.dialect), FileStat.of_directory))
-
-    def _walk_names(self, key: str) -> Iterator[str]:
-        return self._existing(key, listing.walk(self, key, lambda name, _: name, lambda name: name + "/"))
 
     def _unnamed(self, key: str) -> Iterator[str]:
         return listing.unnamed(self, key)
 
     # ---- reading
 
-    def _open_blob(self, key: str) -> Blob:
+    def _open_blob(self, key: str, hint: Hint = Hint.ANY, stat: FileStat | None = None, /) -> Blob:
+        if stat is not None and stat.version is not None:
+            return StoreBlob(self, key, stat.size, stat.version)
         try:
+            if key and hint is not Hint.ANY and (blob := open_from_start(self, key)) is not None:
+                return blob
             found = self._found(key) if key else None
         except FileNotFoundError:
             found = None
@@ -208,32 +202,16 @@ class ObjectStore(FS):
             raise self._no_file(key)
         return StoreBlob(self, key, found.size, found.version)
 
-    def _open_listed(self, key: str, stat: FileStat) -> Blob:
-        if stat.version is None:
-            return self._open_blob(key)
-        return StoreBlob(self, key, stat.size, stat.version)
-
-    def _open_from_start(self, key: str) -> Blob:
-        try:
-            found = open_from_start(self, key) if key else None
-        except FileNotFoundError as exc:
-            raise self._no_file(key) from exc
-        return found if found is not None else self._open_blob(key)
-
-    _read_bytes = read_whole
-
-    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+    def _read_many(
+        self, wanted: Sequence[str], concurrency: int | None = None, versions: bool = False, /
+    ) -> Iterator[Any]:
         width = min(concurrency or self.default_concurrency, len(wanted))
         if width <= 1 or not all(wanted):
-            return super()._read_many(wanted, concurrency)
-        return get_many(self, wanted, width, lambda response: response.body)
-
-    def _read_many_versioned(
-        self, wanted: Sequence[str], concurrency: int | None
-    ) -> Iterator[tuple[bytes, str | None]]:
-        width = min(concurrency or self.default_concurrency, len(wanted))
-        if width <= 1 or not all(wanted):
-            return super()._read_many_versioned(wanted, concurrency)
+            if versions:
+                return super()._read_many(wanted, concurrency, True)
+            return self._read_each(functools.partial(read_whole, self), wanted, concurrency)
+        if not versions:
+            return get_many(self, wanted, width, lambda response: response.body)
         version = self.dialect.version
         return get_many(self, wanted, width, lambda response: (response.body, version(response.head)))
 
@@ -243,12 +221,12 @@ class ObjectStore(FS):
 
     # ---- writing
 
-    def _create(self, key: str, exclusive: bool) -> Writer:
+    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
         if exclusive and self._head(key) is not None:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
         return StoreWriter(self, key, exclusive, self.part_size)
 
-    def _write_bytes(self, key: str, data: bytes) -> None:
+    def _write_bytes(self, key: str, data: bytes, like: FileStat | None = None, moved: bool = False, /) -> None:
         if len(data) <= self.part_size:
             put(self, key, data)
         else:
@@ -316,12 +294,9 @@ class ObjectStore(FS):
         with contextlib.suppress(FileNotFoundError):  # an attempt that was not answered has removed it, perhaps
             self.send(self.dialect.remove(key))
 
-    def _remove_tree(self, key: str) -> None:
-        self._remove_below(key, "")
-
-    def _empty(self, key: str) -> None:
-        self._remove_below(key, prefix_of(key))
-        if key and not self._is(key, directory=True):
+    def _remove_tree(self, key: str, keep: bool = False, /) -> None:
+        self._remove_below(key, prefix_of(key) if keep else "")
+        if keep and key and not self._is(key, directory=True):
             self._mkdir(key, 0o777)  # it went with the last file
 
     def _remove_below(self, key: str, kept: str) -> None:
@@ -371,18 +346,17 @@ class ObjectStore(FS):
 
     # ---- copying
 
-    def _copy(self, src: str, dst: str) -> None:
-        """By the store itself."""
-        self._copy_from(self, src, dst)
-
     def _can_copy_from(self, source: FS) -> bool:
         """A bucket of the same store, which the same user reads by the same options."""
         return isinstance(source, ObjectStore) and (
             source is self or (type(source) is type(self) and self.dialect.can_copy_from(source.dialect))
         )
 
-    def _copy_from(self, source: FS, src: str, dst: str) -> None:
+    def _copy(self, source: FS, src: str, dst: str, /) -> None:
         """By the store itself, in parts where the object is large."""
+        if not self._can_copy_from(source):
+            super()._copy(source, src, dst)
+            return
         assert isinstance(source, ObjectStore)
         if source.dialect.has_directories and (found := source._head(src)) is not None and found.directory:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -405,7 +379,7 @@ class ObjectStore(FS):
             if exc.errno == errno.EFBIG:
                 copy_parts(self, source, src, dst)
             elif exc.errno == errno.ENOTSUP:  # as Ceph's copy of encrypted objects is
-                with source._open_from_start(src) as blob:
+                with source._open_blob(src, Hint.FROM_START) as blob:
                     self._write_blob(dst, blob)
             else:
                 raise
@@ -416,7 +390,7 @@ class ObjectStore(FS):
         if self._any_below(dst):
             self._rename_target(dst, self._stat(src))
         try:
-            self._copy(src, dst)
+            self._copy(self, src, dst)
         except IsADirectoryError:
             self._rename_target(dst, self._stat(src))
         else:

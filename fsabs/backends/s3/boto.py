@@ -24,8 +24,8 @@ from ...core import errors, process, redaction
 from ..objects import checksums
 from ..objects.access import Endpoint
 from ..objects.failures import Transient, refusal
-from .endpoint import DEFAULT_REGION, EXPRESS, SIGV4, Place
 from .options import CONNECT_TIMEOUT, READ_TIMEOUT, Options, core_session, environment
+from .resolved import DEFAULT_REGION, EXPRESS, SIGV4, ResolvedBucket
 
 _MODULES = (
     "boto3",
@@ -191,7 +191,7 @@ def caught(client: Any, bucket: str) -> _Caught:
     raise AssertionError("the client was not made by make_client()")
 
 
-def resolve(bucket: str, options: Options) -> Place:
+def resolve(bucket: str, options: Options) -> ResolvedBucket:
     """Return where boto3 would send a `GetObject` of `bucket`; of credentials, those that a forked child may use."""
     with translated():
         client = shared_client(options).get()
@@ -214,7 +214,7 @@ def resolve(bucket: str, options: Options) -> Place:
         transport=None if ours else BotoTransport(options, bucket),
     )
     url = urllib.parse.urlsplit(client.meta.endpoint_url)
-    place = Place(
+    place = ResolvedBucket(
         endpoint,
         f"{url.scheme}://{url.netloc.rpartition('@')[2].lower()}{url.path.rstrip('/')}",
         found.region,
@@ -232,7 +232,7 @@ def odd_headers(request: Any) -> dict[str, Any]:
 
 
 def _signature(version: Any) -> str | None:
-    """Return the signature as `Place` has it; empty for one that only boto3 makes."""
+    """Return the signature as `ResolvedBucket` has it; empty for one that only boto3 makes."""
     import botocore
 
     return None if version is botocore.UNSIGNED else _SIGNATURES.get(version, "")
@@ -250,7 +250,7 @@ def _certificates(verify: bool | str | None) -> bool | str:
 # ---- credentials
 
 
-def _inheritable(client: Any, place: Place) -> Any:
+def _inheritable(client: Any, place: ResolvedBucket) -> Any:
     """Return the credentials if a forked child may use them: a class of botocore's that renews them has locks."""
     from botocore.credentials import Credentials
 
@@ -258,7 +258,7 @@ def _inheritable(client: Any, place: Place) -> Any:
     return found if type(found) is Credentials and place.signature != EXPRESS else None
 
 
-def credentials(bucket: str, options: Options, place: Place) -> Any:
+def credentials(bucket: str, options: Options, place: ResolvedBucket) -> Any:
     """Return the credentials of this process for a place whose requests are signed; None if there are none."""
     with translated():
         client = shared_client(options).get()

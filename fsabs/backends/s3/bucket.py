@@ -14,8 +14,9 @@ from ..objects.listing import prefix_of
 from ..objects.messages import Request
 from ..objects.store import COSTS, PART_SIZE
 from .dialect import S3Dialect
-from .endpoint import DEFAULT_REGION, S3Access, describe, is_aws, principal, resolve
+from .endpoint import S3Access, describe, is_aws, principal, resolve
 from .options import MIN_PART_SIZE, Options, S3Options, of_s3fs
+from .resolved import DEFAULT_REGION
 
 MAX_EXPIRES = 7 * 24 * 3600
 _ARN_SEGMENTS = {"accesspoint": 2, "outpost": 4}
@@ -142,14 +143,16 @@ class S3(ObjectStore):
 
     # ---- objects that are read in one version
 
-    def _list(self, key: str) -> Iterator[FileStat]:
-        return self._pinned(key, super()._list(key))
+    def _list(self, key: str, detail: bool = True, start: str = "", /) -> Iterator[Any]:
+        members = super()._list(key, detail, start)
+        return self._pinned(key, members) if detail else members
 
     def _list_page(self, key: str, after: str) -> ListPage | None:
         return super()._list_page(key, after) if not self.dialect.versions else None
 
-    def _walk(self, key: str) -> Iterator[FileStat]:
-        return self._pinned(key, super()._walk(key))
+    def _walk(self, key: str, detail: bool = True, /) -> Iterator[Any]:
+        members = super()._walk(key, detail)
+        return self._pinned(key, members) if detail else members
 
     def _pinned(self, key: str, members: Iterator[FileStat]) -> Iterator[FileStat]:
         """Return the members, with the stats of the versions that objects are read in."""

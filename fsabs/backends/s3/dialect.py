@@ -43,7 +43,6 @@ from ..objects.failures import (
     refused,
     retry_after,
 )
-from ..objects.http1 import ResponseHead
 from ..objects.messages import (
     WHOLE,
     Body,
@@ -52,6 +51,7 @@ from ..objects.messages import (
     Reading,
     Request,
     Response,
+    ResponseHead,
     Text,
     is_number,
 )

@@ -18,22 +18,19 @@ import sys
 import time
 import urllib.parse
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ...core import process, redaction
+from ...core import process
 from ...core.errors import ConfigError
 from ..objects.access import ANONYMOUS, Access, Endpoint, bundled, checked_url, described
 from ..objects.messages import Body, has_breaks, header_lines, parts_of
 from .options import CONNECT_TIMEOUT, READ_TIMEOUT, Options, core_session, environment
+from .resolved import DEFAULT_REGION, EXPRESS, SIGV4, ResolvedBucket
 
 if TYPE_CHECKING:
     from _hashlib import HASH
 
 
-SIGV4 = "s3v4"
-EXPRESS = "v4-s3express"
-DEFAULT_REGION = "us-east-1"
-"""A store of one's own has no regions, but a signature needs the name of one."""
 _VARIABLES = """
 AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN AWS_DEFAULT_REGION AWS_REGION AWS_ENDPOINT_URL
 AWS_ENDPOINT_URL_S3 AWS_CA_BUNDLE AWS_MAX_ATTEMPTS AWS_EC2_METADATA_DISABLED AWS_CONFIG_FILE AWS_PAGER
@@ -65,39 +62,16 @@ class Credentials(NamedTuple):
         return self
 
 
-class Place(NamedTuple):
-    """A bucket's address, and how requests to it are signed. Plain data: it belongs to no process."""
-
-    endpoint: Endpoint
-    store: str
-    """The URL of the store, without the bucket."""
-    region: str
-    """The region of the credential scope."""
-    signing_name: str = "s3"
-    """The service of the credential scope: `s3`, `s3express`, `s3-outposts`, `s3-object-lambda`."""
-    signature: str | None = SIGV4
-    """`SIGV4`, `EXPRESS` (with the credentials of a session of S3 Express), or None for unsigned requests."""
-    sign_payload: bool | None = None
-    """Whether a body's hash is signed; None: where neither TLS nor a checksum protects it."""
-    checksums: bool = True
-    """Whether written bodies carry a checksum that the store verifies."""
-    credentials: Any = None
-    """Credentials of botocore, which refreshes them, or `Credentials`; None where there are none."""
-
-    def __repr__(self) -> str:
-        return redaction.representation("Place", self._asdict())
-
-
 RENEWED_SECONDS = 0.5
 """Credentials that were read anew and had not changed are kept for so long: a refusal may have other reasons, and AWS
 refuses a HEAD of what is not there, without one, where the user may not list."""
 _MAX_REMEMBERED = 64
-_remembered: dict[object, Place] = {}
+_remembered: dict[object, ResolvedBucket] = {}
 """The places that are known, without credentials that each process must refresh for itself. A forked child inherits
 them: it needs no client of boto3, which takes 20 ms to make."""
 
 
-def resolve(bucket: str, options: Options) -> Place:
+def resolve(bucket: str, options: Options) -> ResolvedBucket:
     """Return where boto3 would send a `GetObject` of `bucket`, a name or the ARN of an access point.
 
     Raises `OSError`, and `ConfigError` for a configuration that leads nowhere.
@@ -139,7 +113,7 @@ def forget(bucket: str, options: Options) -> None:
 # ---- without boto3
 
 
-def plain(bucket: str, options: Options) -> Place | None:
+def plain(bucket: str, options: Options) -> ResolvedBucket | None:
     """Return the place that boto3 would resolve; None where only boto3 knows it."""
     settings = _settings() if options.session is None and options.profile is None else None
     if settings is None or _answered_by_a_mock() or options.proxies:
@@ -171,7 +145,7 @@ def plain(bucket: str, options: Options) -> Place | None:
     )
     required = os.environ.get("AWS_REQUEST_CHECKSUM_CALCULATION", "").lower() == "when_required"
     signature = None if options.anonymous else SIGV4
-    return Place(endpoint, store, region, "s3", signature, None, not required, credentials)
+    return ResolvedBucket(endpoint, store, region, "s3", signature, None, not required, credentials)
 
 
 ENDPOINT_VARIABLES = ("S3_ENDPOINT", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
@@ -257,7 +231,7 @@ def _certificates(verify: bool | str | None) -> bool | str | None:
 class S3Access(Access):
     """The access to `bucket` with `options`."""
 
-    def __init__(self, bucket: str, options: Options, place: Place) -> None:
+    def __init__(self, bucket: str, options: Options, place: ResolvedBucket) -> None:
         if place.signature is not None and place.credentials is None:
             forget(bucket, options)  # the next one looks for them again
             if options.session is None:
@@ -352,7 +326,7 @@ def describe(bucket: str, options: Options) -> dict[str, str]:
     return found
 
 
-def principal(place: Place, options: Options) -> str:
+def principal(place: ResolvedBucket, options: Options) -> str:
     """Return whom requests are signed for: the key, or for keys that a provider renews the provider and its role."""
     found = place.credentials
     if found is None:
@@ -366,7 +340,7 @@ def principal(place: Place, options: Options) -> str:
     return f"{found.method} {profile or ''} {os.environ.get('AWS_ROLE_ARN', '')}"
 
 
-def _source_of_credentials(place: Place, options: Options) -> str:
+def _source_of_credentials(place: ResolvedBucket, options: Options) -> str:
     if options.anonymous:
         return "none: anonymous=True"
     if (found := place.credentials) is None:
@@ -379,7 +353,7 @@ def _source_of_credentials(place: Place, options: Options) -> str:
     return f"{source}, profile {profile}" if profile and found.method not in ("explicit", "env") else source
 
 
-def _source_of_endpoint(place: Place, options: Options) -> str:
+def _source_of_endpoint(place: ResolvedBucket, options: Options) -> str:
     if options.endpoint:
         return "option endpoint"
     for name in ENDPOINT_VARIABLES:
@@ -388,7 +362,7 @@ def _source_of_endpoint(place: Place, options: Options) -> str:
     return "default" if is_aws(place.store) else "AWS configuration file"
 
 
-def _source_of_region(place: Place, options: Options) -> str:
+def _source_of_region(place: ResolvedBucket, options: Options) -> str:
     if options.region:
         return "option region"
     if options.session is not None and core_session(options.session).get_config_variable("region"):
@@ -446,7 +420,7 @@ class _Second:
 class Signer:
     """Signs requests to an endpoint with the credentials of the moment, which boto3 renews when it is time."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ResolvedBucket) -> None:
         self._credentials = place.credentials
         self._region = place.region
         self._service = place.signing_name

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, cast
 
 from ...core import errors, keys, process
-from ...core.blobs import Blob
+from ...core.blobs import Blob, Hint
 from ...core.files import buffered
 from ...core.fs import (
     FS,
@@ -131,7 +131,7 @@ class Hdf5(Container):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         return node
 
-    def _stat(self, key: str) -> FileStat:
+    def _stat(self, key: str, follow: bool = True, /) -> FileStat:
         node = self._node(key)
         with translated(self._url(key), "stat"):
             return self._to_stat(keys.name(key), node)
@@ -171,10 +171,10 @@ class Hdf5(Container):
         found.sort(key=lambda item: item[0].filename + "/" if item[0].directory else item[0].filename)
         return found
 
-    def _list(self, key: str) -> Iterator[FileStat]:
+    def _list(self, key: str, detail: bool = True, start: str = "", /) -> Iterator[FileStat]:
         return (stat for stat, _ in self._children(key, self._group(key)))
 
-    def _walk(self, key: str) -> Iterator[FileStat]:
+    def _walk(self, key: str, detail: bool = True, /) -> Iterator[FileStat]:
         """As derived, but a link to a group above itself is listed and not entered."""
         group = self._group(key)
         return self._walk_below(key, group, self._identity(key, group))
@@ -208,7 +208,7 @@ class Hdf5(Container):
         with translated(self._url(key), "list"):
             return content.identity(group)
 
-    def _open_blob(self, key: str) -> Blob:
+    def _open_blob(self, key: str, hint: Hint = Hint.ANY, stat: FileStat | None = None, /) -> Blob:
         if self._draft is not None:
             raise self._no_reading(key)
         dataset = self._dataset(key)
@@ -244,13 +244,13 @@ class Hdf5(Container):
             raise errors.unsupported(operation, self._url(key), "the file was opened for writing in another process")
         return self._draft
 
-    def _create(self, key: str, exclusive: bool) -> Writer:
+    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
         draft = self._check_ours("open for writing", key)
         with translated(self._url(key), "open"):
             draft.check(key, exclusive)
         return self._member(key, SpooledWriter(functools.partial(self._add, key, exclusive)))
 
-    def _write_bytes(self, key: str, data: bytes) -> None:
+    def _write_bytes(self, key: str, data: bytes, like: FileStat | None = None, moved: bool = False, /) -> None:
         self._add(key, False, io.BytesIO(data), len(data))
 
     def _add(self, key: str, exclusive: bool, file: IO[bytes], size: int) -> None:

@@ -16,10 +16,10 @@ import math
 import os
 import struct
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...core import errors, process
-from ...core.blobs import Blob, BlobLayer, BlobSlice, BytesBlob
+from ...core.blobs import Blob, BlobLayer, BlobSlice, BytesBlob, Origin
 from ...core.limits import Limits
 from .library import made, translated
 
@@ -27,7 +27,15 @@ if TYPE_CHECKING:
     import h5py
     import numpy as np
 
-    from . import Hdf5
+
+class Holder(Origin, Protocol):
+    """The FS that content is of, as far as a blob uses it."""
+
+    limits: Limits
+
+    def _reader(self) -> Blob: ...
+
+    def _dataset(self, key: str) -> h5py.Dataset: ...
 
 
 def find(file: h5py.File, key: str, limits: Limits, start: h5py.Group | None = None) -> h5py.Group | h5py.Dataset:
@@ -167,7 +175,7 @@ def size_of(dataset: h5py.Dataset, limits: Limits) -> int:
         return 0
 
 
-def blob_of(holder: Hdf5, key: str, dataset: h5py.Dataset) -> Blob:
+def blob_of(holder: Holder, key: str, dataset: h5py.Dataset) -> Blob:
     """The blob of a dataset; `UnsupportedOperation` for one that is no bytes, `PermissionError` for another file's."""
     check_own(dataset)
     _check_filters(holder, key, dataset)
@@ -187,7 +195,7 @@ def _check_type(dataset: h5py.Dataset) -> None:
         raise TypeError(str(exc)) from exc
 
 
-def _blob_of(holder: Hdf5, key: str, dataset: h5py.Dataset) -> Blob:
+def _blob_of(holder: Holder, key: str, dataset: h5py.Dataset) -> Blob:
     version = holder._reader().version
     if dataset.shape is None:
         return BytesBlob(holder, key, b"", version)
@@ -210,7 +218,7 @@ def check_own(dataset: h5py.Dataset) -> None:
         raise PermissionError(errno.EACCES, "the data lies in other files: they are not read")
 
 
-def _check_filters(holder: Hdf5, key: str, dataset: h5py.Dataset) -> None:
+def _check_filters(holder: Holder, key: str, dataset: h5py.Dataset) -> None:
     import h5py
 
     plist = dataset.id.get_create_plist()
@@ -221,7 +229,7 @@ def _check_filters(holder: Hdf5, key: str, dataset: h5py.Dataset) -> None:
             raise errors.unsupported("open", holder._url(key), reason)
 
 
-def _too_large(holder: Hdf5, key: str, size: int, stored: int) -> OSError:
+def _too_large(holder: Holder, key: str, size: int, stored: int) -> OSError:
     what = f"a dataset of {size} bytes, of which {stored} are stored"
     return holder.limits.error("max_ratio", what, "open", holder._url(key))
 
@@ -267,7 +275,7 @@ def _is_text_array(dataset: h5py.Dataset) -> bool:
 # ---- .npy
 
 
-def _npy_of_text(holder: Hdf5, key: str, dataset: h5py.Dataset) -> bytes:
+def _npy_of_text(holder: Holder, key: str, dataset: h5py.Dataset) -> bytes:
     """An array of strings of any length, as an array of the longest one's."""
     import numpy as np
 
@@ -351,7 +359,7 @@ class NpyBlob(BlobLayer):
 
     __slots__ = ("_header",)
 
-    def __init__(self, holder: Hdf5, key: str, header: bytes, body: Blob) -> None:
+    def __init__(self, holder: Holder, key: str, header: bytes, body: Blob) -> None:
         super().__init__(holder, key, body, len(header) + body.size, body.version)
         self._header = header
 
@@ -398,7 +406,7 @@ def _nbytes(dataset: h5py.Dataset) -> int:
     return size
 
 
-def _body(holder: Hdf5, key: str, dataset: h5py.Dataset, size: int, stored: int) -> Blob:
+def _body(holder: Holder, key: str, dataset: h5py.Dataset, size: int, stored: int) -> Blob:
     """The array in C order, `size` bytes: a slice of the file, if it lies there so."""
     blob = holder._reader()
     # One without storage, of which nothing was written, has an offset, too, where the file has a user block.
@@ -427,7 +435,7 @@ class RowsBlob(Blob):
 
     __slots__ = ("_dataset", "_holder", "_kept")
 
-    def __init__(self, holder: Hdf5, key: str, size: int, version: str | None) -> None:
+    def __init__(self, holder: Holder, key: str, size: int, version: str | None) -> None:
         super().__init__(holder, key, size, version)
         self._holder = holder
         self._dataset = process.PerProcess(self._find)

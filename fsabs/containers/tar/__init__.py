@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import IO, Any, NamedTuple, cast
 
 from ...core import errors, keys
-from ...core.blobs import Blob, BlobSlice, Origin
+from ...core.blobs import Blob, BlobSlice, Hint, Origin
 from ...core.files import buffered
 from ...core.fs import (
     FS,
@@ -154,17 +154,17 @@ class Tar(Container):
             self._index = load(self._parent, self._file, blob, self.limits)[0]
         return self._index
 
-    def _stat(self, key: str) -> FileStat:
+    def _stat(self, key: str, follow: bool = True, /) -> FileStat:
         if self._sink is not None:
             return self._sink.names.stat(key)
         return self._to_stat(keys.name(key), self._find(key))
 
-    def _list(self, key: str) -> Iterator[FileStat]:
+    def _list(self, key: str, detail: bool = True, start: str = "", /) -> Iterator[FileStat]:
         if self._sink is not None:
             return self._sink.names.list(key)
         return (self._to_stat(name, child) for name, child in self._children(self._find(key).key))
 
-    def _walk(self, key: str) -> Iterator[FileStat]:
+    def _walk(self, key: str, detail: bool = True, /) -> Iterator[FileStat]:
         """As derived, but a link to a directory above itself is listed and not entered."""
         if self._sink is not None or not self._reading().links:
             return super()._walk(key)
@@ -205,15 +205,15 @@ class Tar(Container):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         return found.member
 
-    def _content(self) -> Blob:
+    def _archive_content(self) -> Blob:
         """The archive's bytes, decoded."""
         blob = self._reader()
         return blob if self._stream is None else self._stream
 
-    def _open_blob(self, key: str) -> Blob:
+    def _open_blob(self, key: str, hint: Hint = Hint.ANY, stat: FileStat | None = None, /) -> Blob:
         if self._sink is not None:
             raise self._no_reading(key)
-        member, content = self._file_member(key), self._content()
+        member, content = self._file_member(key), self._archive_content()
         if isinstance(member.extra, tuple):
             self._check_sparse(key, member, member.extra)
             return SparseBlob(self, key, content, member.offset, member.size, member.extra)
@@ -225,13 +225,20 @@ class Tar(Container):
             what = f"a sparse file of {member.size} bytes, of which {stored} are stored"
             raise self.limits.error("max_ratio", what, "open", self._url(key))
 
-    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+    def _read_member(self, key: str) -> bytes:
+        with self._open_blob(key) as blob:
+            return blob.read_all()
+
+    def _contents_of(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+        return map(self._read_member, wanted) if len(wanted) == 1 else self._read_together(wanted, concurrency)
+
+    def _read_together(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
         """A batch at a time: its ranges at once, or forward in what is compressed, so that nothing is decoded twice."""
         self._require("read", "read_many", self._root)
         read = self._read_at_once if self._stream is None else self._read_forward
         at = 0
         while at < len(wanted):
-            batch = self._batch(wanted[at : at + (concurrency or _BATCH_FILES)])
+            batch = self._next_batch(wanted[at : at + (concurrency or _BATCH_FILES)])
             yield from read(wanted[at : at + len(batch)], batch)
             at += len(batch)
 
@@ -250,7 +257,7 @@ class Tar(Container):
         found = iter(self._reader().pread_many(ranges))
         for key, member in zip(wanted, batch, strict=True):
             if isinstance(member.extra, tuple):
-                yield self._read_bytes(key)
+                yield self._read_member(key)
                 continue
             content = next(found)
             if len(content) != member.size:
@@ -267,7 +274,7 @@ class Tar(Container):
                 raise content
             yield content
 
-    def _batch(self, wanted: Sequence[str]) -> list[Member]:
+    def _next_batch(self, wanted: Sequence[str]) -> list[Member]:
         """The members at the start of `wanted` that are read together."""
         batch: list[Member] = []
         size = 0
@@ -285,7 +292,7 @@ class Tar(Container):
 
     def _outcome(self, key: str) -> bytes | OSError:
         try:
-            return self._read_bytes(key)
+            return self._read_member(key)
         except OSError as exc:
             self._named(exc, "read_many", key)
             return exc
@@ -426,12 +433,12 @@ class Tar(Container):
             raise errors.unsupported(operation, self._url(key), "the archive was opened for writing in another process")
         return self._sink
 
-    def _create(self, key: str, exclusive: bool) -> Writer:
+    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
         sink = self._adding("open for writing", key)
         sink.reserve(key, exclusive)
         return self._member(key, SpooledWriter(functools.partial(self._add, key), functools.partial(sink.release, key)))
 
-    def _write_bytes(self, key: str, data: bytes) -> None:
+    def _write_bytes(self, key: str, data: bytes, like: FileStat | None = None, moved: bool = False, /) -> None:
         sink = self._adding("open for writing", key)
         sink.reserve(key, False)
         try:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ...core import hooks, process
-from ...core.blobs import Blob
+from ...core.blobs import Blob, Hint
 from ...core.errors import CorruptFileError
 from ...core.fs import (
     FS,
@@ -22,7 +22,6 @@ from ...core.fs import (
 )
 from ...core.limits import Limits
 from ...core.ranges import StorageOrder
-from ...core.stats import TreeCounts
 from ...core.writing import WriteFile, Writer
 from ..base import ADDING, READING, WRITING, Container, Problem
 from ..decoding import DecodedBlob
@@ -149,37 +148,30 @@ class Zip(Container):
             self._loaded.bottom = blob.bottom() if isinstance(blob, members.Stored) else (blob, 0)
         return self._loaded.bottom
 
-    def _stat(self, key: str) -> FileStat:
+    def _stat(self, key: str, follow: bool = True, /) -> FileStat:
         if self._archive is not None:
             return self._writing().names.stat(key)
         return self._index().stat(key, self._reader().version)
 
-    def _list(self, key: str) -> Iterator[FileStat]:
+    def _list(self, key: str, detail: bool = True, start: str = "", /) -> Iterator[FileStat]:
         if self._archive is not None:
             return self._writing().names.list(key)
         return self._index().list(key, self._reader().version)
 
-    def _walk(self, key: str) -> Iterator[FileStat]:
+    def _walk(self, key: str, detail: bool = True, /) -> Iterator[Any]:
         if self._archive is not None:
             return super()._walk(key)
-        return self._index().walk(key, self._reader().version)
+        return self._index().walk(key, self._reader().version) if detail else self._index().walk_names(key)
 
-    def _usage(self, key: str) -> TreeCounts:
-        if self._archive is not None:
-            return super()._usage(key)
-        return self._index().usage(key)
-
-    def _walk_names(self, key: str) -> Iterator[str]:
-        if self._archive is not None:
-            return super()._walk_names(key)
-        return self._index().walk_names(key)
-
-    def _open_blob(self, key: str) -> Blob:
+    def _open_blob(self, key: str, hint: Hint = Hint.ANY, stat: FileStat | None = None, /) -> Blob:
         if self._blob is None or (self._archive is not None and self._archive.names.is_written(key)):
             raise self._no_reading(key)
         return members.open_member(self, key, self._index().file(key), self._reader(), self.limits)
 
-    def _read_bytes(self, key: str) -> bytes:
+    def _contents_of(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+        return map(self._content, wanted) if len(wanted) == 1 else self._read_together(wanted, concurrency)
+
+    def _content(self, key: str) -> bytes:
         blob, index = self._blob, self._loaded.index
         if index is None or blob is None or blob._closed or self._mode != "r":
             self._require("read", "read_bytes", key)
@@ -199,28 +191,29 @@ class Zip(Container):
             return self._read_one(key)
 
     def _read_one(self, key: str) -> bytes:
-        """As `_read_bytes`, with a look at all that may be wrong."""
+        """As `_content`, with a look at all that may be wrong."""
         entry = self._index().file(key)
         if not members.is_small(entry):
-            return super()._read_bytes(key)
+            with self._open_blob(key) as blob:
+                return blob.read_all()
         if not members.is_fine(entry):
             members.refuse(entry, self, key, self.limits)
         bottom, shift = self._bottom()
         size, offset = members.request(entry)
         return members.content(bottom.pread(size, shift + offset), entry, self._reader(), self, key)
 
-    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+    def _read_together(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
         """The contents, the ranges of many members being asked for at once, of `concurrency` at most."""
         self._require("read", "read_many", self._root)
         most = min(concurrency or _BATCH_MEMBERS, _BATCH_MEMBERS)
         start = 0
         while start < len(wanted):
             table = self._index().table
-            batch = self._batch(wanted[start : start + most])
+            batch = self._next_batch(wanted[start : start + most])
             if batch:
                 yield from self._read_batch(wanted[start : start + len(batch)], batch, table)
             else:  # a large member, or one that can't be read
-                yield self._read_bytes(wanted[start])
+                yield self._content(wanted[start])
             start += len(batch) or 1
 
     def _storage_order(self) -> StorageOrder | None:
@@ -228,7 +221,7 @@ class Zip(Container):
             return None
         return StorageOrder(self._bottom()[0].max_gap_bytes, self._index().following)
 
-    def _batch(self, wanted: Sequence[str]) -> builtins.list[SmallRead]:
+    def _next_batch(self, wanted: Sequence[str]) -> builtins.list[SmallRead]:
         """Return the reads of the first of `wanted`, up to one that is large or has to be checked."""
         index = self._index()
         known, find = index.small_reads.get, index.small_read
@@ -272,10 +265,10 @@ class Zip(Container):
 
     # ---- writing
 
-    def _create(self, key: str, exclusive: bool) -> Writer:
+    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
         return self._member(key, self._writing().create(key, exclusive))
 
-    def _write_bytes(self, key: str, data: bytes) -> None:
+    def _write_bytes(self, key: str, data: bytes, like: FileStat | None = None, moved: bool = False, /) -> None:
         self._writing().write_bytes(key, data)
 
     def add_members(self, members: Iterable[tuple[str, bytes | None]]) -> Iterator[int]:

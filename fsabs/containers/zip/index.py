@@ -20,7 +20,6 @@ from ...core.blobs import Blob
 from ...core.fs import FileStat
 from ...core.identity import Identity
 from ...core.limits import Limits
-from ...core.stats import TreeCounts
 from ...disk import indexes
 from ..base import missing
 from . import directory
@@ -166,12 +165,6 @@ class ZipIndex:
         """All that is below the directory `key`, names relative to it, a directory before its members."""
         names = self._directory(key)
         return (self._stat(name, names.entry(row), version) for name, row in _below(names, _prefix(key)))
-
-    def usage(self, key: str) -> TreeCounts:
-        """Return what the files below the directory `key` add up to."""
-        names = self._directory(key)
-        files, size = names.table.usage(names.order[slice(*names.range(_prefix(key)))])
-        return TreeCounts(files, bytes=size)
 
     def walk_names(self, key: str) -> Iterator[str]:
         """Yield the names of what `walk` yields, a directory's with its `/`."""

@@ -244,25 +244,6 @@ class ZipTable:
             at += 4 + length
         return b""
 
-    def usage(self, rows: memoryview) -> tuple[int, int]:
-        """Return how many of these entries are files, and the sum of their sizes."""
-        if len(rows) <= _FEW:
-            found = [self.entry(row) for row in rows if not self.name(row).endswith(b"/")]
-            return len(found), sum(entry.size for entry in found)
-        import numpy as np
-
-        buffer = np.frombuffer(self._raw, np.uint8)[self._start :]
-        starts = np.asarray(self._positions)[np.asarray(rows)].astype(np.int64)
-        lengths = np.ndarray((len(buffer) - 1,), "<u2", buffer, strides=(1,))[starts + 28]
-        files = buffer[starts + 45 + lengths] != ord("/")
-        fresh = np.asarray(self._fresh)[: len(self._fresh) // 2]  # whose names are not those of the directory
-        for at in np.flatnonzero(np.isin(rows, fresh)):
-            files[at] = not self.name(rows[int(at)]).endswith(b"/")
-        sizes = np.ndarray((len(buffer) - 3,), "<u4", buffer, strides=(1,))[starts + 24]
-        large = files & (sizes == _BIG)  # their sizes are elsewhere
-        total = int(sizes[files & ~large].sum(dtype=np.uint64))
-        return int(files.sum()), total + sum(self.entry(rows[int(at)]).size for at in np.flatnonzero(large))
-
     def _fresh_name(self, row: int) -> bytes | None:
         fresh, count = self._fresh, len(self._fresh) // 2
         at = bisect_left(fresh, row, 0, count)

@@ -27,7 +27,7 @@ class _VerifiedEntries:
     def __init__(self, url: str) -> None:
         self._archive_url = url
 
-    def _open_blob(self, key: str) -> Blob:
+    def _open_blob(self, key: str, /) -> Blob:
         raise errors.unsupported("open", self._url(key), "an entry that is being verified can't be opened again")
 
     def _url(self, key: str) -> str:

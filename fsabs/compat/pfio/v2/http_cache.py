@@ -6,8 +6,9 @@ import posixpath
 from collections.abc import Callable
 from typing import IO, Any
 
-from ....core.blobs import Blob, BytesBlob
+from ....core.blobs import Blob, BytesBlob, Hint
 from ....core.layers import LayerFS
+from ....core.stats import FileStat
 from ..cache import HTTPConnector
 from .fs import FS
 from .zip import Zip
@@ -103,7 +104,7 @@ class _CachedFiles(LayerFS):
         super().__init__(cached.fs.fsabs)
         self._cached = cached
 
-    def _open_blob(self, key: str) -> Blob:
+    def _open_blob(self, key: str, hint: Hint = Hint.ANY, stat: FileStat | None = None, /) -> Blob:
         cached = self._cached
         path = f"/{key}"
         if isinstance(cached.fs, Zip):  # whose names are made of paths from its `cwd`
