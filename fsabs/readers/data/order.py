@@ -80,6 +80,7 @@ class Epoch:
         if self._key is not None:
             self._blocks = order.blocks[np.argsort(shuffled(order.groups, self._key), kind="stable")]
         self._ends: Numbers = np.cumsum(self._blocks[:, 2])
+        self._kept: dict[int, Numbers] = {}  # the shuffled positions of buffers, by their first one
 
     @property
     def shuffles_buffers(self) -> bool:
@@ -127,9 +128,19 @@ class Epoch:
         at = np.arange(start, end, dtype=np.int64)
         if self.shuffles_buffers and self._key is not None:
             first, last = self._piece_at(start)
-            whole = np.arange(first, last, dtype=np.int64)
-            at = whole[np.argsort(shuffled(whole, self._key, 1), kind="stable")][start - first : end - first]
+            at = self._permuted(first, last)[start - first : end - first]
         return self.at(at)
+
+    def _permuted(self, first: int, last: int) -> Numbers:
+        """Return the positions of a buffer in their shuffled order, which is kept: batches take some from several."""
+        found = self._kept.pop(first, None)
+        if found is None:
+            whole = np.arange(first, last, dtype=np.int64)
+            found = whole[np.argsort(shuffled(whole, self._key or 0, 1), kind="stable")]
+            for other in list(self._kept)[: -max(1, _KEPT // len(found))]:
+                self._kept.pop(other, None)  # another thread may have
+        self._kept[first] = found  # the last one that was used
+        return found
 
     def at(self, positions: Numbers) -> tuple[Numbers, Numbers]:
         """The numbers of the shards and records at positions, before any shuffle within buffers."""
@@ -384,6 +395,7 @@ class _WindowEpoch(Epoch):
         return int(self._cuts[number - 1]), int(self._cuts[number])
 
 
+_KEPT = 1 << 20  # positions of buffers whose order is kept
 LOCATED_TOGETHER = 256
 """Records at random places that are located, and so read, together."""
 
