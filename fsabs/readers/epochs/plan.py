@@ -3,8 +3,8 @@
 An epoch's positions (see `readers.data.order`) are dealt, in runs, to the lanes of a grid of `turns` x `slots`. Step k
 takes its samples from the lanes of turn `k % turns`, as many from each slot, so that a worker that takes each
 `turns`-th step reads the runs of one turn, and a rank those of its slots. What the lanes have too much at their ends is
-cut together. A batch is that of all ranks together, an ordered list of which each has an equal part: the grid says which
-positions are near each other, and nothing says which process reads them.
+cut together. A batch is that of all ranks together, an ordered list of which each has an equal part. The grid says
+which positions are near each other; no position belongs to a process.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class EpochPlan:
         cls,
         total: int,
         batch_size: int,
-        grid: Grid = Grid(1, 1),
+        grid: Grid,
         drop_last: bool = False,
         before: Iterable[Stop] = (),
         cuts: Sequence[int] = (),
@@ -224,6 +224,8 @@ class PassPlan:
     ranks: int
     uneven: Uneven
     workers: int
+    first: int
+    """The step that comes next, but for those that failed before."""
     order: Steps
     """The steps, in ranges: those that failed before, and the others without those that are left out."""
 
@@ -259,6 +261,7 @@ class PassPlan:
         `failed` are numbers of batches that were not done.
         """
         following = max((end for _, end in take(self.order, count)), default=0)
+        following = max(following, self.first)
         left = [(start, end) for start, end in drop(self.order, count) if start < following]
         again = [(step, step + 1) for step in map(self.step, failed)]
         return following, tuple(union([left, again]))
