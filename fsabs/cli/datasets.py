@@ -217,8 +217,8 @@ def samples(invocation: Invocation, given: Namespace) -> None:
     """Show what each rank reads in a step: source, shard and record, from seed and counts alone.
 
     A STATE is a file that holds a loader's state_dict(), of any rank: JSON, or what torch.save writes. The step is the
-    number of any batch of the state's epoch; without a STATE, of the first one. FUNCTION takes no arguments and makes the
-    data set and the Loader as the job does; its rank is that of the environment.
+    number of any batch of the state's epoch; without a STATE, of the first one. FUNCTION takes no arguments and makes
+    the data set and the Loader as the job does; its rank is that of the environment.
 
     Example: fsabs samples step-300.json 340 --loader train.py:make_loader
     """

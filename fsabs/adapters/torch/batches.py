@@ -19,7 +19,7 @@ from torch.utils.data import DistributedSampler
 
 from ...readers.data.order import Interval, length
 from ...readers.epochs.plan import UNEVEN, EpochPlan, Grid, PassPlan, Stop, Uneven, order_of, part_of
-from .datasets import Base, Batch, OrderedDataset, PlannedStep, SamplePlace
+from .datasets import Base, Batch, EpochDataset, PlannedStep, SamplePlace
 from .map_style import ordered
 
 FORMAT = 3
@@ -112,7 +112,7 @@ class EpochBatches(DistributedSampler[Any]):
         lanes: tuple[int, int] | None = None,
         skip: Skip = (),
     ) -> None:
-        self.source: OrderedDataset = ordered(dataset, seed)
+        self.source: EpochDataset = ordered(dataset, seed)
         if self.source.packing is not None:
             raise TypeError("packed windows are not counted before they are read: give the data set to a Loader")
         self.batch_size = batch_size_of(self.source, batch_size)
@@ -331,7 +331,7 @@ class EpochBatches(DistributedSampler[Any]):
         self._set(state["epoch"], base, tuple(before), stop)
 
 
-def batch_size_of(source: OrderedDataset, batch_size: int | None) -> int:
+def batch_size_of(source: EpochDataset, batch_size: int | None) -> int:
     """Return how many positions a rank's batch has; `ValueError` or `TypeError` for sizes that don't fit."""
     if batch_size is not None and batch_size < 1:
         raise ValueError(f"batch_size is at least 1, or None for single samples, not {batch_size}")

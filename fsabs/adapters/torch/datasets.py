@@ -69,64 +69,7 @@ def guarded(function: Callable[..., Any], *arguments: Any) -> Any:
         raise RuntimeError(f"{getattr(function, '__qualname__', function)} raised StopIteration") from exc
 
 
-class OrderedDataset(abc.ABC):
-    """What `EpochBatches` needs to know of a data set: the orders of its epochs."""
-
-    batch_size: int | None = None
-    """Records of a sample that is a batch; None for single ones."""
-    packing: Packing | None = None
-    ranks_share_blocks = False
-    """True if positions that are near each other are read together, so that each worker had better have its own."""
-
-    @abc.abstractmethod
-    def first_base(self, divided: int) -> Base:
-        """Return the base of epochs that follow from no state, for so many lanes that share the window's blocks."""
-
-    def following(self, epoch: int, base: Base, divided: int) -> Base:
-        """Return the base of the epoch after one."""
-        return self.first_base(divided)
-
-    def rebased(self, epoch: int, base: Base, stops: Sequence[Stop]) -> Base | None:
-        """Return a base for what the data set is now, of what some stops have left; None where it is the same."""
-        return None
-
-    @abc.abstractmethod
-    def shape(self, epoch: int, base: Base) -> tuple[int, tuple[int, ...]]:
-        """Return how many positions an epoch has, and where all lanes go from one stretch to the next one together."""
-
-    @abc.abstractmethod
-    def order(self, epoch: int, base: Base) -> Any:
-        """Return the order of an epoch."""
-
-    @abc.abstractmethod
-    def numbers(self, order: Any, intervals: Iterable[Interval]) -> list[int]:
-        """Return the numbers of the records at positions."""
-
-    @abc.abstractmethod
-    def read(self, order: Any, intervals: Iterable[Interval], threads: SharedThreads | None = None) -> Iterator[Any]:
-        """Yield the samples at positions, read ahead; `LOST` for a skipped one."""
-
-    @abc.abstractmethod
-    def described(self, base: Base) -> dict[str, Any]:
-        """Return what a state says of the content."""
-
-    @abc.abstractmethod
-    def check(self, content: Mapping[str, Any]) -> None:
-        """Raise `ValueError` if a state's content is another one."""
-
-    def places(self, order: Any, intervals: Iterable[Interval]) -> list[SamplePlace]:
-        """Return where the samples at positions come from; `TypeError` for a data set that doesn't say it."""
-        raise TypeError(f"a {type(self).__name__} does not say where its samples come from")
-
-    def set_order(self, plan: PassPlan) -> None:
-        """Receive what all workers read in a pass, so that a cache below knows what to keep."""
-
-    def stream(self, step: PlannedStep, stride: int) -> process.Resumable[Any]:
-        """Return the samples of each `stride`-th batch of a pass from one on, read ahead."""
-        return process.Resumable(functools.partial(_coming, self, step, stride))
-
-
-def _coming(dataset: OrderedDataset, step: PlannedStep, stride: int, taken: int) -> Iterator[Any]:
+def _coming(dataset: EpochDataset, step: PlannedStep, stride: int, taken: int) -> Iterator[Any]:
     plan = step.plan
     dataset.set_order(plan)
     intervals = _Coming(step, stride, taken * (dataset.batch_size or 1))
@@ -146,7 +89,7 @@ class _Coming(Iterable[Interval]):
 class StepReader:
     """The steps of passes as this process gets them, read ahead by the pass's plan."""
 
-    def __init__(self, dataset: OrderedDataset) -> None:
+    def __init__(self, dataset: EpochDataset) -> None:
         self._dataset = dataset
         self._last: PlannedStep | None = None
         self._stream: process.Resumable[Any] | None = None
@@ -205,11 +148,15 @@ def _check_workers(plan: PassPlan, stride: int) -> None:
         _warn_of_workers(plan.workers, stride)
 
 
-class EpochDataset(OrderedDataset, Dataset[Any]):
+class EpochDataset(Dataset[Any], abc.ABC):
     """A map-style data set: `dataset[n]` is record n, and an iteration is an epoch, read by this process alone.
 
     Each iteration is of the next epoch. `Loader` and `EpochBatches` divide epochs into batches, for ranks and workers.
+    Subclasses say what the orders of the epochs are, and read records at positions and by number.
     """
+
+    ranks_share_blocks = False
+    """True if positions that are near each other are read together, so that each worker had better have its own."""
 
     def __init__(
         self, transform: Transform | None, batch_size: int | None, packing: Packing | None, max_skipped: int | None
@@ -229,6 +176,54 @@ class EpochDataset(OrderedDataset, Dataset[Any]):
         """How many damaged records were skipped: of a `Loader`, in its last pass, by all workers."""
         self._steps = StepReader(self)
         self._epoch = 0  # of the next iteration
+
+    # ---- orders
+
+    @abc.abstractmethod
+    def first_base(self, divided: int) -> Base:
+        """Return the base of epochs that follow from no state, for so many lanes that share the window's blocks."""
+
+    def following(self, epoch: int, base: Base, divided: int) -> Base:
+        """Return the base of the epoch after one."""
+        return self.first_base(divided)
+
+    def rebased(self, epoch: int, base: Base, stops: Sequence[Stop]) -> Base | None:
+        """Return a base for what the data set is now, of what some stops have left; None where it is the same."""
+        return None
+
+    @abc.abstractmethod
+    def shape(self, epoch: int, base: Base) -> tuple[int, tuple[int, ...]]:
+        """Return how many positions an epoch has, and where all lanes go from one stretch to the next one together."""
+
+    @abc.abstractmethod
+    def order(self, epoch: int, base: Base) -> Any:
+        """Return the order of an epoch."""
+
+    @abc.abstractmethod
+    def numbers(self, order: Any, intervals: Iterable[Interval]) -> list[int]:
+        """Return the numbers of the records at positions."""
+
+    @abc.abstractmethod
+    def described(self, base: Base) -> dict[str, Any]:
+        """Return what a state says of the content."""
+
+    @abc.abstractmethod
+    def check(self, content: Mapping[str, Any]) -> None:
+        """Raise `ValueError` if a state's content is another one."""
+
+    def places(self, order: Any, intervals: Iterable[Interval]) -> list[SamplePlace]:
+        """Return where the samples at positions come from; `TypeError` for a data set that doesn't say it."""
+        raise TypeError(f"a {type(self).__name__} does not say where its samples come from")
+
+    def set_order(self, plan: PassPlan) -> None:
+        """Receive what all workers read in a pass, so that a cache below knows what to keep."""
+        return
+
+    def stream(self, step: PlannedStep, stride: int) -> process.Resumable[Any]:
+        """Return the samples of each `stride`-th batch of a pass from one on, read ahead."""
+        return process.Resumable(functools.partial(_coming, self, step, stride))
+
+    # ---- records
 
     @property
     @abc.abstractmethod
@@ -332,7 +327,7 @@ class EpochDataset(OrderedDataset, Dataset[Any]):
         return self._transformed(batched_windows(windows, self.batch_size) if self.batch_size else windows)
 
     def documents(self, *lane: Any) -> Iterator[Any]:
-        """Return the samples of a lane as documents: of a number in a grid, by threads, of an epoch, from a number on."""
+        """Return the samples of a lane: of a number in a grid, read by threads, of an epoch, from a number on."""
         return self._transformed(self._untransformed(*lane))
 
     def _untransformed(

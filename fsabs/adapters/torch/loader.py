@@ -19,7 +19,7 @@ from ...core import errors, hooks
 from ...readers.data.base import check_skipped
 from ...trace import session
 from .batches import EpochBatches, Skip
-from .datasets import EpochDataset, OrderedDataset, SamplePlace, StepReader, guarded
+from .datasets import EpochDataset, SamplePlace, StepReader, guarded
 from .map_style import ordered
 from .packing import PackedBatches, PackedReader
 
@@ -217,7 +217,7 @@ class _Steps(DistributedSampler[Any]):
     It is a `DistributedSampler`, which others recognize: they leave the loader's split over ranks alone.
     """
 
-    def __init__(self, batches: EpochBatches | PackedBatches, source: OrderedDataset) -> None:
+    def __init__(self, batches: EpochBatches | PackedBatches, source: EpochDataset) -> None:
         self._batches = batches
         self.batch_size = source.batch_size or batches.batch_size
         self.drop_last = False
@@ -269,7 +269,7 @@ class Collate:
 class _Read(Dataset[Any]):
     """A data set as a `Loader`'s workers read it: the steps of passes. All else is the data set's."""
 
-    def __init__(self, dataset: Any, source: OrderedDataset) -> None:
+    def __init__(self, dataset: Any, source: EpochDataset) -> None:
         self.dataset = dataset
         self._steps: StepReader | PackedReader
         self._steps = StepReader(source) if source.packing is None else PackedReader(source)

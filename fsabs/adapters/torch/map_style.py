@@ -28,18 +28,18 @@ from ...readers.data.images import EXTENSIONS
 from ...readers.data.order import Epoch, Interval, RandomOrder, gathered
 from ...readers.epochs.content import OrderContent
 from ...readers.prefetch import MAX_BYTES, hand_over, read_batches_ahead
+from ...urls import opening
 from .datasets import (
     Base,
     Batch,
     EpochDataset,
-    OrderedDataset,
     PlannedStep,
     StepReader,
+    Transform,
     guarded,
     record_numbers,
     without_lost,
 )
-from .datasets import Transform as Transform
 from .reading import joined
 
 
@@ -545,9 +545,9 @@ class ComingNumbers(Sequence[int]):
         yield from self._dataset.numbers(following, [(0, plan.total)] if plan.total else [])
 
 
-def ordered(dataset: Any, seed: int | None) -> OrderedDataset:
+def ordered(dataset: Any, seed: int | None) -> EpochDataset:
     """Return the orders of any map-style data set; `TypeError` for what is none."""
-    if isinstance(dataset, OrderedDataset):
+    if isinstance(dataset, EpochDataset):
         if seed is not None:
             raise TypeError(f"the seed of a {type(dataset).__name__} is given to the data set")
         return dataset

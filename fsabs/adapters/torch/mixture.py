@@ -43,7 +43,8 @@ class Mixture(EpochDataset):
     At the end of each block of steps (64, or as many as it takes for the rarest source to come once), each source has
     had its share of all samples to within one; within a block, their order is hashed. Which source a step takes, and
     which of its samples, is a function of weights, sizes and seed. A state can be loaded with other weights: those
-    samples of each source that are left are then mixed by them, and each sample still comes once an epoch of its source.
+    samples of each source that are left are then mixed by them, and each sample still comes once an epoch of its
+    source.
 
     Args:
         sources: data sets by name: `ShardedDataset`, `TokenDataset`, `Mixture`, and map-style ones. Each has its own

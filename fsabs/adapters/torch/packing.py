@@ -1,8 +1,8 @@
 """The steps of packed windows: lanes of documents that never end, of which each rank and worker has its own.
 
 How many windows there are is not known before documents are tokenized, so an epoch is a number of steps that is given.
-A worker reports with each batch where its lanes are; those places are the state of a rank, and a checkpoint has those of
-all ranks.
+A worker reports with each batch where its lanes are; those places are the state of a rank, and a checkpoint has those
+of all ranks.
 """
 
 from __future__ import annotations
