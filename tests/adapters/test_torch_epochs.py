@@ -131,6 +131,7 @@ def test_any_chain_of_jobs_reads_each_sample_once(reader: Numbers, shuffle: dict
         state: Any = None
         for job in range(5):
             ranks, size = source.randrange(1, 4), source.randrange(1, 6)
+            lanes = source.choice([None, (2, 2)]) if not state else None
             loaders = [
                 Loader(
                     ShardedDataset(reader, **shuffle),
@@ -138,7 +139,7 @@ def test_any_chain_of_jobs_reads_each_sample_once(reader: Numbers, shuffle: dict
                     rank=rank,
                     ranks=ranks,
                     uneven="repeat" if job == 4 else "drop",
-                    lanes=source.choice([None, (2, 2)]) if not state else None,
+                    lanes=lanes,
                 )
                 for rank in range(ranks)
             ]

@@ -8,8 +8,10 @@ all of them, on any numbers of ranks and workers.
 from __future__ import annotations
 
 import copy
+import json
 import operator
 import os
+import sys
 import warnings
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -137,17 +139,14 @@ class EpochBatches(DistributedSampler[Any]):
 
     def _set(self, epoch: int, base: Base, before: tuple[Stop, ...], stop: Stop | None) -> None:
         """Make the next pass that of an epoch, of which some was done."""
-        self._epoch, self._base, self._before, self._stop = epoch, base, before, stop
+        self.epoch = epoch
+        """The number of the epoch of the last pass; of the next one where none has begun."""
+        self._base, self._before, self._stop = base, before, stop
         self._running: PassPlan | None = None
         self._taken = 0  # batches of the running pass, up to the last one that was used
         self._failed: set[int] = set()  # those among them that were not used
         self._again = False  # the next pass is of this epoch, whole
         self._asked = False  # it is of this epoch, even if nothing is left of it
-
-    @property
-    def epoch(self) -> int:
-        """The number of the epoch of the last pass; of the next one where none has begun."""
-        return self._epoch
 
     def set_epoch(self, epoch: int) -> None:
         """Read epoch `epoch` next; what a state that was just loaded left of that epoch stays in force."""
@@ -156,26 +155,26 @@ class EpochBatches(DistributedSampler[Any]):
             raise ValueError(f"epoch must not be negative: {epoch}")
         loaded = self._running is None and self._stop is not None
         done = self._before or (self._stop is not None and self._stop.steps)
-        if epoch == self._epoch:
+        if epoch == self.epoch:
             self._again = self._taken > 0
             self._asked = loaded
-        elif loaded and epoch == self._epoch - 1 and not done:
+        elif loaded and epoch == self.epoch - 1 and not done:
             total = self.source.shape(epoch, self._base)[0]  # the state was saved at the end of that epoch
             self._set(epoch, self._base, (Stop(max(1, total), Grid(1, 1), 1),), None)
             self._asked = True
         else:
             if loaded and done:
                 warnings.warn(
-                    f"epoch {epoch} is set, and what the state that was loaded left of epoch {self._epoch} is not "
-                    f"read: the loop counts other epochs than the loader, which is in epoch {self._epoch}",
+                    f"epoch {epoch} is set, and what the state that was loaded left of epoch {self.epoch} is not "
+                    f"read: the loop counts other epochs than the loader, which is in epoch {self.epoch}",
                     stacklevel=3,
                 )
             self._set(epoch, self._base_of(epoch), (), None)
 
     def _base_of(self, epoch: int) -> Base:
-        if epoch <= self._epoch:
+        if epoch <= self.epoch:
             return self.source.first_base(self._divided)
-        return self.source.following(self._epoch, self._base, self._divided)
+        return self.source.following(self.epoch, self._base, self._divided)
 
     # ---- passes
 
@@ -183,7 +182,7 @@ class EpochBatches(DistributedSampler[Any]):
         """Return the pass that begins: of the next epoch if a batch of this one was used."""
         plan = self._following()
         while not len(plan) and (self._before or self._stop) and not self._asked:
-            self._set(self._epoch + 1, self._base_of(self._epoch + 1), (), None)
+            self._set(self.epoch + 1, self._base_of(self.epoch + 1), (), None)
             plan = self.planned()
         self._grid = plan.grid
         self._serial += 1
@@ -192,9 +191,9 @@ class EpochBatches(DistributedSampler[Any]):
 
     def _following(self) -> PassPlan:
         if self._again:
-            self._set(self._epoch, self._base, (), None)
+            self._set(self.epoch, self._base, (), None)
         elif self._taken:
-            self._set(self._epoch + 1, self._base_of(self._epoch + 1), (), None)
+            self._set(self.epoch + 1, self._base_of(self.epoch + 1), (), None)
         return self.planned()
 
     def planned(self) -> PassPlan:
@@ -206,12 +205,12 @@ class EpochBatches(DistributedSampler[Any]):
         if stop is not None and (stop.batch_size, stop.grid) != (size, grid):
             before, stop = (*before, *([stop] if stop.steps else [])), None
         first, failed = (0, ()) if stop is None else (stop.steps, stop.failed)
-        total, cuts = self.source.shape(self._epoch, self._base)
+        total, cuts = self.source.shape(self.epoch, self._base)
         numbers = (total, size, grid, self.drop_last, before, cuts)
         steps = EpochPlan.of(*numbers).steps(ranks, self.uneven)
-        order = order_of(steps, first, failed, self._skip.get(self._epoch, ()) if not before else ())
+        order = order_of(steps, first, failed, self._skip.get(self.epoch, ()) if not before else ())
         return PassPlan(
-            self._serial, self._epoch, self._base, *numbers, rank, ranks, self.uneven, self.workers, first, order
+            self._serial, self.epoch, self._base, *numbers, rank, ranks, self.uneven, self.workers, first, order
         )
 
     def _default_grid(self, ranks: int) -> Grid:
@@ -262,7 +261,7 @@ class EpochBatches(DistributedSampler[Any]):
         """Return where the samples of any step of the epoch come from, for each rank."""
         rank, ranks = self._rank.get()
         batch = self._batch_of(step)
-        order = self.source.order(self._epoch, self._base)
+        order = self.source.order(self.epoch, self._base)
         parts = {one: part_of(batch, one, ranks, self.uneven) for one in range(ranks)}
         return {one: self.source.places(order, part) for one, part in parts.items()}
 
@@ -278,7 +277,7 @@ class EpochBatches(DistributedSampler[Any]):
             return plan.plan.batch(at)
         except LookupError:
             steps = sum(stop.steps for stop in plan.before) + len(plan.plan)
-            raise LookupError(f"step {step} is none of the {steps} steps of epoch {self._epoch}") from None
+            raise LookupError(f"step {step} is none of the {steps} steps of epoch {self.epoch}") from None
 
     # ---- states
 
@@ -288,7 +287,7 @@ class EpochBatches(DistributedSampler[Any]):
         `steps` is the number of batches of this pass that the loop has used. A `Loader` and torchdata's
         `StatefulDataLoader` know it; what another loader has drawn ahead is not known here.
         """
-        if steps is None and not self.counts and self._running is not None:
+        if steps is None and not (self.counts or self._running is None or _is_asked_by_torchdata()):
             raise RuntimeError(
                 "how many batches were used is not known: state_dict(steps=n) of this pass, or use a Loader"
             )
@@ -296,10 +295,10 @@ class EpochBatches(DistributedSampler[Any]):
         if plan is None:
             plan = self.planned()
             stop = self._stop or Stop(plan.batch_size, plan.grid, 0)
-            return self._state(self._epoch, self._base, self._before, stop)
+            return self._state(self.epoch, self._base, self._before, stop)
         taken, failed = (self._taken, self._failed) if steps is None else (steps, set[int]())
         if taken >= len(plan) and not failed:
-            epoch = self._epoch + 1
+            epoch = self.epoch + 1
             return self._state(epoch, self._base_of(epoch), (), Stop(plan.batch_size, plan.grid, 0))
         return self._state(
             plan.epoch, plan.base, plan.before, Stop(plan.batch_size, plan.grid, *plan.done(taken, failed))
@@ -311,7 +310,8 @@ class EpochBatches(DistributedSampler[Any]):
             "epoch": epoch,
             "done": [one.described() for one in (*before, stop)],
             "ranks": self._rank.get()[1],
-            "base": dict(base),
+            # A text: torch.distributed.checkpoint takes mappings apart, and loads what a new loader has of them.
+            "base": json.dumps(base, separators=(",", ":")),
             "content": self.source.described(base),
         }
 
@@ -323,12 +323,17 @@ class EpochBatches(DistributedSampler[Any]):
         state = own_state(state_dict)
         self.source.check(state["content"])
         *before, stop = map(Stop.of, state["done"])
-        base, grid = state["base"], stop.grid
+        base, grid = json.loads(state["base"]), stop.grid
         changed = self.source.rebased(state["epoch"], base, (*before, stop))
         if changed is not None:
             base, before, stop = changed, [], Stop(stop.batch_size, grid, 0)
         self._grid = self._given_grid or grid
         self._set(state["epoch"], base, tuple(before), stop)
+
+
+def _is_asked_by_torchdata() -> bool:
+    """Return whether torchdata asks for the state of the batches, besides that of their iterator, which it goes by."""
+    return str(sys._getframe(2).f_globals.get("__name__")).startswith("torchdata.")
 
 
 def batch_size_of(source: EpochDataset, batch_size: int | None) -> int:

@@ -177,9 +177,10 @@ class Loader(DataLoader[Any]):
         `LookupError` for a step that the epoch has not; `TypeError` for a data set that does not say where its samples
         come from: map-style ones, packed windows and a job's tasks.
         """
-        if not isinstance(self._batches if self.tasks is None else None, EpochBatches):
+        batches = None if self.tasks is not None else self._batches
+        if not isinstance(batches, EpochBatches):
             raise TypeError(f"a {type(self.dataset).__name__} does not say where its samples come from")
-        return self._batches.samples(step)
+        return batches.samples(step)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what was done of the epoch, as plain data: that of all ranks, but for packed windows."""

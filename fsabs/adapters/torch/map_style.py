@@ -62,7 +62,7 @@ class ReadAheadDataset(Dataset[Any], abc.ABC):
         """Read the contents of samples; `LOST` for a damaged one that is skipped."""
 
     @abc.abstractmethod
-    def read_ahead(self, coming: ComingNumbers) -> Iterator[Any] | None:
+    def read_ahead(self, coming: ComingNumbers) -> process.Resumable[Any] | None:
         """Begin to read contents ahead; None where that gains nothing."""
 
     @abc.abstractmethod
@@ -163,7 +163,7 @@ class FileDataset(ReadAheadDataset):
         """Read files."""
         return list(self.fs.read_many([self.paths[index] for index in indices]))
 
-    def read_ahead(self, coming: ComingNumbers) -> Iterator[bytes]:
+    def read_ahead(self, coming: ComingNumbers) -> process.Resumable[bytes]:
         """Begin to read files ahead."""
         begin = functools.partial(_hand_over, self.fs, self.paths)
         read = functools.partial(_read_many, self.fs, self.paths)  # not a method: the thread must not hold the data set
@@ -336,7 +336,7 @@ class RecordIODataset(ReadAheadDataset):
         """Read records."""
         return self._records.fetch(indices)
 
-    def read_ahead(self, coming: ComingNumbers) -> Iterator[Any] | None:
+    def read_ahead(self, coming: ComingNumbers) -> process.Resumable[Any] | None:
         """Begin to read records ahead; on a local disk, a thread costs more than it gains."""
         if not self.reader.reads_ahead:
             return None
@@ -414,10 +414,10 @@ class IndexedDataset(EpochDataset):
     def __init__(self, dataset: Any, seed: int | None) -> None:
         super().__init__(None, None, None, None)
         self.dataset = dataset
-        self._seed = seed
+        self._seed = None if seed is None else operator.index(seed)
         self._total = len(dataset)
         contents = getattr(dataset, "contents", lambda: [(0, self._total, ShardContent(""))])()
-        self._content = OrderContent(contents, [seed])
+        self._content = OrderContent(contents, [self._seed])
         self._shards = len(contents)
 
     def first_base(self, divided: int) -> Base:
@@ -461,12 +461,12 @@ class IndexedDataset(EpochDataset):
 
     def fetch(self, numbers: Sequence[int]) -> list[Any]:
         """Return samples by their numbers."""
-        return self._samples(list(numbers))
+        return self._by_number(list(numbers))
 
     def records(self, order: Epoch, intervals: Iterable[Interval], threads: object) -> Iterator[Any]:
         """Yield the samples at positions."""
         for piece in joined(order, intervals):
-            yield from self._samples(self.numbers(order, [piece]))
+            yield from self._by_number(self.numbers(order, [piece]))
 
     def stream(self, step: PlannedStep, stride: int) -> process.Resumable[Any]:
         """Return the samples of each `stride`-th batch; a data set of this package reads them ahead."""
@@ -477,7 +477,7 @@ class IndexedDataset(EpochDataset):
         ahead = self.dataset.read_ahead(coming) if isinstance(self.dataset, ReadAheadDataset) else None
         if ahead is None:
             for batch in coming.batches():
-                yield from self._samples(batch)
+                yield from self._by_number(batch)
             return
         try:
             for batch in coming.batches():
@@ -487,7 +487,7 @@ class IndexedDataset(EpochDataset):
         finally:
             ahead.close()
 
-    def _samples(self, numbers: list[int]) -> list[Any]:
+    def _by_number(self, numbers: list[int]) -> list[Any]:
         dataset = self.dataset
         if isinstance(dataset, ReadAheadDataset):
             return dataset.made(numbers, dataset.fetch(numbers))

@@ -199,7 +199,8 @@ class Mixture(EpochDataset):
 
     def _digests(self) -> dict[str, str]:
         pairs = zip(self._names, self._sources, strict=True)
-        return {name: digest(source.described(source.first_base(1)), 4) for name, source in pairs}
+        bases = [(name, source, source.first_base(1)) for name, source in pairs]
+        return {name: digest([source.described(base), base], 4) for name, source, base in bases}
 
     def check(self, content: Mapping[str, Any]) -> None:
         """Raise `ValueError` if a state's content is another one; it names the source."""

@@ -98,9 +98,9 @@ class PackedBatches:
     def steps(self) -> Iterator[PackedStep]:
         """Yield the steps of the pass that has begun."""
         rank, ranks = self._rank.get()
-        places = self._own()
-        for number in range(self._taken, self._steps):
-            first = number - self._taken < self._workers
+        places, begin = self._own(), self._taken
+        for number in range(begin, self._steps):
+            first = number - begin < self._workers
             total = self.epoch * self._steps + number
             yield PackedStep(
                 self._serial, total, self.batch_size, self._count(), rank, ranks, places if first else None
