@@ -259,7 +259,7 @@ class EpochBatches(DistributedSampler[Any]):
 
     def samples(self, step: int) -> dict[int, list[SamplePlace]]:
         """Return where the samples of any step of the epoch come from, for each rank."""
-        rank, ranks = self._rank.get()
+        ranks = self._rank.get()[1]
         batch = self._batch_of(step)
         order = self.source.order(self.epoch, self._base)
         parts = {one: part_of(batch, one, ranks, self.uneven) for one in range(ranks)}

@@ -34,6 +34,7 @@ class SamplePlace(NamedTuple):
     source: str
     """Of a mixture: the name of its source, `a/b` of one within another; else empty."""
     shard: str
+    """Of a map-style data set: the name of its class."""
     record: int
     """The number of the record in its shard; of a window of tokens, that of its first token in the file."""
 
@@ -211,9 +212,9 @@ class EpochDataset(Dataset[Any], abc.ABC):
     def check(self, content: Mapping[str, Any]) -> None:
         """Raise `ValueError` if a state's content is another one."""
 
+    @abc.abstractmethod
     def places(self, order: Any, intervals: Iterable[Interval]) -> list[SamplePlace]:
-        """Return where the samples at positions come from; `TypeError` for a data set that doesn't say it."""
-        raise TypeError(f"a {type(self).__name__} does not say where its samples come from")
+        """Return where the samples at positions come from."""
 
     def set_order(self, plan: PassPlan) -> None:
         """Receive what all workers read in a pass, so that a cache below knows what to keep."""

@@ -174,8 +174,7 @@ class Loader(DataLoader[Any]):
         counts, without reading anything. A batch whose records are all damaged is a step, too, and is not handed out: a
         loop's own count is one less after it.
 
-        `LookupError` for a step that the epoch has not; `TypeError` for a data set that does not say where its samples
-        come from: map-style ones, packed windows and a job's tasks.
+        `LookupError` for a step that the epoch has not; `TypeError` for packed windows and a job's tasks.
         """
         batches = None if self.tasks is not None else self._batches
         if not isinstance(batches, EpochBatches):

@@ -34,6 +34,7 @@ from .datasets import (
     Batch,
     EpochDataset,
     PlannedStep,
+    SamplePlace,
     StepReader,
     Transform,
     guarded,
@@ -435,6 +436,10 @@ class IndexedDataset(EpochDataset):
     def numbers(self, order: Epoch, intervals: Iterable[Interval]) -> list[int]:
         """Return the numbers of the samples at positions."""
         return record_numbers(order, intervals, np.zeros(1, np.int64))
+
+    def places(self, order: Epoch, intervals: Iterable[Interval]) -> list[SamplePlace]:
+        """Return the name of the data set's class, and the numbers of the samples at positions."""
+        return [SamplePlace("", self.name, number) for number in self.numbers(order, intervals)]
 
     def described(self, base: Base) -> dict[str, Any]:
         """Return what a state says of the content."""

@@ -91,7 +91,7 @@ class Mixture(EpochDataset):
             raise TypeError("some sources pack windows and others don't: give the mixture packing=")
         super().__init__(transform, None, packings[0], max_skipped)
         self._seed, self._ending, self._length, self._max_bytes = seed, ending, length, max_bytes
-        self._sizes = [source.total for source in self._sources]
+        self._sizes = [source.shape(0, source.first_base(1))[0] for source in self._sources]  # of their epochs
         if weights is None:
             weights = dict(zip(self._names, self._sizes, strict=True))
         self._schedule = schedule_of(weights, self._names)
@@ -100,7 +100,7 @@ class Mixture(EpochDataset):
         self._weights = _written(self._schedule)
         self._settings = [seed, ending, length, *(packing.settings if packing else [])]
         self.ranks_share_blocks = any(source.ranks_share_blocks for source in self._sources)
-        self._starts = np.cumsum([0, *self._sizes])
+        self._starts = np.cumsum([0, *(source.total for source in self._sources)])
         self._levels: dict[str, MixedOrder] = {}  # those that were asked for last
 
     def _check_sizes(self) -> None:
@@ -225,7 +225,7 @@ class Mixture(EpochDataset):
     @property
     def total(self) -> int:
         """The number of samples of all sources, which are numbered in the order of the sources."""
-        return sum(self._sizes)
+        return int(self._starts[-1])
 
     @property
     def name(self) -> str:
@@ -529,6 +529,7 @@ def _of_source(
     dataset: EpochDataset, positions: Iterator[tuple[int, Interval]], shared: SharedThreads
 ) -> Generator[Any, None, None]:
     base = dataset.first_base(1)
+    dataset.skipped = 0
     held = [next(positions, None)]
 
     def of_epoch(epoch: int) -> Iterator[Interval]:
@@ -538,4 +539,13 @@ def _of_source(
 
     while held[0] is not None:
         epoch = held[0][0]
-        yield from dataset.read(dataset.order(epoch, base), of_epoch(epoch), shared)
+        samples = dataset.read(dataset.order(epoch, base), of_epoch(epoch), shared)
+        yield from samples if dataset.max_skipped is None else _counted(dataset, samples)
+
+
+def _counted(dataset: EpochDataset, samples: Iterator[Any]) -> Iterator[Any]:
+    """Yield the samples of a source that may skip only so many."""
+    for sample in samples:
+        if sample is LOST:
+            dataset.skip(1)
+        yield sample
