@@ -20,8 +20,8 @@ from ...readers.data.base import LOST, check_skipped
 from ...readers.data.order import Epoch, Interval, drop, length
 from ...readers.epochs.packing import PackedLane, Packing
 from ...readers.epochs.plan import Grid, PassPlan, Stop
+from ...readers.epochs.reading import CountedBatch
 from ...readers.prefetch import SharedThreads
-from .reading import CountedBatch
 
 Transform = Callable[..., Any]
 Base = Mapping[str, Any]

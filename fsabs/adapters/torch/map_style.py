@@ -27,6 +27,7 @@ from ...readers.data.files import Location, visible
 from ...readers.data.images import EXTENSIONS
 from ...readers.data.order import Epoch, Interval, RandomOrder, gathered
 from ...readers.epochs.content import OrderContent
+from ...readers.epochs.reading import joined
 from ...readers.prefetch import MAX_BYTES, hand_over, read_batches_ahead
 from ...urls import opening
 from .datasets import (
@@ -41,7 +42,6 @@ from .datasets import (
     record_numbers,
     without_lost,
 )
-from .reading import joined
 
 
 class ReadAheadDataset(Dataset[Any], abc.ABC):

@@ -8,11 +8,8 @@ that repeat, how far each had come is kept.
 
 from __future__ import annotations
 
-import base64
 import json
 import operator
-import struct
-import threading
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -23,8 +20,9 @@ import numpy as np
 from ...core.threads import Threads
 from ...readers.data.base import LOST
 from ...readers.data.mixing import Ending, Mixing, Schedule, Unread, Weights, schedule_of
-from ...readers.data.order import Interval, Numbers
+from ...readers.data.order import Interval
 from ...readers.epochs.content import digest
+from ...readers.epochs.mixture import Distribution, MixedOrder, described, schedule_in, written
 from ...readers.epochs.packing import PackedLane, Packing
 from ...readers.epochs.plan import Grid, PassPlan, Stop, remaining
 from ...readers.prefetch import SharedThreads
@@ -97,7 +95,7 @@ class Mixture(EpochDataset):
         self._schedule = schedule_of(weights, self._names)
         if packings[0] is None:
             self._check_sizes()
-        self._weights = _written(self._schedule)
+        self._weights = written(self._schedule)
         self._settings = [seed, ending, length, *(packing.settings if packing else [])]
         self.ranks_share_blocks = any(source.ranks_share_blocks for source in self._sources)
         self._starts = np.cumsum([0, *(source.total for source in self._sources)])
@@ -123,7 +121,7 @@ class Mixture(EpochDataset):
         return {
             **self.first_base(divided),
             "since": epoch + 1,
-            "starts": _starts(self.order(epoch, base).unread_of([])),
+            "starts": described(self.order(epoch, base).unread_of([])),
         }
 
     def rebased(self, epoch: int, base: Base, stops: Sequence[Stop]) -> Base | None:
@@ -135,7 +133,7 @@ class Mixture(EpochDataset):
             if self._ending != "repeat":
                 return changed
             order = self.order(epoch, base)
-            return {**changed, "since": epoch, "starts": _starts(order.unread_of([(0, order.total)]))}
+            return {**changed, "since": epoch, "starts": described(order.unread_of([(0, order.total)]))}
         return {
             "weights": self._weights,
             "divided": base["divided"],
@@ -157,7 +155,7 @@ class Mixture(EpochDataset):
         return found
 
     def _made_order(self, epoch: int, base: Base) -> MixedOrder:
-        schedule, repeats = _read(base["weights"], len(self._sizes)), self._ending == "repeat"
+        schedule, repeats = schedule_in(base["weights"], len(self._sizes)), self._ending == "repeat"
         if "before" not in base:
             mixing = Mixing(schedule, self._seed, self._sizes, self._ending, self._length)
             begins = [Unread() for _ in self._sizes]
@@ -166,20 +164,20 @@ class Mixture(EpochDataset):
                 taken = mixing.counts(mixing.total) * (epoch - since)
                 begins = [Unread([tuple(run) for run in runs], after) for runs, after in starts]
             first = taken if repeats else np.zeros(len(self._sizes), np.int64)
-            return MixedOrder(self, epoch, mixing, mixing.total, 0, begins, first)
-        lower_base, described = base["before"]
+            return MixedOrder(self._in_source, epoch, mixing, mixing.total, 0, begins, first)
+        lower_base, stops = base["before"]
         lower = self.order(epoch, lower_base)
         cuts = tuple(cut for cut in lower.mixing.cuts if cut < lower.total)
-        left = remaining(lower.total, map(Stop.of, described), cuts)
+        left = remaining(lower.total, map(Stop.of, stops), cuts)
         unread, size = lower.unread_of(left), sum(end - start for start, end in left)
         since = lower.since + lower.total - size
         sizes = [one.count + max(0, total - one.after) for one, total in zip(unread, self._sizes, strict=True)]
         mixing = Mixing(
             schedule, self._seed, self._sizes if repeats else sizes, self._ending, size if repeats else None, since
         )
-        return MixedOrder(self, epoch, mixing, mixing.total, since, unread, np.zeros(len(sizes), np.int64))
+        return MixedOrder(self._in_source, epoch, mixing, mixing.total, since, unread, np.zeros(len(sizes), np.int64))
 
-    def in_source(self, source: int, epoch: int, position: int, end: int) -> Iterator[tuple[int, Interval]]:
+    def _in_source(self, source: int, epoch: int, position: int, end: int) -> Iterator[tuple[int, Interval]]:
         """Yield the epochs of a source, and the positions in them, of a run of its stream."""
         if self._ending != "repeat":
             yield epoch, (position, end)
@@ -374,131 +372,7 @@ def _source(name: str, given: Any, seed: int) -> EpochDataset:
     return source
 
 
-# ---- weights in a state
-
-
-def _written(schedule: Schedule) -> list[Any]:
-    """Return a schedule as a list of steps and texts: cumulative weights, less 1, in 5 characters for each source."""
-    return [
-        [step, base64.b85encode(struct.pack(f">{len(weights)}I", *(max(0, one - 1) for one in weights))).decode()]
-        for step, weights in schedule
-    ]
-
-
-def _read(written: Sequence[Any], sources: int) -> Schedule:
-    found = []
-    for step, text in written:
-        values = struct.unpack(f">{sources}I", base64.b85decode(text))
-        found.append((int(step), [value + 1 if value else 0 for value in values]))
-    return found
-
-
-# ---- one epoch
-
-
-class MixedOrder:
-    """The order of an epoch of a mixture."""
-
-    def __init__(
-        self,
-        mixture: Mixture,
-        epoch: int,
-        mixing: Mixing,
-        total: int,
-        since: int,
-        unread: Sequence[Unread],
-        first: Numbers,
-    ) -> None:
-        """`since`: the step of the schedule at which it begins; `unread`: the samples that the sources have left, of
-        which each begins with number `first`.
-        """
-        self._mixture, self._epoch = mixture, epoch
-        self.mixing, self.total, self.since, self.unread, self._first = mixing, total, since, unread, first
-
-    def pieces(self, intervals: Iterable[Interval]) -> Iterator[Interval]:
-        """The intervals: nothing is cut."""
-        yield from intervals
-
-    def _counts(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-        """Yield the sources that have samples in some steps, and the numbers of these in `unread`."""
-        first, last = (self._first + self.mixing.counts(step) for step in (start, end))
-        for source, (low, high) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
-            if low < high:
-                yield source, low, high
-
-    def of_sources(self, start: int, end: int) -> Iterator[tuple[int, int, Interval]]:
-        """Yield what the sources have in some steps: the source, its epoch, and positions in that."""
-        for source, low, high in self._counts(start, end):
-            yield from self._in_source(source, low, high)
-
-    def _in_source(self, source: int, low: int, high: int) -> Iterator[tuple[int, int, Interval]]:
-        for first, last in self.unread[source].positions(low, high):
-            for epoch, interval in self._mixture.in_source(source, self._epoch, first, last):
-                yield source, epoch, interval
-
-    def sources(self, intervals: Iterable[Interval]) -> Iterator[int]:
-        """Yield the source of each step."""
-        for start, end in intervals:
-            for sources, _ in self.mixing.steps(start, end):
-                yield from sources.tolist()
-
-    def samples(self, intervals: Iterable[Interval]) -> Iterator[tuple[int, int, Interval]]:
-        """Yield the source, its epoch, and the position in that of each step."""
-        for start, end in intervals:
-            for sources, numbers in self.mixing.steps(start, end):
-                for source, number in zip(sources.tolist(), numbers.tolist(), strict=True):
-                    at = number + int(self._first[source])
-                    yield from self._in_source(source, at, at + 1)
-
-    def unread_of(self, left: Sequence[Interval]) -> list[Unread]:
-        """Return what is to be read of each source if these steps are left."""
-        runs: list[list[Interval]] = [[] for _ in self.unread]
-        for start, end in left:
-            for source, low, high in self._counts(start, end):
-                runs[source] += self.unread[source].positions(low, high)
-        ends = (self._first + self.mixing.counts(self.total)).tolist()
-        found = []
-        for own, before, end in zip(runs, self.unread, ends, strict=True):
-            after = max(before.after, before.positions(end, end + 1)[0][0])
-            found.append(Unread([*own, *before.positions(end, before.count)], after))
-        return found
-
-
-def _starts(unread: Iterable[Unread]) -> list[Any]:
-    """Return what is to be read of sources as it is in a base: runs of their streams, and all after a position."""
-    return [[[list(run) for run in one.runs], one.after] for one in unread]
-
-
-class _Distribution:
-    """What the sources have in some intervals of steps, which are taken as far as one of them needs it."""
-
-    def __init__(self, order: MixedOrder, intervals: Iterable[Interval], sources: int) -> None:
-        self._order, self._intervals = order, iter(intervals)
-        self._waiting: list[deque[tuple[int, Interval]]] = [deque() for _ in range(sources)]
-        self._steps: deque[Interval] = deque()
-        self._lock = threading.Lock()
-
-    def _next(self, waiting: deque[Any]) -> Any:
-        """Return the next of what waits for a source, or of the steps; None at the end."""
-        with self._lock:
-            while not waiting:
-                interval = next(self._intervals, None)
-                if interval is None:
-                    return None
-                self._steps.append(interval)
-                for source, epoch, positions in self._order.of_sources(*interval):
-                    self._waiting[source].append((epoch, positions))
-            return waiting.popleft()
-
-    def steps(self) -> Iterator[Interval]:
-        """Yield the intervals."""
-        while (found := self._next(self._steps)) is not None:
-            yield found
-
-    def of(self, source: int) -> Iterator[tuple[int, Interval]]:
-        """Yield the epochs of a source, and positions in them."""
-        while (found := self._next(self._waiting[source])) is not None:
-            yield found
+# ---- what is read
 
 
 def _mixed(
@@ -508,7 +382,7 @@ def _mixed(
     threads: SharedThreads | None,
     max_bytes: int,
 ) -> Iterator[Any]:
-    distribution = _Distribution(order, intervals, len(sources))
+    distribution = Distribution(order, intervals, len(sources))
     pool = Threads[None](_THREADS) if threads is None else threads.threads
     most = max_bytes if threads is None else threads.most
     shared = SharedThreads(pool, max(_LEAST_AHEAD, most // len(sources)))

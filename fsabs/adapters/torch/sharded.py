@@ -25,9 +25,9 @@ from ...readers.data.tokens import Format, TokenDataReader, WindowLayout
 from ...readers.epochs.content import OrderContent
 from ...readers.epochs.packing import Packing
 from ...readers.epochs.plan import PassPlan
+from ...readers.epochs.reading import EpochReader, EpochRecords, EpochRows, EpochWindows, joined
 from ...readers.prefetch import SharedThreads
 from .datasets import Base, EpochDataset, SamplePlace, Transform, record_numbers
-from .reading import EpochReader, EpochRecords, EpochRows, EpochWindows, joined
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc

@@ -20,12 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ...core.threads import in_threads
-from ...readers.data import AbstractDataReader
-from ...readers.data.base import LOST, exactly
-from ...readers.data.order import Epoch, Interval, Numbers, gathered
-from ...readers.data.parquet import Chunk, ParquetDataReader, assembled, rows_of
-from ...readers.data.tokens import TokenDataReader, samples_of, widened
-from ...readers.prefetch import Ahead, SharedThreads, in_lists
+from ..data import AbstractDataReader
+from ..data.base import LOST, exactly
+from ..data.order import Epoch, Interval, Numbers, gathered
+from ..data.parquet import Chunk, ParquetDataReader, assembled, rows_of
+from ..data.tokens import TokenDataReader, samples_of, widened
+from ..prefetch import Ahead, SharedThreads, in_lists
 
 if TYPE_CHECKING:
     import pyarrow as pa
