@@ -431,11 +431,14 @@ class IndexedDataset(EpochDataset):
 
     def order(self, epoch: int, base: Base) -> Epoch:
         """Return the order of an epoch."""
-        return RandomOrder([Shard("", 0, self._total)], base["seed"]).epoch(epoch)
+        return self._order(base).epoch(epoch)
+
+    def _order(self, base: Base) -> RandomOrder:
+        return RandomOrder([Shard("", 0, self._total)], base["seed"])
 
     def numbers(self, order: Epoch, intervals: Iterable[Interval]) -> list[int]:
         """Return the numbers of the samples at positions."""
-        return record_numbers(order, intervals, np.zeros(1, np.int64))
+        return _numbers(order, intervals)
 
     def places(self, order: Epoch, intervals: Iterable[Interval]) -> list[SamplePlace]:
         """Return the name of the data set's class, and the numbers of the samples at positions."""
@@ -478,7 +481,7 @@ class IndexedDataset(EpochDataset):
         return process.Resumable(functools.partial(self._coming, step, stride))
 
     def _coming(self, step: PlannedStep, stride: int, taken: int) -> Iterator[Any]:
-        coming = ComingNumbers(self, step, stride, taken)
+        coming = ComingNumbers(self._order(step.plan.base), step, stride, taken)
         ahead = self.dataset.read_ahead(coming) if isinstance(self.dataset, ReadAheadDataset) else None
         if ahead is None:
             for batch in coming.batches():
@@ -510,9 +513,9 @@ class IndexedDataset(EpochDataset):
 class ComingNumbers(Sequence[int]):
     """The numbers of the samples that a worker reads from a step of a pass on, computed where they are asked for."""
 
-    def __init__(self, dataset: IndexedDataset, step: PlannedStep, stride: int, taken: int) -> None:
-        self._dataset, self._plan = dataset, step.plan
-        self._order = dataset.order(step.plan.epoch, step.plan.base)
+    def __init__(self, order: RandomOrder, step: PlannedStep, stride: int, taken: int) -> None:
+        self._order, self._plan = order, step.plan  # not the data set, which a thread that has these must not hold
+        self._epoch = order.epoch(step.plan.epoch)
         self._size = step.plan.batch_size // step.plan.ranks
         self._steps = range(step.number, len(step.plan), stride)
         self._taken = taken
@@ -526,7 +529,7 @@ class ComingNumbers(Sequence[int]):
         """Yield the numbers of each batch, from one of the numbers on."""
         first, skipped = divmod(start + self._taken, self._size)
         for number in self._steps[first:]:
-            found = self._dataset.numbers(self._order, self._plan.positions(number))
+            found = _numbers(self._epoch, self._plan.positions(number))
             yield found[skipped:]
             skipped = 0
 
@@ -545,9 +548,13 @@ class ComingNumbers(Sequence[int]):
         """Yield the numbers of all workers of this rank, then those of the next epoch."""
         plan = self._plan
         for number in range(self._steps[0] if self._steps else 0, len(plan)):
-            yield from self._dataset.numbers(self._order, plan.positions(number))
-        following = self._dataset.order(plan.epoch + 1, plan.base)
-        yield from self._dataset.numbers(following, [(0, plan.total)] if plan.total else [])
+            yield from _numbers(self._epoch, plan.positions(number))
+        following = self._order.epoch(plan.epoch + 1)
+        yield from _numbers(following, [(0, plan.total)] if plan.total else [])
+
+
+def _numbers(order: Epoch, intervals: Iterable[Interval]) -> list[int]:
+    return record_numbers(order, intervals, np.zeros(1, np.int64))
 
 
 def ordered(dataset: Any, seed: int | None) -> EpochDataset:
