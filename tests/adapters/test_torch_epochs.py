@@ -393,7 +393,7 @@ def test_packed_windows_go_on_where_any_rank_was() -> None:
         changed = [number for number, place in places.items() if known.get(number, ()) != place]
         known.update(places)
         assert len(changed) == 1
-        return changed[0]
+        return int(changed[0])
 
     known: dict[int, Any] = {}
     whole = lanes([(1, 0, 80)])

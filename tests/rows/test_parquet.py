@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 import fsabs
 from fsabs.adapters.torch import Loader, ShardedDataset
-from fsabs.adapters.torch.reading import batches_of
+from fsabs.readers.epochs.reading import batches_of
 from fsabs.core import errors
 from fsabs.core.blobs import Blob
 from fsabs.core.layers import LayerFS

@@ -254,7 +254,7 @@ class EpochDataset(Dataset[Any], abc.ABC):
 
     def _transformed(self, records: Iterator[Any]) -> Iterator[Any]:
         # Not by a method: what a process reads from is registered there, and must not hold the data set.
-        return records if self.transform is None else map(functools.partial(_made, self.transform), records)
+        return records if self.transform is None else _transformed(self.transform, records)
 
     # ---- as a map-style data set
 
@@ -307,6 +307,9 @@ class EpochDataset(Dataset[Any], abc.ABC):
         base = self.first_base(1)
         order, total = self.order(epoch, base), self.shape(epoch, base)[0]
         for sample in self.read(order, [(0, total)] if total else []):
+            if sample is not LOST and type(sample) is not CountedBatch:  # nearly always
+                yield sample
+                continue
             found, lost = without_lost([sample])
             if lost:
                 self.skip(lost)
@@ -339,10 +342,16 @@ class EpochDataset(Dataset[Any], abc.ABC):
         return self.records(self.order(epoch, base), list(drop([lane], first)), threads)
 
 
-def _made(transform: Transform, record: Any) -> Any:
-    if type(record) is CountedBatch:
-        return record if record.sample is LOST else record._replace(sample=guarded(transform, record.sample))
-    return record if record is LOST else guarded(transform, record)
+def _transformed(transform: Transform, records: Iterator[Any]) -> Iterator[Any]:
+    """Yield what a function makes of records; a `StopIteration` of it becomes a `RuntimeError`, as in any generator."""
+    for record in records:
+        if record is LOST:
+            yield record
+        elif type(record) is CountedBatch:
+            there = record.sample is not LOST
+            yield record._replace(sample=transform(record.sample)) if there else record
+        else:
+            yield transform(record)
 
 
 def lane_of(total: int, number: int, lanes: int) -> Interval:

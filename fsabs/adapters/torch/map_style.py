@@ -14,7 +14,7 @@ import os
 import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch.utils.data import Dataset, Sampler
@@ -25,7 +25,7 @@ from ...readers.data import RecordIODataReader, Shard, shards_of
 from ...readers.data.base import LOST, OnError, ShardContent, check_skipped, digest_of
 from ...readers.data.files import Location, visible
 from ...readers.data.images import EXTENSIONS
-from ...readers.data.order import Epoch, Interval, RandomOrder, gathered
+from ...readers.data.order import Epoch, Interval, RandomOrder, gathered, key_of, length, permuted
 from ...readers.epochs.content import OrderContent
 from ...readers.epochs.reading import joined
 from ...readers.prefetch import MAX_BYTES, hand_over, read_batches_ahead
@@ -89,10 +89,11 @@ class ReadAheadDataset(Dataset[Any], abc.ABC):
 
     def made(self, indices: Iterable[int], contents: Iterable[Any]) -> list[Any]:
         """Return the samples of contents; `LOST` stays."""
-        return [
-            content if content is LOST else guarded(self.sample, index, content)
-            for index, content in zip(indices, contents, strict=True)
-        ]
+        return guarded(self._made, indices, contents)
+
+    def _made(self, indices: Iterable[int], contents: Iterable[Any]) -> list[Any]:
+        pairs = zip(indices, contents, strict=True)
+        return [content if content is LOST else self.sample(index, content) for index, content in pairs]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_steps": None}
@@ -431,14 +432,11 @@ class IndexedDataset(EpochDataset):
 
     def order(self, epoch: int, base: Base) -> Epoch:
         """Return the order of an epoch."""
-        return self._order(base).epoch(epoch)
-
-    def _order(self, base: Base) -> RandomOrder:
-        return RandomOrder([Shard("", 0, self._total)], base["seed"])
+        return RandomOrder([Shard("", 0, self._total)], base["seed"]).epoch(epoch)
 
     def numbers(self, order: Epoch, intervals: Iterable[Interval]) -> list[int]:
         """Return the numbers of the samples at positions."""
-        return _numbers(order, intervals)
+        return record_numbers(order, intervals, np.zeros(1, np.int64))
 
     def places(self, order: Epoch, intervals: Iterable[Interval]) -> list[SamplePlace]:
         """Return the name of the data set's class, and the numbers of the samples at positions."""
@@ -481,7 +479,7 @@ class IndexedDataset(EpochDataset):
         return process.Resumable(functools.partial(self._coming, step, stride))
 
     def _coming(self, step: PlannedStep, stride: int, taken: int) -> Iterator[Any]:
-        coming = ComingNumbers(self._order(step.plan.base), step, stride, taken)
+        coming = ComingNumbers(_RandomNumbers(self._total, step.plan.base["seed"]), step, stride, taken)
         ahead = self.dataset.read_ahead(coming) if isinstance(self.dataset, ReadAheadDataset) else None
         if ahead is None:
             for batch in coming.batches():
@@ -491,7 +489,7 @@ class IndexedDataset(EpochDataset):
             for batch in coming.batches():
                 for index in batch:
                     content = next(ahead)
-                    yield content if content is LOST else guarded(self.dataset.sample, index, content)
+                    yield content if content is LOST else self.dataset.sample(index, content)
         finally:
             ahead.close()
 
@@ -500,7 +498,7 @@ class IndexedDataset(EpochDataset):
         if isinstance(dataset, ReadAheadDataset):
             return dataset.made(numbers, dataset.fetch(numbers))
         many = getattr(dataset, "__getitems__", None)
-        found = guarded(many, numbers) if many else [guarded(dataset.__getitem__, number) for number in numbers]
+        found = guarded(many or _one_by_one(dataset), numbers)
         if len(found) != len(numbers):
             raise RuntimeError(f"{type(dataset).__name__} gave {len(found)} samples of {len(numbers)}")
         return list(found)
@@ -510,12 +508,32 @@ class IndexedDataset(EpochDataset):
         getattr(self.dataset, "close", lambda: None)()
 
 
+_TOGETHER = 64  # steps whose numbers are computed together
+
+
+class _RandomNumbers(NamedTuple):
+    """The numbers of the samples at positions, as `RandomOrder` has them."""
+
+    total: int
+    seed: int | None
+
+    def at(self, epoch: int, intervals: Sequence[Interval]) -> list[int]:
+        """Return the numbers of the samples at positions of an epoch."""
+        at = np.concatenate([np.empty(0, np.int64), *(np.arange(start, end) for start, end in intervals)])
+        found = at if self.seed is None else permuted(at, self.total, key_of(self.seed, epoch))
+        numbers: list[int] = found.tolist()
+        return numbers
+
+
+def _one_by_one(dataset: Any) -> Callable[[list[int]], list[Any]]:
+    return lambda numbers: [dataset[number] for number in numbers]
+
+
 class ComingNumbers(Sequence[int]):
     """The numbers of the samples that a worker reads from a step of a pass on, computed where they are asked for."""
 
-    def __init__(self, order: RandomOrder, step: PlannedStep, stride: int, taken: int) -> None:
+    def __init__(self, order: _RandomNumbers, step: PlannedStep, stride: int, taken: int) -> None:
         self._order, self._plan = order, step.plan  # not the data set, which a thread that has these must not hold
-        self._epoch = order.epoch(step.plan.epoch)
         self._size = step.plan.batch_size // step.plan.ranks
         self._steps = range(step.number, len(step.plan), stride)
         self._taken = taken
@@ -528,10 +546,14 @@ class ComingNumbers(Sequence[int]):
     def batches(self, start: int = 0) -> Iterator[list[int]]:
         """Yield the numbers of each batch, from one of the numbers on."""
         first, skipped = divmod(start + self._taken, self._size)
-        for number in self._steps[first:]:
-            found = _numbers(self._epoch, self._plan.positions(number))
-            yield found[skipped:]
-            skipped = 0
+        steps = self._steps[first:]
+        for at in range(0, len(steps), _TOGETHER):
+            parts = [self._plan.positions(number) for number in steps[at : at + _TOGETHER]]
+            numbers = self._order.at(self._plan.epoch, [one for part in parts for one in part])
+            for part in parts:
+                size = length(part)
+                yield numbers[skipped:size]
+                numbers, skipped = numbers[size:], 0
 
     def __getitem__(self, index: Any) -> Any:
         if not isinstance(index, slice):
@@ -548,13 +570,8 @@ class ComingNumbers(Sequence[int]):
         """Yield the numbers of all workers of this rank, then those of the next epoch."""
         plan = self._plan
         for number in range(self._steps[0] if self._steps else 0, len(plan)):
-            yield from _numbers(self._epoch, plan.positions(number))
-        following = self._order.epoch(plan.epoch + 1)
-        yield from _numbers(following, [(0, plan.total)] if plan.total else [])
-
-
-def _numbers(order: Epoch, intervals: Iterable[Interval]) -> list[int]:
-    return record_numbers(order, intervals, np.zeros(1, np.int64))
+            yield from self._order.at(plan.epoch, plan.positions(number))
+        yield from self._order.at(plan.epoch + 1, [(0, plan.total)] if plan.total else [])
 
 
 def ordered(dataset: Any, seed: int | None) -> EpochDataset:
