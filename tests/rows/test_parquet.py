@@ -25,12 +25,12 @@ from hypothesis import strategies as st
 
 import fsabs
 from fsabs.adapters.torch import Loader, ShardedDataset
-from fsabs.readers.epochs.reading import batches_of
 from fsabs.core import errors
 from fsabs.core.blobs import Blob
 from fsabs.core.layers import LayerFS
 from fsabs.readers.data import ParquetDataReader, shards_of
 from fsabs.readers.data.parquet import assembled
+from fsabs.readers.epochs.reading import batches_of
 
 pytestmark = [pytest.mark.quick, pytest.mark.timeout(120)]
 
