@@ -124,7 +124,7 @@ class ShardedDataset(EpochDataset):
         return self._orders[key]
 
     def _made_order(self, shards: Sequence[Shard], divided: int) -> EpochOrder:
-        window = max(1, self._window // divided) if self._window else 0
+        window = max(1, self._window // divided) if self._window > 0 else self._window
         found = self.reader.order(shards, self._seed, window)
         if found is not None:
             if self._buffer_size or self._block_size is not None:

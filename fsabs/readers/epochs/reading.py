@@ -227,6 +227,12 @@ class _Piece(NamedTuple):
     within: Numbers
     """The number of each row in its chunk; of a run, the first and the last one, exclusive."""
 
+    @property
+    def partial(self) -> bool:
+        """True if the chunks have other rows, too, which this process may want soon."""
+        rows = len(self.within) if self.which is not None else int(self.within[1] - self.within[0])
+        return rows < sum(chunk.rows for chunk in self.chunks)
+
 
 class EpochRows(EpochReader[ParquetDataReader]):
     """The rows of Parquet files: dicts, or `pyarrow.RecordBatch`es; `max_bytes` counts what is decoded."""
@@ -311,15 +317,20 @@ class EpochRows(EpochReader[ParquetDataReader]):
     ) -> Iterator[tuple[_Piece, Callable[[], pa.Table | None]]]:
         """Yield a function for each chunk that returns its rows, which may have been decoded by another thread."""
         if width == 1:
-            return ((piece, functools.partial(self._reader.decode, chunk)) for piece, chunk in jobs)
+            return ((piece, functools.partial(self._decode_of(piece), chunk)) for piece, chunk in jobs)
         return in_threads(self._decode, jobs, width)
 
     def _decode(self, job: tuple[_Piece, Chunk]) -> tuple[_Piece, Callable[[], pa.Table | None]]:
         piece, chunk = job
+        decode = self._decode_of(piece)
         if not chunk.whole:  # parts of a row group are decoded one after the other
-            return piece, functools.partial(self._reader.decode, chunk)
-        table = self._reader.decode(chunk)
+            return piece, functools.partial(decode, chunk)
+        table = decode(chunk)
         return piece, lambda: table
+
+    def _decode_of(self, piece: _Piece) -> Callable[[Chunk], pa.Table | None]:
+        """Return what decodes chunks: where a piece has some rows of each, these are kept, within 64 MiB."""
+        return self._reader.decoded if piece.partial else self._reader.decode
 
 
 def _run(table: pa.Table | None, start: int, count: int) -> tuple[Any, Numbers]:
