@@ -66,8 +66,6 @@ def epochs(
             race.cheaper(entrant, ideal, fetching, "seconds", "time from the second batch on")
             race.cheaper(entrant, baseline, moving, "seconds", "the same")
     bench.note(f"The delay is {store.how}.")
-    bench.note(
-        "The DataLoader shuffles by PlannedBatches(RandomSampler(...)): by itself it tells no data set its order."
-    )
+    bench.note("The DataLoader shuffles by EpochBatches: by itself it tells no data set its order.")
     bench.note("torch alone hands records in memory to the same step; with workers, by pipes between processes.")
     bench.note("Files are as good as ideal where fetching takes the time, small records where torch by itself does.")

@@ -34,17 +34,16 @@ def main() -> None:
         torch.distributed.init_process_group("gloo")
     torch.manual_seed(0)
     dataset = ImageFolder(args.pictures, transform=pixels)
-    loader = Loader(dataset, 16, seed=0, num_workers=args.workers, uneven="repeat", gather=True)
+    loader = Loader(dataset, 16, seed=0, num_workers=args.workers, uneven="repeat")
     model = torch.nn.Linear(64, len(dataset.classes))
     trained = DistributedDataParallel(model) if ranks > 1 else model
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     checkpoints = CheckpointManager(args.run, keep=2)
 
     def save(step: int) -> None:
-        state = {"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
-        state["loader"] = loader.state_dict()  # of all ranks: each has to call it
-        if rank == 0:
-            checkpoints.save(step, state)
+        if rank == 0:  # the loader's state is the same on all of them
+            state = {"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
+            checkpoints.save(step, {**state, "loader": loader.state_dict()})
 
     step = 0
     if checkpoints.checkpoints():

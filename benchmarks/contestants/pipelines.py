@@ -42,22 +42,20 @@ def _workers(number: int) -> dict[str, Any]:
 
 
 def fsabs(kind: str, loader: str, workers: int, endpoint: str, folder: str, count: int, size: int, batch: int) -> Run:
-    """One epoch a round, under a plain `DataLoader` with `PlannedBatches` or under our `Loader`."""
+    """One epoch a round, under a plain `DataLoader` with `EpochBatches` or under our `Loader`."""
     dataset, more = _dataset(kind, ours(endpoint, path=f"/{folder}")), _workers(workers)
     if loader == "ours":
-        batches = library("fsabs.adapters.torch").Loader(dataset, batch, seed=1, **more)
+        seed = {} if kind == "sharded" else {"seed": 1}
+        batches = library("fsabs.adapters.torch").Loader(dataset, batch, **seed, **more)
     else:
-        batches = library("torch.utils.data").DataLoader(dataset, **_shuffled(dataset, batch, workers), **more)
+        batches = library("torch.utils.data").DataLoader(dataset, **_shuffled(kind, dataset, batch, workers), **more)
     return lambda: _epoch(batches, count)
 
 
-def _shuffled(dataset: Any, batch: int, workers: int) -> dict[str, Any]:
+def _shuffled(kind: str, dataset: Any, batch: int, workers: int) -> dict[str, Any]:
     """Return what a plain `DataLoader` is given to shuffle, so that the data set knows the epoch."""
-    data = library("torch.utils.data")
-    if isinstance(dataset, data.IterableDataset):  # it shuffles by itself
-        return {"batch_size": batch}
-    sampler = data.RandomSampler(dataset)
-    return {"batch_sampler": library("fsabs.adapters.torch").PlannedBatches(sampler, batch, num_workers=workers)}
+    seed = {} if kind == "sharded" else {"seed": 1}  # which shuffles by itself
+    return {"batch_sampler": library("fsabs.adapters.torch").EpochBatches(dataset, batch, workers=workers, **seed)}
 
 
 class _InMemory:

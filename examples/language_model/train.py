@@ -21,7 +21,7 @@ def tokenize(document):
     return [*document["text"].encode(), END]
 
 
-def make_loader(url, batch_size=8, weights=None):
+def make_loader(url, steps, batch_size=8, weights=None):
     """Return the loader of this rank."""
     data = Mixture(
         {
@@ -31,9 +31,8 @@ def make_loader(url, batch_size=8, weights=None):
         weights or {"web": 0.7, "code": 0.3},
         ending="repeat",  # what ends begins anew, in another order
         packing=Packing(tokenize, LENGTH),
-        uneven="repeat",  # no rank waits for another one at the end of an epoch
     )
-    return Loader(data, batch_size, gather=True)
+    return Loader(data, batch_size, steps=steps, lanes=(6, 1), gather=True)  # for 1, 2, 3 or 6 ranks
 
 
 class Model(torch.nn.Module):
@@ -73,7 +72,7 @@ def main():
     torch.set_num_threads(1)
     model = torch.nn.parallel.DistributedDataParallel(Model())
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    loader = make_loader(arguments.data)
+    loader = make_loader(arguments.data, arguments.steps)
     manager = CheckpointManager(arguments.checkpoints)
     step = 0
     if (found := manager.load()) is not None:

@@ -29,22 +29,23 @@ class FsabsDataLoader(BaseDataLoader):
 
     def __init__(self, config, *, dp_rank, dp_world_size, seq_len, local_batch_size, **unused):
         self._rank, self._ranks = dp_rank, dp_world_size
-        dataset = self.dataset_of(config, seq_len, {"rank": dp_rank, "ranks": dp_world_size, "uneven": "drop"})
-        self._loader = Loader(dataset, local_batch_size, num_workers=config.num_workers, drop_last=True)
+        dataset = self.dataset_of(config, seq_len)
+        place = {"rank": dp_rank, "ranks": dp_world_size, "drop_last": True}
+        self._loader = Loader(dataset, local_batch_size, num_workers=config.num_workers, **place)
 
-    def dataset_of(self, config, seq_len, place):
-        """Return the data set of this rank."""
-        return TokenDataset(config.dataset, seq_len, dtype=config.dtype, seed=config.seed, **place)
+    def dataset_of(self, config, seq_len):
+        """Return the data set."""
+        return TokenDataset(config.dataset, seq_len, dtype=config.dtype, seed=config.seed)
 
     def __iter__(self):
         while True:  # epochs, one after the other
             yield from map(inputs_and_labels, self._loader)
 
     def state_dict(self):
-        """Return the state of this rank under its name: a checkpoint has those of all."""
+        """Return the state under the name of this rank, though it is the same for all."""
         return {f"dp_rank_{self._rank}_of_{self._ranks}": pickle.dumps(self._loader.state_dict())}
 
     def load_state_dict(self, state_dict):
-        """Continue from the states of all ranks, whose number may have been another."""
+        """Continue from the state of any rank, of which there may have been another number."""
         if state_dict:
-            self._loader.load_state_dict([pickle.loads(state) for _, state in sorted(state_dict.items())])
+            self._loader.load_state_dict(pickle.loads(next(iter(state_dict.values()))))

@@ -216,9 +216,9 @@ def prepare(invocation: Invocation, given: Namespace) -> None:
 def samples(invocation: Invocation, given: Namespace) -> None:
     """Show what each rank reads in a step: source, shard and record, from seed and counts alone.
 
-    A STATE is a file, or several of the ranks, that holds a loader's state_dict(): JSON, or what torch.save writes. The
-    step is the number of a batch of the state's epoch, and not before it; without a STATE, of the first one. FUNCTION
-    takes no arguments and makes the data set and the Loader as the job does; its rank is that of the environment.
+    A STATE is a file that holds a loader's state_dict(), of any rank: JSON, or what torch.save writes. The step is the
+    number of any batch of the state's epoch; without a STATE, of the first one. FUNCTION takes no arguments and makes
+    the data set and the Loader as the job does; its rank is that of the environment.
 
     Example: fsabs samples step-300.json 340 --loader train.py:make_loader
     """
@@ -230,22 +230,20 @@ def samples(invocation: Invocation, given: Namespace) -> None:
     make = getattr(module_from(_read(path).decode(), path), name, None)
     if not callable(make):
         raise UsageError(f"{path} has no function {name}")
-    loaded = [_state(path, given.key) for path in given.states]
-    count = given.ranks or _ranks_of(loaded)
-    rows = []
-    for rank in range(count):
-        with _rank(rank, count):
-            loader = make()
-            if loaded:
-                loader.load_state_dict(loaded)
-            try:
-                places = loader.samples(given.step)[rank]
-            except LookupError as exc:
-                raise UsageError(str(exc)) from None
-            finally:
-                loader.dataset.close()
-        rows += [(rank, *place) for place in places]
-    invocation.output.table(("rank", "source", "shard", "record", "offset"), rows)
+    states = [_state(path, given.key) for path in given.states]
+    count = given.ranks or _ranks_of(states)
+    with _rank(0, count):
+        loader = make()
+        try:
+            if states:
+                loader.load_state_dict(states)
+            places = loader.samples(given.step)
+        except LookupError as exc:
+            raise UsageError(str(exc)) from None
+        finally:
+            loader.dataset.close()
+    rows = [(rank, *place) for rank, own in places.items() for place in own]
+    invocation.output.table(("rank", "source", "shard", "record"), rows)
 
 
 def _read(path: str) -> bytes:
@@ -273,12 +271,10 @@ def _state(path: str, key: str | None) -> Any:
 def _ranks_of(states: list[Any]) -> int:
     if not states:
         return 1
-    from ..adapters.torch.epochs import first_of
-
-    first = first_of(states)
-    if not isinstance(first, dict) or "rank" not in first:
+    first = states[0]
+    if not isinstance(first, dict) or "ranks" not in first:
         raise UsageError("no state of a loader: give the name of it in the checkpoint by --key")
-    return int(first["rank"][1])
+    return int(first["ranks"])
 
 
 @contextlib.contextmanager

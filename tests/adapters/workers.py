@@ -1,17 +1,13 @@
-"""DataLoader workers without processes: copies of a data set, which fetch ahead likewise. And what they read."""
+"""Data readers of numbers, and what the tests of loaders ask of them."""
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import islice
 from typing import Any
 
-from fsabs.adapters.torch import ShardedDataset, resumable
 from fsabs.readers.data import AbstractDataReader, Shard, Task
 
 
@@ -69,30 +65,3 @@ class ByRuns(Numbers):
         half = [(number, count // 2, count) for number, count in enumerate(self.counts)]
         first = [Shard(f"s{number}", 0, middle) for number, middle, _ in half]
         return first + [Shard(f"s{number}", middle, count - middle) for number, middle, count in half]
-
-
-class Workers:
-    """What a `Loader` does: batches are drawn in turn, some before they are wanted, and read by copies."""
-
-    def __init__(
-        self, dataset: ShardedDataset, workers: int, batch_size: int, drop_last: bool = False, ahead: int = 2
-    ) -> None:
-        self._dataset = dataset
-        self._workers = workers
-        self.batch_size = batch_size
-        self.drop_last = drop_last
-        self._ahead = ahead
-
-    def __iter__(self) -> Iterator[list[Any]]:
-        dataset = self._dataset
-        readers = [resumable.BatchReader(copy.copy(dataset)) for _ in range(self._workers)]  # as a fork does
-        running = dataset.epochs.begin(self._workers, self.batch_size, self.drop_last)
-        drawn = enumerate(dataset.drawn(running, self._workers))
-        read = ((tag, readers[number % self._workers].read(tag, batch)) for number, (tag, batch) in drawn)
-        ready = deque(islice(read, self._ahead * self._workers))
-        while ready:
-            tag, samples = ready.popleft()
-            ready.extend(islice(read, 1))
-            dataset.epochs.consumed(running, tag)
-            yield samples
-        dataset.epochs.end(running)

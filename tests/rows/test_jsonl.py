@@ -211,12 +211,12 @@ def test_damage_and_changes_are_errors_with_the_file(folder: Path) -> None:
             with pytest.raises(errors.CorruptFileError, match="damaged"):
                 list(ShardedDataset(store))
     data = ShardedDataset(folder / "part-0.jsonl")
-    state = data.state_dict()
+    state = Loader(data).state_dict()
     (folder / "part-0.jsonl").write_bytes(lines(ROWS[1:601]))
     with pytest.raises(errors.StaleFileError, match=r"part-0.jsonl"):
         list(data)
     with pytest.raises(ValueError, match=r"the content of part-0.jsonl differs"):
-        ShardedDataset(folder / "part-0.jsonl").load_state_dict(state)
+        Loader(ShardedDataset(folder / "part-0.jsonl")).load_state_dict(state)
 
 
 def test_a_bomb_is_refused_before_its_line_is_in_memory(tmp_path: Path) -> None:

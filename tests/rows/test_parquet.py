@@ -25,12 +25,12 @@ from hypothesis import strategies as st
 
 import fsabs
 from fsabs.adapters.torch import Loader, ShardedDataset
-from fsabs.adapters.torch.reading import batches_of
 from fsabs.core import errors
 from fsabs.core.blobs import Blob
 from fsabs.core.layers import LayerFS
 from fsabs.readers.data import ParquetDataReader, shards_of
 from fsabs.readers.data.parquet import assembled
+from fsabs.readers.epochs.reading import batches_of
 
 pytestmark = [pytest.mark.quick, pytest.mark.timeout(120)]
 
@@ -358,19 +358,19 @@ def test_filters_of_iterators_and_of_times_that_python_has_not(folder: Path, tmp
     assert ids(ShardedDataset(far, columns=["id"], filters=filters)) == [1]
 
 
-def test_row_groups_that_other_filters_add_come_at_the_end(folder: Path) -> None:
+def test_row_groups_that_other_filters_add_come_with_the_next_epoch(folder: Path) -> None:
     for seed in range(4):
 
         def data(*others: Any, seed: int = seed) -> ShardedDataset:
             filters = [[("id", "<", 70)], *others]
             return ShardedDataset(folder / "part-0.parquet", columns=["id"], filters=filters, seed=seed, window=1)
 
-        begun = data()
-        seen = [row["id"] for row in itertools.islice(begun, 30)]
-        more = data([("id", ">=", 140), ("id", "<", 210)])
+        begun = Loader(data(), 5, collate_fn=list)
+        seen = [row["id"] for batch in itertools.islice(begun, 6) for row in batch]
+        more = Loader(data([("id", ">=", 140), ("id", "<", 210)]), 4, collate_fn=list)
         more.load_state_dict(begun.state_dict())
-        assert sorted(seen + ids(more)) == [*range(70), *range(140, 210)], seed
-        assert sorted(ids(more)) == [*range(70), *range(140, 210)], seed
+        assert sorted(seen + ids(itertools.chain.from_iterable(more))) == [*range(70)], seed
+        assert sorted(ids(itertools.chain.from_iterable(more))) == [*range(70), *range(140, 210)], seed
 
 
 # ---- resuming
@@ -401,19 +401,19 @@ def test_a_pass_resumes_in_its_order_and_with_other_workers(folder: Path, batch_
 def test_a_state_of_row_groups_that_are_read_in_other_parts_is_refused(tmp_path: Path) -> None:
     pq.write_table(table(0, 5000), tmp_path / "0.parquet")
 
-    def data(chunk_bytes: int, seed: int | None) -> ShardedDataset:
+    def data(chunk_bytes: int, seed: int | None) -> Loader:
         reader = ParquetDataReader(tmp_path, columns=["id"], chunk_bytes=chunk_bytes)
-        return ShardedDataset(reader, seed=seed, window=2)
+        return Loader(ShardedDataset(reader, seed=seed, window=2), 50, collate_fn=list)
 
     begun = data(20_000, 1)
     next(iter(begun))
     with pytest.raises(ValueError, match="chunk_bytes"):
         data(30_000, 1).load_state_dict(begun.state_dict())
     begun = data(20_000, None)
-    seen = ids(itertools.islice(begun, 1000))
+    seen = ids(itertools.chain.from_iterable(itertools.islice(begun, 20)))
     again = data(30_000, None)
     again.load_state_dict(begun.state_dict())  # their order is that of the file
-    assert seen + ids(again) == list(range(5000))
+    assert seen + ids(itertools.chain.from_iterable(again)) == list(range(5000))
 
 
 # ---- bad input
@@ -570,12 +570,12 @@ def test_empty_shards_are_no_samples(folder: Path) -> None:
 
 def test_a_file_that_changes_raises(folder: Path) -> None:
     data = ShardedDataset(folder, columns=["id"])
-    state = data.state_dict()
+    state = Loader(data).state_dict()
     pq.write_table(table(7, 307), folder / "part-1.parquet", row_group_size=70)
     with pytest.raises(errors.StaleFileError, match=r"part-1.parquet"):
         list(data)
     with pytest.raises(ValueError, match=r"other shards: the content of .*part-1.parquet differs"):
-        ShardedDataset(folder, columns=["id"]).load_state_dict(state)
+        Loader(ShardedDataset(folder, columns=["id"])).load_state_dict(state)
 
 
 def test_arguments_that_do_not_fit(folder: Path) -> None:

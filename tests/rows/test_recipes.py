@@ -231,7 +231,8 @@ def test_hugging_faces_trainer_continues_at_the_batch(
         arguments = TrainingArguments(
             str(tmp_path / "out"), max_steps=steps, save_steps=9, report_to=[], use_cpu=True, disable_tqdm=True
         )
-        return LoaderTrainer(model, arguments, train_loader=Loader(data, 4, collate_fn=None))
+        epochs = {"steps": 15} if packs else {}
+        return LoaderTrainer(model, arguments, train_loader=Loader(data, 4, **epochs))  # type: ignore[arg-type]
 
     whole, first, second = Model(), Model(), Model()
     trainer(whole, 20).train()

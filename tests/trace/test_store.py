@@ -106,7 +106,7 @@ def test_the_consumers_time_is_not_the_stores(bucket: Served, tmp_path: Path, mo
 def test_waiting_for_what_is_read_ahead_is_the_stores(tmp_path: Path) -> None:
     """Of the package's own data sets, in the process and in workers, also where the FS was made before the trace."""
     loaders = pytest.importorskip("torch.utils.data")
-    from fsabs.adapters.torch import FileDataset, ShardedDataset
+    from fsabs.adapters.torch import EpochBatches, FileDataset, ShardedDataset
 
     shards = fsabs.from_url(tmp_path / "shards", create=True)
     for name in ("a", "b"):
@@ -121,7 +121,8 @@ def test_waiting_for_what_is_read_ahead_is_the_stores(tmp_path: Path) -> None:
         for number, workers in itertools.product(range(2), (0, 2)):
             folder = tmp_path / f"{number}-{workers}"
             with trace.record(folder):
-                loader = loaders.DataLoader(data[number], batch_size=8, num_workers=workers, collate_fn=list)
+                batches = EpochBatches(data[number], 8, workers=workers)
+                loader = loaders.DataLoader(data[number], batch_sampler=batches, num_workers=workers, collate_fn=list)
                 for _ in trace.steps(loader):
                     pass
             whole = trace.analyze(folder).breakdown

@@ -1,9 +1,9 @@
-"""Data sets for PyTorch over any FS: files, images in folders, RecordIO files, and shards that resume exactly.
+"""Data sets for PyTorch over any FS: files, images in folders, records, rows and tokens, in epochs that resume exactly.
 
-`FileDataset`, `ImageFolder` and `RecordIODataset` are map-style and read whole batches at once; `ShardedDataset` is
-iterable, split over ranks and workers, with a state that resumes mid-epoch; `TaskDataset` reads the tasks of a
-dispatcher; `Loader` is torch's `DataLoader` around it. `save_checkpoint`, `load_checkpoint` and
-`CheckpointManager` keep checkpoints.
+`FileDataset`, `ImageFolder`, `RecordIODataset`, `ShardedDataset`, `TokenDataset` and `Mixture` are map-style. `Loader`
+is torch's `DataLoader` around any of them, and `EpochBatches` a `batch_sampler` for other loaders: their batches are
+functions of the number of the step, whatever ranks and workers there are. `TaskDataset` reads the tasks of a
+dispatcher. `save_checkpoint`, `load_checkpoint` and `CheckpointManager` keep checkpoints.
 """
 
 from __future__ import annotations
@@ -18,30 +18,27 @@ try:
 except ImportError:
     raise errors.missing("torch", "torch", "fsabs.adapters.torch") from None
 
+from ...readers.epochs.packing import Packing
+from .batches import EpochBatches
 from .checkpoints import CheckpointManager, load_checkpoint, save_checkpoint
 from .loader import Loader
 from .map_style import FileDataset, ImageFolder, RecordIODataset, decode_image
 from .mixture import Mixture
-from .packing import Packing
-from .sampler import EpochSampler, PlannedBatches
 from .sharded import ShardedDataset, TokenDataset
-from .tags import Tagged
 
 if TYPE_CHECKING:
     from .tasks import TaskDataset
 
 __all__ = [
     "CheckpointManager",
-    "EpochSampler",
+    "EpochBatches",
     "FileDataset",
     "ImageFolder",
     "Loader",
     "Mixture",
     "Packing",
-    "PlannedBatches",
     "RecordIODataset",
     "ShardedDataset",
-    "Tagged",
     "TaskDataset",
     "TokenDataset",
     "decode_image",

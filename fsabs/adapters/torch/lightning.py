@@ -69,9 +69,9 @@ class ResumedEpochs(Callback):  # type: ignore[misc]
     """Has a Trainer count the batches that a `Loader` has in each epoch.
 
     Lightning asks for the length once, before it loads the state of the loader. An epoch that resumes with another
-    batch size or other workers has another one, and so has the epoch after it. Where no length is known, of packed
-    windows and of a job's tasks, Lightning takes a batch ahead, and a checkpoint has that one still to come. Lightning
-    finds this class by an entry point where fsabs is installed, so that it need not be given to the Trainer.
+    batch size or other ranks has another one, and so has the epoch after it. Where no length is known, of a job's
+    tasks, Lightning takes a batch ahead, and a checkpoint has that one still to come. Lightning finds this class by an
+    entry point where fsabs is installed, so that it need not be given to the Trainer.
     """
 
     def __init__(self) -> None:
@@ -127,11 +127,11 @@ class ResumedEpochs(Callback):  # type: ignore[misc]
 
 
 def _set_held(loop: Any) -> None:
-    """Tell the loaders how many batches Lightning has taken ahead."""
-    held = len(getattr(loop._data_fetcher, "batches", ()))
+    """Tell the loaders of a job's tasks whether Lightning has taken a batch ahead."""
+    held = len(getattr(loop._data_fetcher, "batches", ())) > 0
     for loader in loop._combined_loader.flattened:
-        if isinstance(loader, Loader):
-            loader.held = held
+        if isinstance(loader, Loader) and loader.tasks is not None:
+            loader.tasks.ahead = held
 
 
 def callbacks() -> list[Callback]:

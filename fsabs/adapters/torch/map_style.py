@@ -1,7 +1,10 @@
-"""Map-style data sets: files, images in folders and RecordIO files, whose batches are read ahead of their use."""
+"""Map-style data sets: files, images in folders and RecordIO files, whose batches are read ahead of their use; and the
+orders of any map-style data set's epochs.
+"""
 
 from __future__ import annotations
 
+import abc
 import errno
 import functools
 import inspect
@@ -10,11 +13,11 @@ import operator
 import os
 import warnings
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
-from torch.utils.data import Dataset, get_worker_info
+from torch.utils.data import Dataset, Sampler
 
 from ...core import errors, keys, process
 from ...core.fs import FS, StrPath
@@ -22,97 +25,81 @@ from ...readers.data import RecordIODataReader, Shard, shards_of
 from ...readers.data.base import LOST, OnError, ShardContent, check_skipped, digest_of
 from ...readers.data.files import Location, visible
 from ...readers.data.images import EXTENSIONS
-from ...readers.data.order import Numbers, gathered
-from ...readers.prefetch import MAX_BYTES, hand_over, is_immediate, read_batches_ahead
+from ...readers.data.order import Epoch, Interval, RandomOrder, gathered, key_of, length, permuted
+from ...readers.epochs.content import OrderContent
+from ...readers.epochs.reading import joined
+from ...readers.prefetch import MAX_BYTES, hand_over, read_batches_ahead
 from ...urls import opening
-from .sampler import AnnouncedBatch, EpochBatches
-from .tags import WorkerCounts
+from .datasets import (
+    Base,
+    Batch,
+    EpochDataset,
+    PlannedStep,
+    SamplePlace,
+    StepReader,
+    Transform,
+    guarded,
+    record_numbers,
+    without_lost,
+)
 
-_CERTAIN = 4  # indices that follow one another, and are taken for a batch of a sampler in order at any position
 
-_NONE: Numbers = np.empty(0, np.int64)
-
-
-class ReadAheadDataset(Dataset[Any]):
-    """A map-style data set whose batches are read ahead of their use, where it is known which ones come.
-
-    They are known from the first batch of an epoch on where that comes from a `Loader` or `PlannedBatches`, and where
-    indices come in order. A subclass implements `__len__`, `_fetch` and `_prefetch`.
+class ReadAheadDataset(Dataset[Any], abc.ABC):
+    """A map-style data set whose batches are read together, and ahead of their use where it is known which ones come:
+    from a `Loader` or `EpochBatches`.
     """
 
-    def __init__(self, max_bytes: int, predicts: bool) -> None:
-        """`predicts`: whether batches in order are read ahead; `max_bytes` of them are, at most."""
+    def __init__(self, max_bytes: int) -> None:
+        """`max_bytes`: so much is read ahead, at most."""
         self._max_bytes = max_bytes
-        self._predicts = predicts
-        self._ahead: process.Resumable[Any] | None = None  # the contents of this process's coming batches
-        self._coming = _NONE  # their indices
-        self._at = 0  # the number of the next one of these
+        self._steps: StepReader | None = None  # of batches of `EpochBatches` in another loader than ours
 
+    @abc.abstractmethod
     def __len__(self) -> int:
         """Return the number of samples."""
-        raise NotImplementedError
 
-    def _fetch(self, indices: Sequence[int]) -> list[Any]:
-        """Read the contents of samples."""
-        raise NotImplementedError
+    @abc.abstractmethod
+    def fetch(self, indices: Sequence[int]) -> list[Any]:
+        """Read the contents of samples; `LOST` for a damaged one that is skipped."""
 
-    def _prefetch(self, batches: EpochBatches, own: Numbers) -> process.Resumable[Any] | None:
-        """Begin to read the contents of `own`, this process's indices, ahead; None where that gains nothing."""
-        raise NotImplementedError
+    @abc.abstractmethod
+    def read_ahead(self, coming: ComingNumbers) -> process.Resumable[Any] | None:
+        """Begin to read contents ahead; None where that gains nothing."""
 
-    def read_batch(self, indices: Sequence[int]) -> list[Any]:
-        """Return the contents of a batch, which may have been read ahead."""
-        if isinstance(indices, AnnouncedBatch):
-            self._begin(indices.batches)
-        elif self._predicts and not self._is_next(indices):
-            self._begin(_in_order(list(indices), len(self)))
-        if self._ahead is None or not self._is_next(indices):
-            self._leave()  # the batches are not the ones that were announced
-            return self._fetch(indices)
-        self._at += len(indices)
-        try:
-            return self._ahead.take(len(indices))
-        except BaseException:
-            self._leave()  # nothing comes after an error: the next batch is read when it is asked for
-            raise
+    @abc.abstractmethod
+    def sample(self, index: int, content: Any) -> Any:
+        """Return the sample of a content."""
 
-    def _is_next(self, indices: Sequence[int]) -> bool:
-        """Return whether `indices` are the next batch of those that are read ahead."""
-        coming: list[int] = self._coming[self._at : self._at + len(indices)].tolist()
-        return self._ahead is not None and coming == list(indices)
+    def skip(self, count: int) -> None:
+        """Count damaged records that were skipped."""
 
-    def _begin(self, batches: EpochBatches | None) -> None:
-        self._leave()
-        if batches is None:
-            return
-        own = batches.own()
-        self._ahead = self._prefetch(batches, own)
-        if self._ahead is not None:
-            self._coming, self._at = own, 0
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """Return the samples of a batch, which are read together."""
+        if isinstance(indices, Batch):
+            if self._steps is None:
+                self._steps = StepReader(IndexedDataset(self, None))
+            found, lost = self._steps.read(indices.step)
+        else:
+            found, lost = without_lost(self.made(indices, self.fetch(indices)))
+        if lost:
+            self.skip(lost)
+            if not found:
+                raise errors.corrupt(type(self).__name__, "all records of a batch are damaged", "read_records")
+        return found
 
-    def _leave(self) -> None:
-        ahead, self._ahead, self._coming = self._ahead, None, _NONE
-        if ahead is not None:
-            ahead.close()
+    def made(self, indices: Iterable[int], contents: Iterable[Any]) -> list[Any]:
+        """Return the samples of contents; `LOST` stays."""
+        return guarded(self._made, indices, contents)
+
+    def _made(self, indices: Iterable[int], contents: Iterable[Any]) -> list[Any]:
+        pairs = zip(indices, contents, strict=True)
+        return [content if content is LOST else self.sample(index, content) for index, content in pairs]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_ahead": None, "_coming": _NONE}
-
-
-def _in_order(batch: list[int], total: int) -> EpochBatches | None:
-    """Return the batches from this one on, if its indices follow one another as those of a sampler in order do."""
-    info = get_worker_info()
-    worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
-    if not batch or batch != list(range(batch[0], batch[0] + len(batch))) or not 0 <= batch[0] < total:
-        return None
-    if batch[0] != worker * len(batch) and len(batch) < _CERTAIN:
-        return None
-    return EpochBatches(np.arange(batch[0], total), len(batch), workers)
+        return {**self.__dict__, "_steps": None}
 
 
 # ---- files
-
-Transform = Callable[..., Any]
 
 
 class FileDataset(ReadAheadDataset):
@@ -123,7 +110,7 @@ class FileDataset(ReadAheadDataset):
     `paths` of None are all files of the FS, sorted, but for those that begin with a dot or are below a directory that
     does. A batch is one `read_many` (`__getitems__`, which torch's `DataLoader` calls). Where it is known which batches
     come (docs/datasets.md), they are read ahead while the last one is worked on, within `max_bytes` bytes in each
-    worker; on a local disk only those of a `Loader` or `PlannedBatches` are.
+    worker.
 
     Override `sample` for samples that need more than the bytes.
     """
@@ -139,7 +126,7 @@ class FileDataset(ReadAheadDataset):
         if isinstance(paths, str):  # whose characters would be the paths
             raise TypeError(f"paths are several paths, not one str; of a pattern: fs.glob({paths!r})")
         self.fs = fs if isinstance(fs, FS) else opening.from_url(fs)
-        super().__init__(max_bytes, predicts=not is_immediate(self.fs))
+        super().__init__(max_bytes)
         if paths is None:
             names = sorted(self.fs.list("", recursive=True))
             paths = (path for path in names if not path.endswith("/") and visible(path))
@@ -169,23 +156,20 @@ class FileDataset(ReadAheadDataset):
             raise
 
     def __getitem__(self, index: int) -> Any:
-        return self.sample(index, self.fs.read_bytes(self.paths[index]))
-
-    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """A batch of samples, read together."""
-        contents = self.read_batch(indices)
-        return [self.sample(index, data) for index, data in zip(indices, contents, strict=True)]
+        return guarded(self.sample, index, self.fs.read_bytes(self.paths[index]))
 
     def __len__(self) -> int:
         return len(self.paths)
 
-    def _fetch(self, indices: Sequence[int]) -> list[bytes]:
+    def fetch(self, indices: Sequence[int]) -> list[bytes]:
+        """Read files."""
         return list(self.fs.read_many([self.paths[index] for index in indices]))
 
-    def _prefetch(self, batches: EpochBatches, own: Numbers) -> process.Resumable[bytes]:
-        begin = functools.partial(_hand_over, self.fs, self.paths, batches)
+    def read_ahead(self, coming: ComingNumbers) -> process.Resumable[bytes]:
+        """Begin to read files ahead."""
+        begin = functools.partial(_hand_over, self.fs, self.paths)
         read = functools.partial(_read_many, self.fs, self.paths)  # not a method: the thread must not hold the data set
-        return read_batches_ahead(read, own, len, max_bytes=self._max_bytes, begin=begin)
+        return read_batches_ahead(read, coming, len, max_bytes=self._max_bytes, begin=begin)
 
     def contents(self) -> list[tuple[int, int, ShardContent]]:
         """Return what distinguishes this data set from others, for states: a digest of its paths."""
@@ -200,12 +184,12 @@ def _takes_path(transform: Transform) -> bool:
         return False
 
 
-def _read_many(fs: FS, paths: Sequence[str], indices: Numbers) -> Iterator[bytes]:
-    return fs.read_many([paths[index] for index in indices.tolist()])
+def _read_many(fs: FS, paths: Sequence[str], indices: Sequence[int]) -> Iterator[bytes]:
+    return fs.read_many([paths[index] for index in indices])
 
 
-def _hand_over(fs: FS, paths: Sequence[str], batches: EpochBatches, own: object) -> None:
-    hand_over(fs, (paths[index] for index in batches.all()))  # of all workers, in place of this one's files
+def _hand_over(fs: FS, paths: Sequence[str], coming: ComingNumbers) -> None:
+    hand_over(fs, (paths[index] for index in coming.all()))  # of all workers, in place of this one's files
 
 
 def decode_image(data: bytes) -> Any:
@@ -314,8 +298,8 @@ class RecordIODataset(ReadAheadDataset):
     and each chunk of a file once. Where it is known which batches come (docs/datasets.md), they are read
     ahead, within `max_bytes` bytes in each worker, unless the files are on a local disk.
 
-    With `on_error="skip"`, damaged records are left out of their batch, and `skipped` counts them in all workers; more
-    than `max_skipped` of them, or a batch of nothing else, raise. A `Loader` counts in each pass anew.
+    With `on_error="skip"`, damaged records are left out of their batch, and `skipped` counts them: those of all workers
+    in a `Loader`, in each pass anew. More than `max_skipped` of them, or a batch of nothing else, raise.
     """
 
     def __init__(
@@ -327,61 +311,52 @@ class RecordIODataset(ReadAheadDataset):
         max_skipped: int | None = None,
         max_bytes: int = MAX_BYTES,
     ) -> None:
+        super().__init__(max_bytes)
         self.reader = RecordIODataReader(location, on_error=on_error)
-        super().__init__(max_bytes, predicts=self.reader.reads_ahead)
-        self._skips = on_error == "skip"
         self.max_skipped = max_skipped
-        self._counts = WorkerCounts()
+        self.skipped = 0
+        """How many damaged records were skipped."""
         self.shards = [shard for shard in shards_of(self.reader) if shard.count]
         self.transform = transform
-        self._records = ShardRecords(self.reader, self.shards, self._skips)
+        self._records = ShardRecords(self.reader, self.shards, on_error == "skip")
 
     def __getitem__(self, index: int) -> Any:
-        return self._samples([self._records.record(operator.index(index))])[0]
+        record = self._records.record(operator.index(index))
+        if record is LOST:
+            self.skip(1)
+            raise errors.corrupt(self.shards[0].name, f"record {index} is damaged", "read_records")
+        return guarded(self.sample, index, record)
 
-    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """A batch of samples, in the order of `indices`."""
-        return self._samples(self.read_batch(indices))
-
-    def _samples(self, found: list[Any]) -> list[Any]:
-        transform = self.transform
-        if transform is not None:
-            found = [record if record is LOST else transform(record) for record in found]
-        return self._without_lost(found) if self._skips else found
+    def sample(self, index: int, content: bytes) -> Any:
+        """Return the sample of a record."""
+        return content if self.transform is None else self.transform(content)
 
     def __len__(self) -> int:
         return self._records.total
 
-    def _fetch(self, indices: Sequence[int]) -> list[Any]:
+    def fetch(self, indices: Sequence[int]) -> list[Any]:
+        """Read records."""
         return self._records.fetch(indices)
 
-    def _prefetch(self, batches: EpochBatches, own: Numbers) -> process.Resumable[Any] | None:
-        if not self._predicts:
-            return None  # on a local disk, a thread costs more than it gains
+    def read_ahead(self, coming: ComingNumbers) -> process.Resumable[Any] | None:
+        """Begin to read records ahead; on a local disk, a thread costs more than it gains."""
+        if not self.reader.reads_ahead:
+            return None
         read = self._records.fetch  # not a method of this: the thread must not hold the data set
-        return read_batches_ahead(read, own, _weight, max_bytes=self._max_bytes, largest_batch=_LARGEST_BATCH)
+        return read_batches_ahead(read, coming, _weight, max_bytes=self._max_bytes, largest_batch=_LARGEST_BATCH)
 
-    def _without_lost(self, found: list[Any]) -> list[Any]:
-        left = [sample for sample in found if sample is not LOST]
-        if len(left) < len(found):
-            self._counts.add(len(found) - len(left))
-            check_skipped(self.skipped, self.max_skipped, self.shards[0].name)
-            if not left:
-                raise errors.corrupt(self.shards[0].name, "all records of a batch are damaged", "read_records")
-        return left
-
-    def begin_counting(self) -> None:
-        """Count the records that are skipped from here on."""
-        self._counts.clear()
-
-    @property
-    def skipped(self) -> int:
-        """The number of damaged records that were skipped, by all workers: in a `Loader`, of its last pass."""
-        return self._counts.total
+    def skip(self, count: int) -> None:
+        """Count damaged records; `CorruptFileError` if more were skipped than may be."""
+        self.skipped += count
+        check_skipped(self.skipped, self.max_skipped, self.shards[0].name)
 
     def contents(self) -> list[tuple[int, int, ShardContent]]:
         """Return what distinguishes this data set from others, for states: its shards."""
         return [(shard.start, shard.count, self.reader.content_of(shard.name)) for shard in self.shards]
+
+    def close(self) -> None:
+        """Free what the reader holds in this process."""
+        self.reader.close()
 
 
 class ShardRecords:
@@ -407,7 +382,7 @@ class ShardRecords:
         self._reader.trim()
         return found[0]
 
-    def fetch(self, indices: Sequence[int] | Numbers) -> list[Any]:
+    def fetch(self, indices: Sequence[int]) -> list[Any]:
         """Return the records of these numbers, in their order; `LOST` for a damaged one that is skipped."""
         wanted = np.asarray(indices, np.int64)
         wanted = np.where(wanted < 0, wanted + self.total, wanted)
@@ -430,3 +405,181 @@ class ShardRecords:
 
 def _weight(record: Any) -> int:
     return len(record) if isinstance(record, bytes) else 0
+
+
+# ---- orders
+
+
+class IndexedDataset(EpochDataset):
+    """The orders of a map-style data set's epochs, of this package or the user's own: all samples at random places."""
+
+    def __init__(self, dataset: Any, seed: int | None) -> None:
+        super().__init__(None, None, None, None)
+        self.dataset = dataset
+        self._seed = None if seed is None else operator.index(seed)
+        self._total = len(dataset)
+        contents = getattr(dataset, "contents", lambda: [(0, self._total, ShardContent(""))])()
+        self._content = OrderContent(contents, [self._seed])
+        self._shards = len(contents)
+
+    def first_base(self, divided: int) -> Base:
+        """Return the seed."""
+        return {"seed": self._seed}
+
+    def shape(self, epoch: int, base: Base) -> tuple[int, tuple[int, ...]]:
+        """Return the number of samples."""
+        return self._total, ()
+
+    def order(self, epoch: int, base: Base) -> Epoch:
+        """Return the order of an epoch."""
+        return RandomOrder([Shard("", 0, self._total)], base["seed"]).epoch(epoch)
+
+    def numbers(self, order: Epoch, intervals: Iterable[Interval]) -> list[int]:
+        """Return the numbers of the samples at positions."""
+        return record_numbers(order, intervals, np.zeros(1, np.int64))
+
+    def places(self, order: Epoch, intervals: Iterable[Interval]) -> list[SamplePlace]:
+        """Return the name of the data set's class, and the numbers of the samples at positions."""
+        return [SamplePlace("", self.name, number) for number in self.numbers(order, intervals)]
+
+    def described(self, base: Base) -> dict[str, Any]:
+        """Return what a state says of the content."""
+        return self._content.described(self._shards)
+
+    def check(self, content: Mapping[str, Any]) -> None:
+        """Raise `ValueError` if a state's content is another one: the order is of all samples."""
+        self._content.check(content)
+        if content["shards"] != self._shards:
+            raise ValueError(
+                f"the state is of {content['shards']} shards, and there are {self._shards}: the samples of a map-style "
+                "data set have another order then"
+            )
+
+    @property
+    def total(self) -> int:
+        """The number of samples."""
+        return self._total
+
+    @property
+    def name(self) -> str:
+        """The name of the data set's class."""
+        return type(self.dataset).__name__
+
+    def fetch(self, numbers: Sequence[int]) -> list[Any]:
+        """Return samples by their numbers."""
+        return self._by_number(list(numbers))
+
+    def records(self, order: Epoch, intervals: Iterable[Interval], threads: object) -> Iterator[Any]:
+        """Yield the samples at positions."""
+        for piece in joined(order, intervals):
+            yield from self._by_number(self.numbers(order, [piece]))
+
+    def stream(self, step: PlannedStep, stride: int) -> process.Resumable[Any]:
+        """Return the samples of each `stride`-th batch; a data set of this package reads them ahead."""
+        return process.Resumable(functools.partial(self._coming, step, stride))
+
+    def _coming(self, step: PlannedStep, stride: int, taken: int) -> Iterator[Any]:
+        coming = ComingNumbers(_RandomNumbers(self._total, step.plan.base["seed"]), step, stride, taken)
+        ahead = self.dataset.read_ahead(coming) if isinstance(self.dataset, ReadAheadDataset) else None
+        if ahead is None:
+            for batch in coming.batches():
+                yield from self._by_number(batch)
+            return
+        try:
+            for batch in coming.batches():
+                for index in batch:
+                    content = next(ahead)
+                    yield content if content is LOST else self.dataset.sample(index, content)
+        finally:
+            ahead.close()
+
+    def _by_number(self, numbers: list[int]) -> list[Any]:
+        dataset = self.dataset
+        if isinstance(dataset, ReadAheadDataset):
+            return dataset.made(numbers, dataset.fetch(numbers))
+        many = getattr(dataset, "__getitems__", None)
+        found = guarded(many or _one_by_one(dataset), numbers)
+        if len(found) != len(numbers):
+            raise RuntimeError(f"{type(dataset).__name__} gave {len(found)} samples of {len(numbers)}")
+        return list(found)
+
+    def close(self) -> None:
+        """Free what the data set holds in this process."""
+        getattr(self.dataset, "close", lambda: None)()
+
+
+_TOGETHER = 64  # steps whose numbers are computed together
+
+
+class _RandomNumbers(NamedTuple):
+    """The numbers of the samples at positions, as `RandomOrder` has them."""
+
+    total: int
+    seed: int | None
+
+    def at(self, epoch: int, intervals: Sequence[Interval]) -> list[int]:
+        """Return the numbers of the samples at positions of an epoch."""
+        at = np.concatenate([np.empty(0, np.int64), *(np.arange(start, end) for start, end in intervals)])
+        found = at if self.seed is None else permuted(at, self.total, key_of(self.seed, epoch))
+        numbers: list[int] = found.tolist()
+        return numbers
+
+
+def _one_by_one(dataset: Any) -> Callable[[list[int]], list[Any]]:
+    return lambda numbers: [dataset[number] for number in numbers]
+
+
+class ComingNumbers(Sequence[int]):
+    """The numbers of the samples that a worker reads from a step of a pass on, computed where they are asked for."""
+
+    def __init__(self, order: _RandomNumbers, step: PlannedStep, stride: int, taken: int) -> None:
+        self._order, self._plan = order, step.plan  # not the data set, which a thread that has these must not hold
+        self._size = step.plan.batch_size // step.plan.ranks
+        self._steps = range(step.number, len(step.plan), stride)
+        self._taken = taken
+        last = PlannedStep(step.plan, self._steps[-1]).size if self._steps else 0
+        self._total = max(0, len(self._steps) - 1) * self._size + last - taken
+
+    def __len__(self) -> int:
+        return self._total
+
+    def batches(self, start: int = 0) -> Iterator[list[int]]:
+        """Yield the numbers of each batch, from one of the numbers on."""
+        first, skipped = divmod(start + self._taken, self._size)
+        steps = self._steps[first:]
+        for at in range(0, len(steps), _TOGETHER):
+            parts = [self._plan.positions(number) for number in steps[at : at + _TOGETHER]]
+            numbers = self._order.at(self._plan.epoch, [one for part in parts for one in part])
+            for part in parts:
+                size = length(part)
+                yield numbers[skipped:size]
+                numbers, skipped = numbers[size:], 0
+
+    def __getitem__(self, index: Any) -> Any:
+        if not isinstance(index, slice):
+            return self[index : index + 1][0]
+        start, end, _ = index.indices(self._total)
+        found: list[int] = []
+        for batch in self.batches(start):
+            found += batch
+            if len(found) >= end - start:
+                break
+        return found[: end - start]
+
+    def all(self) -> Iterator[int]:
+        """Yield the numbers of all workers of this rank, then those of the next epoch."""
+        plan = self._plan
+        for number in range(self._steps[0] if self._steps else 0, len(plan)):
+            yield from self._order.at(plan.epoch, plan.positions(number))
+        yield from self._order.at(plan.epoch + 1, [(0, plan.total)] if plan.total else [])
+
+
+def ordered(dataset: Any, seed: int | None) -> EpochDataset:
+    """Return the orders of any map-style data set; `TypeError` for what is none."""
+    if isinstance(dataset, EpochDataset):
+        if seed is not None:
+            raise TypeError(f"the seed of a {type(dataset).__name__} is given to the data set")
+        return dataset
+    if isinstance(dataset, Sampler) or not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
+        raise TypeError(f"a map-style data set is needed, with a length and samples by number, not {dataset!r}")
+    return IndexedDataset(dataset, seed)

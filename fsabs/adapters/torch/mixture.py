@@ -1,49 +1,38 @@
-"""Mixture: data sets mixed by weights into one, whose order is arithmetic and whose state is a few numbers a source.
+"""Mixture: data sets mixed by weights into one, whose order is arithmetic.
 
 An epoch's positions are steps of `readers.data.mixing.Mixing`; a step's sample is a position in the stream of one
 source. Where the weights are changed in the middle of an epoch, the samples that are left are mixed anew: the base of
-the plan (`_Recipe`) says how they were mixed before, and which steps of that were left.
+the epoch says how they were mixed before, and which steps of that were done. It is forgotten with the epoch: of sources
+that repeat, how far each had come is kept.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import operator
-import struct
-from bisect import bisect_right
+from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypedDict
+from functools import partial
+from typing import Any
+
+import numpy as np
 
 from ...core.threads import Threads
-from ...readers.data import AbstractDataReader, Mode, Shard, Task
-from ...readers.data.base import LOST, ShardContent, digest_of
+from ...readers.data.base import LOST
 from ...readers.data.mixing import Ending, Mixing, Schedule, Unread, Weights, schedule_of
-from ...readers.data.order import Interval, Numbers, RandomOrder, between, length, union
+from ...readers.data.order import Interval
+from ...readers.epochs.content import digest
+from ...readers.epochs.mixture import Distribution, MixedOrder, described, schedule_in, written
+from ...readers.epochs.packing import PackedLane, Packing
+from ...readers.epochs.plan import Grid, PassPlan, Stop, remaining
 from ...readers.prefetch import SharedThreads
-from .epochs import Content, PlanOfAll, StateDict
-from .map_style import Transform
-from .packing import Packing
-from .plan import EpochPlan, EpochShape, Uneven
-from .resumable import EpochDataset, SamplePlace
-from .sharded import ShardedDataset
+from .datasets import Base, EpochDataset, SamplePlace, Transform
+from .map_style import IndexedDataset
 
 MAX_BYTES = 64 << 20
 _THREADS = 8
 _LEAST_AHEAD = 64 << 10  # bytes of each source
-_DIGITS = 7  # of the digest of a source in a state
-
-
-class _Recipe(TypedDict):
-    """A base: what an order of a mixture follows from, besides seed, sources and epoch."""
-
-    weights: list[Any]
-    """Steps and weights: see `_written`."""
-    shards: str
-    """How many shards each source had, with commas between."""
-    before: list[Any] | None
-    """The epoch in which another recipe was left, the steps of it that were not consumed, and that recipe."""
+_ENDLESS = 1 << 40  # windows of a packed source
 
 
 class Mixture(EpochDataset):
@@ -51,13 +40,13 @@ class Mixture(EpochDataset):
 
     At the end of each block of steps (64, or as many as it takes for the rarest source to come once), each source has
     had its share of all samples to within one; within a block, their order is hashed. Which source a step takes, and
-    which of its samples, is a function of weights, sizes and seed: the state is what remains of the steps. It can be
-    loaded with other weights: those samples of each source that are left are then mixed by them, and each sample still
-    comes once an epoch of its source.
+    which of its samples, is a function of weights, sizes and seed. A state can be loaded with other weights: those
+    samples of each source that are left are then mixed by them, and each sample still comes once an epoch of its
+    source.
 
     Args:
         sources: data sets by name: `ShardedDataset`, `TokenDataset`, `Mixture`, and map-style ones. Each has its own
-            seed, transform, read-ahead and `max_skipped`; rank and number of ranks are the mixture's.
+            seed, transform and read-ahead.
         weights: one for each source, or a list of `(step, weights)`: from which step of an epoch on they hold, counted
             in samples of all ranks, which all go on to the next ones together. By default, the sources' sizes.
         seed: of the order within blocks, and of the shuffles of map-style sources.
@@ -66,10 +55,9 @@ class Mixture(EpochDataset):
         length: of an epoch whose sources repeat, in samples; by default, until each has been read once. The next epoch
             goes on where the sources are.
         transform: makes a sample of a sample, after the sources' own.
-        packing: makes windows of tokens of the samples, which are documents then; see `Packing`.
+        packing: makes windows of tokens of each source's samples, which are documents then; see `Packing`. Weights are
+            of windows, so of tokens; sources that pack by themselves are mixed likewise. Such a mixture has no end.
         max_bytes: so much is read ahead of all sources together, by a few threads; each has its part.
-
-    Else as `ShardedDataset`. `len()` is the number of samples of a rank's epoch.
     """
 
     def __init__(
@@ -82,10 +70,6 @@ class Mixture(EpochDataset):
         length: int | None = None,
         transform: Transform | None = None,
         packing: Packing | None = None,
-        rank: int | None = None,
-        ranks: int | None = None,
-        uneven: Uneven = "keep",
-        padding: Any = None,
         max_bytes: int = MAX_BYTES,
         max_skipped: int | None = None,
     ) -> None:
@@ -100,434 +84,342 @@ class Mixture(EpochDataset):
         seed, length = operator.index(seed), None if length is None else operator.index(length)
         self._names = list(sources)
         self._sources = [_source(name, source, seed) for name, source in sources.items()]
-        self._seed, self._ending, self._length = seed, ending, length
-        sizes = [source.total_of(len(source.epochs.content)) for source in self._sources]
+        packings = [source.packing or packing for source in self._sources]
+        if any(packings) and not all(packings):
+            raise TypeError("some sources pack windows and others don't: give the mixture packing=")
+        super().__init__(transform, None, packings[0], max_skipped)
+        self._seed, self._ending, self._length, self._max_bytes = seed, ending, length, max_bytes
+        self._sizes = [source.shape(0, source.first_base(1))[0] for source in self._sources]  # of their epochs
         if weights is None:
-            weights = dict(zip(self._names, sizes, strict=True))
-        schedule = schedule_of(weights, self._names)
-        for _, last in schedule:
-            for name, size, lower, upper in zip(self._names, sizes, [0, *last], last, strict=False):
-                if not size and upper > lower and ending != "leave":
+            weights = dict(zip(self._names, self._sizes, strict=True))
+        self._schedule = schedule_of(weights, self._names)
+        if packings[0] is None:
+            self._check_sizes()
+        self._weights = written(self._schedule)
+        self._settings = [seed, ending, length, *(packing.settings if packing else [])]
+        self.ranks_share_blocks = any(source.ranks_share_blocks for source in self._sources)
+        self._starts = np.cumsum([0, *(source.total for source in self._sources)])
+        self._levels: dict[str, MixedOrder] = {}  # those that were asked for last
+
+    def _check_sizes(self) -> None:
+        for _, last in self._schedule:
+            for name, size, lower, upper in zip(self._names, self._sizes, [0, *last], last, strict=False):
+                if not size and upper > lower and self._ending != "leave":
                     raise ValueError(f"the source {name!r} has no samples, and a weight")
-        shards = ",".join(str(len(source.epochs.content)) for source in self._sources)
-        recipe = _Recipe(weights=_written(schedule), shards=shards, before=None)
-        self._recipe = recipe
-        self._levels: dict[str, _Level] = {}  # those that were asked for last
-        super().__init__(
-            _MixtureRecords(self._sources, max_bytes),
-            _MixtureContent(
-                self._names,
-                self._sources,
-                [seed, ending, length, *(packing.settings if packing else [])],
-                recipe["weights"],
-            ),
-            transform,
-            rank=rank,
-            ranks=ranks,
-            uneven=uneven,
-            padding=padding,
-            batch_size=None,
-            packing=packing,
-            skips=any(source.skips for source in self._sources),
-            max_skipped=max_skipped,
-            base=recipe,
-        )
 
-    # ---- orders
+    # ---- orders: a base is the weights, and from which epoch and samples of the sources on they hold
 
-    def order(self, epoch: int, base: Any) -> _Level:
+    def first_base(self, divided: int) -> Base:
+        """Return the weights."""
+        return {"weights": self._weights, "divided": divided}
+
+    def following(self, epoch: int, base: Base, divided: int) -> Base:
+        """Return the weights, and where the sources are that repeat."""
+        if self._ending != "repeat" or (base["weights"] == self._weights and "before" not in base):
+            kept = {key: base[key] for key in ("since", "starts") if key in base}
+            return {**self.first_base(divided), **kept}
+        return {
+            **self.first_base(divided),
+            "since": epoch + 1,
+            "starts": described(self.order(epoch, base).unread_of([])),
+        }
+
+    def rebased(self, epoch: int, base: Base, stops: Sequence[Stop]) -> Base | None:
+        """Return the weights that the mixture has now, for what some stops have left of an epoch."""
+        if base["weights"] == self._weights:
+            return None
+        if not any(stop.steps for stop in stops):
+            changed = {"weights": self._weights, "divided": base["divided"]}
+            if self._ending != "repeat":
+                return changed
+            order = self.order(epoch, base)
+            return {**changed, "since": epoch, "starts": described(order.unread_of([(0, order.total)]))}
+        return {
+            "weights": self._weights,
+            "divided": base["divided"],
+            "before": [dict(base), [stop.described() for stop in stops]],
+        }
+
+    def shape(self, epoch: int, base: Base) -> tuple[int, tuple[int, ...]]:
+        """Return how many samples an epoch has, and where its weights change."""
+        order = self.order(epoch, base)
+        return order.total, tuple(cut for cut in order.mixing.cuts if cut < order.total)
+
+    def order(self, epoch: int, base: Base) -> MixedOrder:
         """Return the order of an epoch."""
         key = json.dumps([epoch, base])
         found = self._levels.get(key)
         if found is None:
-            found = self._level(epoch, base)
+            found = self._made_order(epoch, base)
             self._levels = {**dict(list(self._levels.items())[-3:]), key: found}
         return found
 
-    def shape(self, epoch: int, base: Any) -> EpochShape:
-        """Return the shape of an epoch: it has a cut at each change of weights."""
-        level = self.order(epoch, base)
-        return EpochShape(level.total, tuple(cut for cut in level.mixing.cuts if cut < level.total))
+    def _made_order(self, epoch: int, base: Base) -> MixedOrder:
+        schedule, repeats = schedule_in(base["weights"], len(self._sizes)), self._ending == "repeat"
+        if "before" not in base:
+            mixing = Mixing(schedule, self._seed, self._sizes, self._ending, self._length)
+            begins = [Unread() for _ in self._sizes]
+            if repeats:
+                since, starts = base.get("since", 0), base.get("starts", [[[], 0]] * len(self._sizes))
+                taken = mixing.counts(mixing.total) * (epoch - since)
+                begins = [Unread([tuple(run) for run in runs], after) for runs, after in starts]
+            first = taken if repeats else np.zeros(len(self._sizes), np.int64)
+            return MixedOrder(self._in_source, epoch, mixing, mixing.total, 0, begins, first)
+        lower_base, stops = base["before"]
+        lower = self.order(epoch, lower_base)
+        cuts = tuple(cut for cut in lower.mixing.cuts if cut < lower.total)
+        left = remaining(lower.total, map(Stop.of, stops), cuts)
+        unread, size = lower.unread_of(left), sum(end - start for start, end in left)
+        since = lower.since + lower.total - size
+        sizes = [one.count + max(0, total - one.after) for one, total in zip(unread, self._sizes, strict=True)]
+        mixing = Mixing(
+            schedule, self._seed, self._sizes if repeats else sizes, self._ending, size if repeats else None, since
+        )
+        return MixedOrder(self._in_source, epoch, mixing, mixing.total, since, unread, np.zeros(len(sizes), np.int64))
 
-    def total_of(self, shards: int) -> int:
-        """Return the number of samples of an epoch."""
-        return self.shape(0, self._recipe).total
+    def _in_source(self, source: int, epoch: int, position: int, end: int) -> Iterator[tuple[int, Interval]]:
+        """Yield the epochs of a source, and the positions in them, of a run of its stream."""
+        if self._ending != "repeat":
+            yield epoch, (position, end)
+            return
+        size = self._sizes[source]
+        while position < end:
+            number, at = divmod(position, size)
+            until = min(size, at + end - position)
+            yield number, (at, until)
+            position += until - at
 
-    def _mixing(self, recipe: _Recipe, sizes: Sequence[int], length: int | None, since: int = 0) -> Mixing:
-        return Mixing(_read(recipe["weights"], len(sizes)), self._seed, sizes, self._ending, length, since)
+    # ---- content
 
-    def _level(self, epoch: int, recipe: _Recipe) -> _Level:
-        shards = _counts(recipe["shards"])
-        sizes = [source.total_of(count) for source, count in zip(self._sources, shards, strict=True)]
-        repeats = self._ending == "repeat"
-        before = recipe["before"]
-        if before is None or epoch < before[0] or (epoch > before[0] and not repeats):
-            mixing = self._mixing(recipe, sizes, self._length)
-            first = mixing.counts(mixing.total) * epoch if repeats else mixing.counts(0)
-            streams = [_Stream(((0, 0 if repeats else epoch, size),), repeats) for size in sizes]
-            return _Level(mixing, mixing.total, 0, [Unread()] * len(sizes), first, streams)
-        lower, left = self._level(before[0], before[2]), [(start, end) for start, end in before[1]]
-        unread, size_left = lower.unread_of(left), length(left)
-        known = _counts(before[2]["shards"])
-        streams = [
-            stream.grown(known[number], shards[number], sizes[number], unread[number].after)
-            for number, stream in enumerate(lower.streams)
-        ]
-        since = lower.since + lower.total - size_left
-        sizes_left = [one.count + size - one.after for one, size in zip(unread, sizes, strict=True)]
-        mixing = self._mixing(recipe, sizes if repeats else sizes_left, size_left if repeats else None, since)
-        if epoch == before[0]:
-            return _Level(mixing, mixing.total, since, unread, mixing.counts(0), streams)
-        usual = self._mixing(recipe, sizes, self._length)
-        first = mixing.counts(mixing.total) + usual.counts(usual.total) * (epoch - before[0] - 1)
-        return _Level(usual, usual.total, 0, unread, first, streams)
+    def described(self, base: Base) -> dict[str, Any]:
+        """Return what a state says of the content."""
+        return {"settings": self._settings, "sources": self._digests()}
 
-    def pruned(self, base: _Recipe, epoch: int) -> Any:
-        """Return a base without what matters only for epochs before one."""
-        if base["before"] is None or base["before"][0] >= epoch or self._ending == "repeat":
-            return base
-        return _Recipe(weights=base["weights"], shards=base["shards"], before=None)
+    def _digests(self) -> dict[str, str]:
+        pairs = zip(self._names, self._sources, strict=True)
+        bases = [(name, source, source.first_base(1)) for name, source in pairs]
+        return {name: digest([source.described(base), base], 4) for name, source, base in bases}
 
-    def rebased(self, plan: EpochPlan, of_all: PlanOfAll, state: StateDict) -> EpochPlan:
-        """Return the plan with the weights and shards that the mixture has now."""
-        theirs: _Recipe = plan.base
-        if (theirs["weights"], theirs["shards"]) == (self._recipe["weights"], self._recipe["shards"]):
-            return plan
-        if self.epochs.place.ranks > 1:
-            plan = of_all(self._shape_of)
-        if plan.later:
+    def check(self, content: Mapping[str, Any]) -> None:
+        """Raise `ValueError` if a state's content is another one; it names the source."""
+        if "sources" not in content:
+            raise ValueError("the state is not that of a mixture")
+        if list(content["settings"]) != self._settings:
             raise ValueError(
-                "the weights or the shards of a source are others, and the states are of different epochs: load them "
-                "as they were, and save again when all ranks are in one epoch"
+                f"the state is of a mixture of another seed, ending, length or packing: {content['settings']}, not "
+                f"{self._settings}"
             )
-        lower, unit = self.order(plan.epoch, theirs), self._unit
-        positions = between(union(plan.parts), 0, lower.total * unit)
-        left = union([(start // unit, -(-end // unit))] for start, end in _apart(positions, unit))
-        before = [plan.epoch, [list(one) for one in left], theirs]
-        base = _Recipe(weights=self._recipe["weights"], shards=self._recipe["shards"], before=before)
-        level = self.order(plan.epoch, base)
-        whole = [(0, level.total * unit)]
-        for consumed in _begun(positions, unit):  # parts of documents that were consumed
-            step = level.step_of(*lower.sample(consumed[0] // unit))
-            if step is not None:
-                shift = step * unit - consumed[0] // unit * unit
-                whole = _without(whole, consumed[0] + shift, consumed[1] + shift)
-        return EpochPlan(plan.epoch, "all", (tuple(whole),), (), plan.batches, base)
+        own, theirs = self._digests(), content["sources"]
+        if list(own) != list(theirs):
+            raise ValueError(
+                f"the state is of the sources {', '.join(theirs)}, in this order, and not {', '.join(own)}"
+            )
+        for name, one in own.items():
+            if theirs[name] != one:
+                raise ValueError(f"the content or the settings of the source {name!r} are not those of the state")
 
-    # ---- the rest of the interface
+    # ---- samples
 
-    def places(self, epoch: int, base: Any, start: int, end: int) -> list[SamplePlace]:
-        """Return where the samples at positions of an epoch come from."""
-        level, found = self.order(epoch, base), []
-        for step in range(start, end):
-            source, position = level.sample(step)
-            stream = level.streams[source]
-            for number, first, last in stream.epochs([(position, position + 1)]):
-                for one in self._sources[source].places(number, stream.base or self._sources[source].base, first, last):
-                    name = self._names[source]
-                    found.append(one._replace(source=f"{name}/{one.source}" if one.source else name))
-        return found
+    @property
+    def total(self) -> int:
+        """The number of samples of all sources, which are numbered in the order of the sources."""
+        return int(self._starts[-1])
 
     @property
     def name(self) -> str:
         """The names of the sources."""
         return f"Mixture({', '.join(self._names[:5])}{', ...' if len(self._names) > 5 else ''})"
 
-    def begin_counting(self) -> None:
-        """Count the records that are skipped from here on, of each source, too."""
-        super().begin_counting()
-        for source in self._sources:
-            source.begin_counting()
+    def numbers(self, order: MixedOrder, intervals: Iterable[Interval]) -> list[int]:
+        """Return the numbers of the samples at positions."""
+        found: list[int] = []
+        for source, epoch, interval in order.samples(intervals):
+            own = self._sources[source]
+            numbers = own.numbers(own.order(epoch, own.first_base(1)), [interval])
+            found += [number + int(self._starts[source]) for number in numbers]
+        return found
+
+    def fetch(self, numbers: Sequence[int]) -> list[Any]:
+        """Return samples of the sources by their numbers."""
+        wanted = np.asarray(numbers, np.int64)
+        which = self._starts.searchsorted(wanted, side="right") - 1
+        found: list[Any] = [LOST] * len(numbers)
+        for source in np.unique(which).tolist():
+            places = np.flatnonzero(which == source).tolist()
+            own = self._sources[source]
+            records = own.fetch([int(wanted[place] - self._starts[source]) for place in places])
+            for place, sample in zip(places, own._transformed(iter(records)), strict=True):
+                found[place] = sample
+        return found
+
+    def records(self, order: MixedOrder, intervals: Iterable[Interval], threads: SharedThreads | None) -> Iterator[Any]:
+        """Yield the samples at positions; all sources are read ahead by the same few threads."""
+        return _mixed(self._sources, order, intervals, threads, self._max_bytes)
+
+    def places(self, order: MixedOrder, intervals: Iterable[Interval]) -> list[SamplePlace]:
+        """Return where the samples at positions come from."""
+        found = []
+        for source, epoch, interval in order.samples(intervals):
+            own, name = self._sources[source], self._names[source]
+            for one in own.places(own.order(epoch, own.first_base(1)), [interval]):
+                found.append(one._replace(source=f"{name}/{one.source}" if one.source else name))
+        return found
+
+    def set_order(self, plan: PassPlan) -> None:
+        """Do nothing: what each source reads next depends on all of them."""
 
     def close(self) -> None:
         """Free what the sources hold in this process."""
+        self._steps.close()
         for source in self._sources:
             source.close()
 
+    # ---- packed windows
+
+    def lane(
+        self, number: int, grid: Grid, place: Sequence[Any] | None = None, threads: SharedThreads | None = None
+    ) -> Any:
+        """Return a lane of the sources' windows, mixed by weights."""
+        if self.packing is None:
+            raise TypeError(f"{self.name} packs no windows")
+        pool = threads or SharedThreads(Threads[None](_THREADS), self._max_bytes)
+        shared = SharedThreads(pool.threads, max(_LEAST_AHEAD, pool.most // len(self._sources)))
+        weights, taken, since, places = place or (self._weights, 0, 0, [None] * len(self._sources))
+        if weights != self._weights:
+            since = taken
+        lanes = [
+            self._lane_of(source, number, grid, one, shared) for source, one in zip(self._sources, places, strict=True)
+        ]
+        schedule = [(step // grid.lanes, cumulative) for step, cumulative in self._schedule]
+        # Schedules count from the beginning; a mixture with other weights begins where they were changed.
+        sizes = [_ENDLESS] * len(lanes)
+        mixing = Mixing(_apart(schedule), self._seed ^ number, sizes, "repeat", _ENDLESS, since)
+        return _MixedLane(lanes, mixing, (self._weights, taken, since), None if threads else pool.threads)
+
+    def _lane_of(
+        self, source: EpochDataset, number: int, grid: Grid, place: Sequence[Any] | None, threads: SharedThreads
+    ) -> Any:
+        if source.packing is not None or self.packing is None:
+            return source.lane(number, grid, place, threads)
+        return PackedLane(self.packing, partial(source.documents, number, grid, threads), place or ())
+
+    def _windows(self, epoch: int) -> Iterator[Any]:
+        lane = self.lane(0, Grid(1, 1))
+        try:
+            while True:
+                yield lane.window()
+        finally:
+            lane.close()
+
+
+def _apart(schedule: Schedule) -> Schedule:
+    """Return a schedule without what no step has."""
+    return [
+        one
+        for one, following in zip(schedule, [*schedule[1:], None], strict=True)
+        if not following or one[0] < following[0]
+    ]
+
+
+class _MixedLane:
+    """The windows of a lane of a mixture."""
+
+    def __init__(
+        self, lanes: Sequence[PackedLane], mixing: Mixing, place: tuple[Any, int, int], threads: Threads[None] | None
+    ) -> None:
+        self._lanes, self._mixing, self._threads = lanes, mixing, threads
+        self._weights, self._taken, self._since = place
+        self._coming: deque[int] = deque()
+
+    @property
+    def place(self) -> list[Any]:
+        """Where the next window comes from."""
+        return [self._weights, self._taken, self._since, [list(lane.place) for lane in self._lanes]]
+
+    @property
+    def lost(self) -> int:
+        """How many damaged documents were skipped since this was last set to 0."""
+        return sum(lane.lost for lane in self._lanes)
+
+    @lost.setter
+    def lost(self, count: int) -> None:
+        for lane in self._lanes:
+            lane.lost = count
+
+    def window(self) -> dict[str, Any]:
+        """Return the next window."""
+        if not self._coming:
+            at = self._taken - self._since
+            for sources, _ in self._mixing.steps(at, at + 64):
+                self._coming.extend(sources.tolist())
+        window = self._lanes[self._coming[0]].window()
+        self._coming.popleft()
+        self._taken += 1
+        return window
+
+    def close(self) -> None:
+        """End reading."""
+        for lane in self._lanes:
+            lane.close()
+        if self._threads is not None:
+            self._threads.end()
+
 
 def _source(name: str, given: Any, seed: int) -> EpochDataset:
-    source = given if isinstance(given, EpochDataset) else ShardedDataset(_IndexedReader(given), seed=seed)
-    if source.packing is not None:
-        raise TypeError(
-            f"{name!r} packs windows, whose number is not known before they are read: mix the documents, and pack the "
-            "mixture (packing=Packing(tokenize, sequence_length)); or mix the windows of prepared files of tokens"
-        )
+    source = given if isinstance(given, EpochDataset) else IndexedDataset(given, seed)
     if source.batch_size is not None:
         raise TypeError(f"{name!r} makes batches: a mixture takes single samples")
     return source
 
 
-# ---- weights in a state
+# ---- what is read
 
 
-def _written(schedule: Schedule) -> list[Any]:
-    """Return a schedule as a list of steps and texts: cumulative weights, less 1, in 5 characters for each source."""
-    return [
-        [step, base64.b85encode(struct.pack(f">{len(weights)}I", *(max(0, one - 1) for one in weights))).decode()]
-        for step, weights in schedule
-    ]
+def _mixed(
+    sources: Sequence[EpochDataset],
+    order: MixedOrder,
+    intervals: Iterable[Interval],
+    threads: SharedThreads | None,
+    max_bytes: int,
+) -> Iterator[Any]:
+    distribution = Distribution(order, intervals, len(sources))
+    pool = Threads[None](_THREADS) if threads is None else threads.threads
+    most = max_bytes if threads is None else threads.most
+    shared = SharedThreads(pool, max(_LEAST_AHEAD, most // len(sources)))
+    reading: dict[int, Generator[Any, None, None]] = {}
+    try:
+        for source in order.sources(distribution.steps()):
+            if source not in reading:
+                reading[source] = _of_source(sources[source], distribution.of(source), shared)
+            yield next(reading[source])
+    finally:
+        for one in reading.values():
+            one.close()
+        if threads is None:
+            pool.end()
 
 
-def _read(written: Sequence[Any], sources: int) -> Schedule:
-    found = []
-    for step, text in written:
-        values = struct.unpack(f">{sources}I", base64.b85decode(text))
-        found.append((int(step), [value + 1 if value else 0 for value in values]))
-    return found
+def _of_source(
+    dataset: EpochDataset, positions: Iterator[tuple[int, Interval]], shared: SharedThreads
+) -> Generator[Any, None, None]:
+    base = dataset.first_base(1)
+    dataset.skipped = 0
+    held = [next(positions, None)]
+
+    def of_epoch(epoch: int) -> Iterator[Interval]:
+        while held[0] is not None and held[0][0] == epoch:
+            yield held[0][1]
+            held[0] = next(positions, None)
+
+    while held[0] is not None:
+        epoch = held[0][0]
+        samples = dataset.read(dataset.order(epoch, base), of_epoch(epoch), shared)
+        yield from samples if dataset.max_skipped is None else _counted(dataset, samples)
 
 
-def _counts(shards: str) -> list[int]:
-    return list(map(int, shards.split(",")))
-
-
-class _MixtureContent(Content):
-    """The sources that a state of a mixture has to be of; each may have more shards than then."""
-
-    def __init__(
-        self,
-        names: Sequence[str],
-        sources: Sequence[EpochDataset],
-        settings: Sequence[Any],
-        weights: Sequence[Any],
-    ) -> None:
-        """`weights` are those of a mixture in another one, whose states do not say how this one was mixed."""
-        self._names = names
-        self._contents = [source.epochs.content for source in sources]
-        self._settings = list(settings)
-        described = [self._settings, self._names, weights, [one.fingerprint for one in self._contents]]
-        self.fingerprint = hashlib.blake2b(json.dumps(described).encode(), digest_size=16).hexdigest()
-
-    def __len__(self) -> int:
-        """One: a mixture has no shards that can be added, but its sources' own."""
-        return 1
-
-    def fingerprint_of(self, shards: int) -> str:
-        """Return the fingerprint of the mixture."""
-        return self.fingerprint
-
-    def described(self) -> dict[str, Any]:
-        """Return what a state says of the content."""
-        digests = [one.fingerprint[:_DIGITS] for one in self._contents]
-        return {"settings": self._settings, "sources": "".join(digests)}
-
-    def check(self, state: StateDict) -> None:
-        """Raise `ValueError` if the state is of other content; it names the source."""
-        theirs = state.get("content", {})
-        if "sources" not in theirs or state.get("base") is None:
-            raise ValueError("the state is not that of a mixture")
-        if list(theirs["settings"]) != self._settings:
-            raise ValueError(
-                f"the state is of a mixture of another seed, ending, length or packing: {theirs['settings']}, not "
-                f"{self._settings}"
-            )
-        if len(theirs["sources"]) != _DIGITS * len(self._names):
-            raise ValueError(
-                f"the state is of {len(theirs['sources']) // _DIGITS} sources, and there are {len(self._names)}"
-            )
-        counts = _counts(state["base"]["shards"])
-        for number, (name, content) in enumerate(zip(self._names, self._contents, strict=True)):
-            shards = counts[number]
-            known = theirs["sources"][_DIGITS * number : _DIGITS * (number + 1)]
-            if shards > len(content) or content.fingerprint_of(shards)[:_DIGITS] != known:
-                raise ValueError(f"the content or the settings of the source {name!r} are not those of the state")
-
-
-# ---- one epoch
-
-
-class _Stream(NamedTuple):
-    """The positions of a source as they follow each other, over its epochs."""
-
-    runs: tuple[tuple[int, int, int], ...]
-    """Of epochs of one size: the first position, the number of the epoch there, and the size."""
-    repeats: bool
-    """False if there is one epoch only."""
-    base: Any = None
-    """Of the source: in which of its epochs shards were added."""
-
-    def grown(self, known: int, shards: int, size: int, after: int) -> _Stream:
-        """Return the stream where there are more than the `known` shards.
-
-        Their samples come at the end of the epoch of position `after`, before which all is read or planned.
-        """
-        if known == shards:
-            return self
-        start, epoch, before = self.runs[-1]
-        number = (after - start) // before if self.repeats and before else 0
-        begin = start + number * before
-        planned = begin < after or not self.repeats  # else it is the epoch before that is the last one of those shards
-        last = epoch + number - (not planned)
-        runs = (*(one for one in self.runs if one[0] < begin), (begin, epoch + number, size))
-        return _Stream(runs, self.repeats, [*(self.base or []), [known, last]])
-
-    def epochs(self, positions: Iterable[Interval]) -> Iterator[tuple[int, int, int]]:
-        """Yield the epochs of the source, and the positions in them, of some positions."""
-        for start, end in positions:
-            while start < end:
-                number = bisect_right(self.runs, start, key=lambda run: run[0]) - 1
-                first, epoch, size = self.runs[number]
-                until = min(end, self.runs[number + 1][0]) if number + 1 < len(self.runs) else end
-                over, at = divmod(start - first, size) if self.repeats else (0, start - first)
-                if self.repeats:
-                    until = min(until, start - at + size)
-                yield epoch + over, at, at + until - start
-                start = until
-
-
-class _Level(NamedTuple):
-    """The order of an epoch."""
-
-    mixing: Mixing
-    total: int
-    since: int
-    """The step of the schedule at which it begins."""
-    unread: Sequence[Unread]
-    first: Numbers
-    """The number of the first sample of each source, in `unread`."""
-    streams: Sequence[_Stream]
-
-    def numbers(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-        """Yield the sources that have samples in some steps, and the numbers of these in `unread`."""
-        first, last = (self.first + self.mixing.counts(step) for step in (start, end))
-        for source, (low, high) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
-            if low < high:
-                yield source, low, high
-
-    def sample(self, step: int) -> tuple[int, int]:
-        """Return the source of a step, and the position of its sample in the source's stream."""
-        sources, numbers = next(self.mixing.steps(step, step + 1))
-        source = int(sources[0])
-        number = int(numbers[0]) + int(self.first[source])
-        return source, self.unread[source].positions(number, number + 1)[0][0]
-
-    def step_of(self, source: int, position: int) -> int | None:
-        """Return the step that takes a source's sample; None if no step does."""
-        step = self.mixing.step_of(source, self.unread[source].number_of(position) - int(self.first[source]))
-        return step if step is not None and step < self.total else None
-
-    def unread_of(self, left: Sequence[Interval]) -> list[Unread]:
-        """Return what is to be read of each source if these steps are left."""
-        runs: list[list[Interval]] = [[] for _ in self.unread]
-        for start, end in left:
-            for source, low, high in self.numbers(start, end):
-                runs[source] += self.unread[source].positions(low, high)
-        ends = (self.first + self.mixing.counts(self.total)).tolist()
-        return [
-            Unread(
-                [*own, *before.positions(end, before.count)], max(before.after, before.positions(end, end + 1)[0][0])
-            )
-            for own, before, end in zip(runs, self.unread, ends, strict=True)
-        ]
-
-
-class _MixtureRecords:
-    """Reads the samples of a mixture's sources, all of them ahead by the same few threads."""
-
-    def __init__(self, sources: Sequence[EpochDataset], max_bytes: int) -> None:
-        self._sources = sources
-        self._max_bytes = max_bytes
-
-    def read(self, order: _Level, intervals: list[Interval], threads: SharedThreads | None = None) -> Iterator[Any]:
-        """Yield the samples of the steps of `intervals`; `LOST` for a skipped one."""
-        runs: dict[int, list[Interval]] = {}
-        for first, last in intervals:
-            for source, low, high in order.numbers(first, last):
-                runs.setdefault(source, []).extend(order.unread[source].positions(low, high))
-        pool = Threads[None](_THREADS) if threads is None else threads.threads
-        most = self._max_bytes if threads is None else threads.most
-        shared = SharedThreads(pool, max(_LEAST_AHEAD, most // len(self._sources)))
-        reading = {source: self._of_source(source, order.streams[source], own, shared) for source, own in runs.items()}
-        try:
-            for first, last in intervals:
-                for sources, _ in order.mixing.steps(first, last):
-                    for source in sources.tolist():
-                        yield next(reading[source])
-        finally:
-            for one in reading.values():
-                one.close()
-            if threads is None:
-                pool.end()
-
-    def _of_source(
-        self, source: int, stream: _Stream, positions: list[Interval], shared: SharedThreads
-    ) -> Generator[Any, None, None]:
-        dataset = self._sources[source]
-        epochs: list[tuple[int, list[Interval]]] = []
-        for epoch, start, end in stream.epochs(positions):
-            if not epochs or epochs[-1][0] != epoch:
-                epochs.append((epoch, []))
-            epochs[-1][1].append((start, end))
-        for epoch, intervals in epochs:
-            records = dataset.read(epoch, stream.base or dataset.base, intervals, shared)
-            yield from records if dataset.max_skipped is None else _counted(dataset, records)
-
-
-def _counted(source: EpochDataset, records: Iterator[Any]) -> Iterator[Any]:
-    """Yield the records of a source that may skip only so many."""
-    for record in records:
-        if record is LOST:
-            source.skip()
-        yield record
-
-
-# ---- documents that were consumed in part
-
-
-def _apart(positions: Iterable[Interval], unit: int) -> Iterator[Interval]:
-    """Yield the intervals, widened to whole documents and without what lies in two of them."""
-    last = 0
-    for start, end in positions:
-        start = max(start // unit * unit, last)
-        last = -(-end // unit) * unit
-        if start < last:
-            yield start, last
-
-
-def _begun(positions: Sequence[Interval], unit: int) -> Iterator[Interval]:
-    """Yield the parts of documents that are not in `positions`, of those documents that are in part."""
-    for document in sorted({at // unit for one in positions for at in one if at % unit}):
-        rest = [(document * unit, (document + 1) * unit)]
-        for start, end in between(positions, *rest[0]):
-            rest = _without(rest, start, end)
-        yield from rest
-
-
-def _without(intervals: Iterable[Interval], start: int, end: int) -> list[Interval]:
-    return [
-        piece
-        for first, last in intervals
-        for piece in ((first, min(last, start)), (max(first, end), last))
-        if piece[0] < piece[1]
-    ]
-
-
-# ---- map-style sources
-
-
-class _IndexedReader(AbstractDataReader):
-    """A map-style data set as one shard, whose records are its samples; each epoch has an order of its own."""
-
-    def __init__(self, dataset: Any) -> None:
-        super().__init__()
-        self._dataset = dataset
-        self._shard = Shard(type(dataset).__name__, 0, len(dataset))
-
-    def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
-        return [self._shard]
-
-    def content_of(self, shard_name: str) -> ShardContent:
-        contents: Any = getattr(self._dataset, "contents", list)()
-        return ShardContent(shard_name, self._shard.count, digest_of(repr(contents).encode("utf-8", "surrogatepass")))
-
-    def order(self, shards: Sequence[Shard], seed: int | None, window: int) -> RandomOrder:
-        return RandomOrder(shards, seed)
-
-    def read_records(self, task: Task) -> Iterator[Any]:
-        return self.read_at(task.shard_name, range(task.start, task.end))
-
-    def read_at(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Any]:
-        many: Any = getattr(self._dataset, "__getitems__", None)
-        return iter(many(list(numbers)) if many else map(self._dataset.__getitem__, numbers))
-
-    def close(self) -> None:
-        getattr(self._dataset, "close", lambda: None)()
+def _counted(dataset: EpochDataset, samples: Iterator[Any]) -> Iterator[Any]:
+    """Yield the samples of a source that may skip only so many."""
+    for sample in samples:
+        if sample is LOST:
+            dataset.skip(1)
+        yield sample

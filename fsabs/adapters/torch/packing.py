@@ -1,229 +1,238 @@
-"""Packing: documents become windows of one length, by the user's tokenizer; a window's place is two numbers.
+"""The steps of packed windows: lanes of documents that never end, of which each rank and worker has its own.
 
-The samples of a packed data set have no positions that are known before documents are tokenized. So positions count in
-tokens, as if each document had `UNIT` of them: those that it lacks are passed over. A window's start is its document's
-position times `UNIT` plus the offset in the document, and shares, states and plans need nothing else: a state never
-holds documents, and what remains of a pass is read from there, also by other ranks and workers.
+How many windows there are is not known before documents are tokenized, so an epoch is a number of steps that is given.
+A worker reports with each batch where its lanes are; those places are the state of a rank, and a checkpoint has those
+of all ranks.
 """
 
 from __future__ import annotations
 
 import operator
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
+import torch.distributed as distributed
+from torch.utils.data import get_worker_info
 
-from ...readers.data.base import LOST
-from ...readers.data.order import Interval, Numbers, length
-from .plan import Intervals, Pass
-from .tags import Counted, Tag
+from ...core.threads import Threads
+from ...readers.epochs.plan import Grid
+from ...readers.prefetch import SharedThreads
+from .batches import FORMAT, RankOf, batch_size_of
+from .datasets import guarded, stacked
 
-UNIT = 1 << 24
-"""The most tokens of a document."""
-_TOGETHER = 32  # documents that a batched tokenizer gets
+MAX_BYTES = 64 << 20  # that the lanes of a worker read ahead together
+_THREADS = 8
+Places = dict[int, Any]
+"""Where lanes are, by their numbers."""
 
 
-class Packing(NamedTuple):
-    """How documents are packed to windows of `sequence_length` + 1 tokens.
+@dataclass(frozen=True, slots=True)
+class PackedStep:
+    """One batch of a pass, as it is sent to a worker."""
 
-    A sample is a dict of int64 arrays: `"tokens"`, and `"segments"`, which numbers the documents in the window from 0
-    on and is -1 where `pad` fills up the last window of a worker's share. Give it to a data set as `packing=`; the same
-    tokenizer has to be given when a state is loaded.
-    """
+    serial: int
+    """Which pass of its loader it is."""
+    number: int
+    size: int
+    lanes: int
+    rank: int
+    ranks: int
+    places: Places | None
+    """Of this rank's lanes, in the first batch of a worker."""
 
-    tokenize: Callable[[Any], Sequence[int]]
-    """Makes token ids of a record; an end-of-document token is its affair. With `batched`, makes a list of such of a
-    list of records."""
-    sequence_length: int
-    overlap: bool = True
-    """Windows overlap by one token, so that each token is predicted once; or are disjoint."""
-    batched: bool = False
-    pad: int = 0
-    batch_size: int | None = None
-    """Samples are batches of so many windows."""
+
+class PackedBatches:
+    """The batches of packed windows, `steps` of them an epoch, and the states that they resume from."""
+
+    def __init__(
+        self,
+        source: Any,
+        batch_size: int | None,
+        steps: int | None,
+        workers: int,
+        rank: int | None,
+        ranks: int | None,
+        lanes: int | None,
+        gather: bool,
+    ) -> None:
+        if steps is None or steps < 1:
+            raise ValueError("packed windows have no end: give the number of batches of an epoch, steps=")
+        self.batch_size = batch_size_of(source, batch_size)
+        self.epoch = 0
+        self._source, self._steps, self._gather = source, operator.index(steps), gather
+        self._workers = max(1, workers)
+        self._rank = RankOf(rank, ranks)
+        self._lanes = lanes
+        self._places: Places = {}  # of the lanes that were read
+        self._serial = 0
+        self._taken = 0  # of the epoch, up to the last batch that was used
+        self._begun = False  # a batch of the last pass was used
+
+    def begin(self) -> int:
+        """Return the serial number of the pass that begins: of the next epoch if this one ended or was left."""
+        if self._begun or self._taken >= self._steps:
+            self.epoch, self._taken = self.epoch + 1, 0
+        self._serial += 1
+        self._begun = False
+        self._count()
+        return self._serial
+
+    def _count(self) -> int:
+        """Return the number of lanes, which is kept; `ValueError` if they can't be divided."""
+        _, ranks = self._rank.get()
+        lanes = self._lanes or ranks * self._workers
+        if lanes % (ranks * self._workers):
+            raise ValueError(
+                f"{lanes} lanes of packed documents can't be divided by {ranks} ranks x {self._workers} workers: "
+                "choose a multiple at the first start, lanes=(slots, turns)"
+            )
+        self._lanes = lanes
+        return lanes
+
+    def _own(self) -> Places:
+        """Return where this rank's lanes are; None for one that was not read."""
+        rank, ranks = self._rank.get()
+        return {number: self._places.get(number) for number in range(rank, self._count(), ranks)}
+
+    def steps(self) -> Iterator[PackedStep]:
+        """Yield the steps of the pass that has begun."""
+        rank, ranks = self._rank.get()
+        places, begin = self._own(), self._taken
+        for number in range(begin, self._steps):
+            first = number - begin < self._workers
+            total = self.epoch * self._steps + number
+            yield PackedStep(
+                self._serial, total, self.batch_size, self._count(), rank, ranks, places if first else None
+            )
+
+    def used(self, running: int, number: int, places: Places) -> None:
+        """Record that a batch of a pass is used, after which its lanes are at `places`."""
+        if running != self._serial:
+            raise RuntimeError("a state was loaded, or another pass was begun, while this one was running")
+        self._taken = number - self.epoch * self._steps + 1
+        self._begun = True
+        self._places.update(places)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Count the next pass as epoch `epoch`; the lanes go on where they are."""
+        if epoch < 0:
+            raise ValueError(f"epoch must not be negative: {epoch}")
+        if epoch != self.epoch:
+            self.epoch, self._taken, self._begun = operator.index(epoch), 0, False
+
+    def __len__(self) -> int:
+        return self._steps
 
     @property
-    def settings(self) -> list[Any]:
-        """What the windows follow from, besides documents and tokenizer."""
-        return ["packed", operator.index(self.sequence_length), self.overlap]
+    def left(self) -> int:
+        """The number of batches of the epoch that were not used yet."""
+        return self._steps - self._taken
 
-    def padded(self, batch: Any) -> dict[str, Any]:
-        """Return a batch (of tensors or arrays) of which all is padding."""
-        if not isinstance(batch, dict) or set(batch) != {"tokens", "segments"}:
-            raise TypeError("uneven='pad' is for batches as they are packed; 'repeat' is for any")
-        return {"tokens": batch["tokens"] * 0 + self.pad, "segments": batch["segments"] * 0 - 1}
+    def state_dict(self) -> dict[str, Any]:
+        """Return where this rank's lanes are; those of all ranks if they are gathered."""
+        state = {
+            "format": FORMAT,
+            "epoch": self.epoch,
+            "step": self._taken,
+            "lanes": self._count(),
+            "places": [[number, place] for number, place in self._own().items()],
+            "content": self._source.described(self._source.first_base(1)),
+        }
+        if not (self._gather and distributed.is_available() and distributed.is_initialized()):
+            return state
+        states: list[Any] = [None] * distributed.get_world_size()
+        distributed.all_gather_object(states, state)
+        return {**state, "places": [place for one in states for place in one["places"]]}
 
-    def windows(
-        self, documents: Callable[[list[Interval]], Iterator[Any]], intervals: list[Interval]
-    ) -> Iterator[Counted]:
-        """Yield the windows over intervals of positions in tokens.
+    def load_state_dict(self, state_dict: Any) -> None:
+        """Continue from a state of all ranks, or those of each of them; this rank's own is enough for as many ranks."""
+        states = [state_dict] if isinstance(state_dict, Mapping) else list(state_dict)
+        for state in states:
+            if not isinstance(state, Mapping) or state.get("format") != FORMAT or "places" not in state:
+                raise ValueError(f"not a state of packed windows of format {FORMAT}: {state!r}")
+            self._source.check(state["content"])
+        if not states or len({(one["lanes"], one["epoch"], one["step"]) for one in states}) > 1:
+            raise ValueError("the states are not those of one step of a job")
+        self._lanes = states[0]["lanes"]
+        self._places = {number: place for state in states for number, place in state["places"]}
+        rank, ranks = self._rank.get()
+        missing = [number for number in range(rank, self._count(), ranks) if number not in self._places]
+        if missing:
+            raise ValueError(
+                f"rank {rank} of {ranks} needs the places of the lanes {missing}: give it the states of all ranks (a "
+                "Loader with gather=True saves them together)"
+            )
+        self.epoch, self._taken, self._begun = states[0]["epoch"], states[0]["step"], False
+        self._serial += 1
 
-        `documents(intervals)` yields the documents at intervals of their own positions; `LOST` for a skipped one.
+
+class PackedReader:
+    """The steps of packed windows as this process gets them."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self._serial = -1
+        self._places: Places = {}  # after the last batch that was made
+        self._lanes: dict[int, Any] = {}
+        self._threads: Threads[None] | None = None
+        self._open = False  # the last batch was not made
+
+    def read(self, step: PackedStep) -> tuple[list[Any], tuple[int, Places], int, Callable[[], None]]:
+        """Return the samples of a step, what is counted, how many documents are missing, and a function to call when
+        the batch is made: the windows of one that is not made come with the next step.
         """
-        windows = _Windows(self, length(intervals)).over(self._runs(documents, intervals))
-        return windows if self.batch_size is None else _batches(windows, self.batch_size)
+        if step.places is not None or self._open:
+            self.close()
+        if step.places is not None:
+            self._places = dict(step.places)
+        self._open = True
+        info = get_worker_info()
+        workers = info.num_workers if info else 1
+        own = list(range(step.rank, step.lanes, step.ranks))[step.number % workers :: workers]
+        first = step.number // workers * step.size
+        turns = [own[(first + at) % len(own)] for at in range(step.size)]
+        windows = [self._window(number, step, len(own)) for number in turns]
+        lost = 0
+        for number in own:
+            if number in self._lanes:
+                lost += self._lanes[number].lost
+                self._lanes[number].lost = 0
+        places = {number: list(self._lanes[number].place) for number in dict.fromkeys(turns)}
 
-    def _runs(
-        self, documents: Callable[[list[Interval]], Iterator[Any]], intervals: list[Interval]
-    ) -> Iterator[tuple[int, Numbers | None]]:
-        """Yield for each document how many positions its share in the intervals has, and its tokens there."""
-        for first, last in intervals:
-            at = first
-            for tokens in self._tokenized(documents([(first // UNIT, -(-last // UNIT))])):
-                end = min(last, (at // UNIT + 1) * UNIT)
-                yield end - at, None if tokens is LOST else _ids(tokens)[at % UNIT : at % UNIT + end - at]
-                at = end
+        def made() -> None:
+            self._places.update(places)
+            self._open = False
 
-    def _tokenized(self, records: Iterator[Any]) -> Iterator[Any]:
-        """Yield what the tokenizer makes of each document; `LOST` for a skipped one."""
-        if not self.batched:
-            yield from (LOST if record is LOST else self.tokenize(record) for record in records)
-            return
-        for group in _groups(records, _TOGETHER):
-            there = [record for record in group if record is not LOST]
-            found = list(self.tokenize(there)) if there else []
-            if len(found) != len(there):
-                raise ValueError(f"the tokenizer made {len(found)} lists of tokens of {len(there)} documents")
-            tokens = iter(found)
-            yield from (LOST if record is LOST else next(tokens) for record in group)
+        size = self._source.batch_size
+        return [stacked(windows)] if size else windows, (step.number, places), lost, made
 
+    def _window(self, number: int, step: PackedStep, count: int) -> Any:
+        lane = self._lanes.get(number)
+        if lane is None:
+            grid = Grid(step.lanes, 1)
+            lane = self._source.lane(number, grid, self._places.get(number), self._shared(count))
+            self._lanes[number] = lane
+        window = lane.window()
+        transform = self._source.transform
+        return window if transform is None else guarded(transform, window)
 
-class PackedPass(Pass):
-    """A pass over documents that are packed: a worker reports with each batch how many positions it had.
-
-    Parts are drawn from in strict turn, also those that have nothing left, so that each worker reads its own.
-    """
-
-    def draw(self) -> tuple[Tag, Intervals] | None:
-        """Return what to ask of the next part: so many windows, at positions that are known when they were read; None
-        if nothing is left of any part.
-        """
-        if self.exhausted:
+    def _shared(self, count: int) -> SharedThreads | None:
+        """Return the threads by which several lanes are read."""
+        if count == 1:
             return None
-        part, self._turn = self._turn, (self._turn + 1) % len(self.parts)
-        return Tag(self.serial, part, -1, self.batch_size), ()
+        if self._threads is None:
+            self._threads = Threads[None](_THREADS)
+        return SharedThreads(self._threads, max(1, MAX_BYTES // count))
 
-    def leaves_out(self, tag: Tag) -> bool:
-        """Return whether a batch is left out: which number it has is known when it comes back."""
-        return self.skips(self.step)
+    def close(self) -> None:
+        """End reading; the windows of a batch that was not made come again."""
+        for lane in self._lanes.values():
+            lane.close()
+        self._lanes, self._open = {}, False
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.end()
 
-    def consumed(self, tag: Tag) -> None:
-        """Record that a batch was handed to the training loop, unless it was empty."""
-        if tag.count:
-            super().consumed(tag)
-
-    @property
-    def batches_left(self) -> int:
-        """Unknown: raises `TypeError`."""
-        raise TypeError("the number of packed windows is not known before their documents are read")
-
-
-class _Window(NamedTuple):
-    """A window that was cut."""
-
-    end: int
-    """The number of the first position of the next one."""
-    sample: Any
-    parts: tuple[int, ...]
-    """Of each of its documents, the number of the first token."""
-
-
-class _Windows:
-    """Cuts runs of tokens to windows, and knows at which position each one begins."""
-
-    def __init__(self, packing: Packing, total: int) -> None:
-        self._packing = packing
-        self._length = packing.sequence_length + 1
-        self._step = packing.sequence_length if packing.overlap else self._length
-        self._runs: deque[tuple[int, Numbers]] = deque()  # the position of the first token, and the tokens
-        self._count = 0
-        self._at = 0
-        self._total = total
-
-    def over(self, runs: Iterable[tuple[int, Any]]) -> Iterator[Counted]:
-        """Yield the windows. One is held back: the last one counts all positions to the end of the share."""
-        end, lost = self._at, 0
-        waiting: _Window | None = None
-        for positions, tokens in runs:
-            if tokens is None:
-                lost += 1
-            elif len(tokens):
-                self._runs.append((end, tokens))
-                self._count += len(tokens)
-            end += positions
-            while self._count >= self._length:
-                if waiting is not None:
-                    yield self._counted(waiting, lost)
-                    lost = 0
-                sample, parts = self._window()
-                waiting = _Window(self._advance(), sample, parts)
-        if self._count > self._length - self._step or (self._count and waiting is None):
-            if waiting is not None:
-                yield self._counted(waiting, lost)
-                lost = 0
-            waiting = _Window(self._total, *self._window())
-        if waiting is not None:
-            yield self._counted(waiting._replace(end=self._total), lost)
-        elif lost:
-            yield self._counted(_Window(self._total, LOST, ()), lost)
-
-    def _counted(self, window: _Window, lost: int) -> Counted:
-        positions, self._at = window.end - self._at, window.end
-        return Counted(positions, lost, window.sample, window.parts)
-
-    def _window(self) -> tuple[dict[str, Any], tuple[int, ...]]:
-        tokens = np.full(self._length, self._packing.pad, np.int64)
-        segments = np.full(self._length, -1, np.int64)
-        at, parts = 0, []
-        for number, (position, run) in enumerate(self._runs):
-            part = run[: self._length - at]
-            tokens[at : at + len(part)] = part
-            segments[at : at + len(part)] = number
-            parts.append(position)
-            at += len(part)
-            if at == self._length:
-                break
-        return {"tokens": tokens, "segments": segments}, tuple(parts)
-
-    def _advance(self) -> int:
-        """Drop the tokens before the next window, and return its position."""
-        left = self._step
-        end = 0
-        while left:
-            position, run = self._runs.popleft()
-            end = position + min(left, len(run))
-            if len(run) > left:
-                self._runs.appendleft((end, run[left:]))
-            left -= min(left, len(run))
-        self._count -= self._step
-        return self._runs[0][0] if self._runs else end
-
-
-def _ids(tokens: Any) -> Numbers:
-    """Return the tokens of a document as an array; `ValueError` for what a tokenizer returned that is none."""
-    found = np.asarray(tokens)
-    if found.ndim != 1 or len(found) > UNIT or (len(found) and found.dtype.kind not in "iu"):
-        returned = f"{type(tokens).__name__} (as an array: {found.dtype}, shape {found.shape})"
-        raise ValueError(f"a document has one list of at most {UNIT} integers as tokens; tokenize returned {returned}")
-    return found.astype(np.int64, copy=False)
-
-
-def _groups(records: Iterator[Any], size: int) -> Iterator[list[Any]]:
-    group: list[Any] = []
-    for record in records:
-        group.append(record)
-        if len(group) == size:
-            yield group
-            group = []
-    if group:
-        yield group
-
-
-def _batches(windows: Iterator[Counted], size: int) -> Iterator[Counted]:
-    for group in _groups(windows, size):
-        there = [one.sample for one in group if one.sample is not LOST]
-        sample = {key: np.stack([one[key] for one in there]) for key in there[0]} if there else LOST
-        parts = tuple(part for one in group for part in one.parts)
-        yield Counted(sum(one.positions for one in group), sum(one.lost for one in group), sample, parts)
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_lanes": {}, "_threads": None}

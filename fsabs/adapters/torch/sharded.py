@@ -1,35 +1,45 @@
-"""ShardedDataset: the records of shards as a data set that ranks and workers share, and that resumes exactly."""
+"""ShardedDataset: the records of shards, of which each comes once an epoch, whichever rank and worker reads it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ...readers.data import AbstractDataReader, Mode, Shard, shards_of
+from ...readers.data import (
+    AbstractDataReader,
+    ArchiveDataReader,
+    FileListDataReader,
+    ImageFolderDataReader,
+    Mode,
+    Shard,
+    shards_of,
+)
 from ...readers.data.base import OnError, check_on_error
 from ...readers.data.factory import reader_of
 from ...readers.data.files import Location
-from ...readers.data.order import Epoch, EpochOrder, Interval, JoinedEpoch, RandomOrder, between, union
+from ...readers.data.order import Epoch, EpochOrder, Interval, RandomOrder
 from ...readers.data.parquet import ParquetDataReader
 from ...readers.data.tokens import Format, TokenDataReader, WindowLayout
-from .epochs import Content, PlanOfAll, StateDict
-from .map_style import Transform
-from .packing import Packing
-from .plan import EpochPlan, EpochShape, Uneven
-from .reading import EpochRecords, EpochRows, EpochWindows
-from .resumable import EpochDataset, Records, SamplePlace
+from ...readers.epochs.content import OrderContent
+from ...readers.epochs.packing import Packing
+from ...readers.epochs.plan import PassPlan
+from ...readers.epochs.reading import EpochReader, EpochRecords, EpochRows, EpochWindows, joined
+from ...readers.prefetch import SharedThreads
+from .datasets import Base, EpochDataset, SamplePlace, Transform, record_numbers
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
 MAX_BYTES = 64 << 20
 WINDOW = 16
+_ONE_BY_ONE = (ArchiveDataReader, FileListDataReader, ImageFolderDataReader)
+"""Readers whose records are read by themselves."""
 
 
 class ShardedDataset(EpochDataset):
-    """The records of a data reader's shards, each once an epoch, whichever rank and worker it falls to.
+    """The records of a data reader's shards: `dataset[n]` is record n, and a `Loader` reads epochs of them.
 
     Args:
         source: a data reader (`fsabs.readers.data`), a directory of RecordIO, tar, zip, MDS or Parquet shards, or a
@@ -40,11 +50,6 @@ class ShardedDataset(EpochDataset):
             the shards.
         block_size: shards are cut into blocks of so many records for the shuffle of shards: smaller ones mix better and
             read shorter runs. None leaves shards whole.
-        rank, ranks: which of how many training processes this is. By default, as torch.distributed has it once it is
-            initialized, else as the environment has it (`RANK`, `WORLD_SIZE`), asked for when a pass begins.
-        uneven: "keep" every sample, so that a rank may have one more than another; or, so that all ranks have as many,
-            "drop" the last ones of the epoch, "repeat" its first ones at its end, or "pad" it with `padding`.
-        padding: a sample, for `uneven="pad"`; `transform` is not applied to it.
         mode: of the shards: "training", "evaluation", "prediction".
         max_bytes: so much is read ahead by a thread of each worker; None reads when asked. By default, 64 MiB where the
             shards are in a store, and None where they are on a local disk or made by a reader of your own.
@@ -52,20 +57,14 @@ class ShardedDataset(EpochDataset):
         window: how many row groups of Parquet files are shuffled among each other, row by row; they are in memory
             together. `buffer_size` and `block_size` are not for Parquet files.
         batch_size: of Parquet files: a sample is a `pyarrow.RecordBatch` of so many rows, which `transform` gets, and
-            the loader takes `batch_size=None`; the last one of each worker has fewer. None gives dicts.
+            the loader takes `batch_size=None`. None gives dicts.
         packing: makes windows of tokens of the records, which are the samples then; see `Packing`.
         on_error: "raise" a `CorruptFileError` for a record that is damaged, or "skip" it; `skipped` counts them. A data
             reader that was made with "skip" skips, too.
         max_skipped: of records in a pass; one more raises. None skips any number.
 
-    Iterate it, or give it to a `Loader`. An iteration is one epoch, or what a loaded state left of it; the next one is
-    the next epoch. `state_dict()` costs some microseconds: it is which positions of the epoch's order remain. A state
-    that was made after the last batch continues with the next epoch. It can be loaded with any number of workers, and
-    the states of all ranks with any number of ranks; with the same numbers, the samples come in the very order in which
-    they would have come. After an error of an iteration, the next sample is the one that failed.
-
-    The workers of a plain `DataLoader` read the epoch that was set: call `set_epoch` before each pass, as with torch's
-    `DistributedSampler`.
+    An iteration is an epoch, read by this process alone; the next one is the next epoch. Give it to a `Loader`, or to
+    any `DataLoader` with `EpochBatches`, for batches that ranks and workers share and that resume.
     """
 
     def __init__(
@@ -76,10 +75,6 @@ class ShardedDataset(EpochDataset):
         seed: int | None = None,
         buffer_size: int = 0,
         block_size: int | None = None,
-        rank: int | None = None,
-        ranks: int | None = None,
-        uneven: Uneven = "keep",
-        padding: Any = None,
         mode: str = Mode.TRAINING,
         max_bytes: int | Literal["auto"] | None = "auto",
         columns: Sequence[str] | None = None,
@@ -91,44 +86,46 @@ class ShardedDataset(EpochDataset):
         max_skipped: int | None = None,
     ) -> None:
         check_on_error(on_error)
+        super().__init__(transform, batch_size, packing, max_skipped)
         self.reader = reader_of(source, on_error, columns, filters)
         self._shards = shards_of(self.reader, mode)
         self._seed, self._window = seed, window
-        self.shuffles = seed is not None
         self._buffer_size, self._block_size = buffer_size, block_size
         if max_bytes == "auto":
             max_bytes = MAX_BYTES if self.reader.reads_ahead else None
-        self._order = self._order_of(self._shards)
-        self._orders: dict[Any, Epoch] = {}  # the last one of an epoch that was asked for
-        names = [shard.name for shard in self._shards]
-        records: Records
-        if isinstance(self.reader, ParquetDataReader):
-            records = EpochRows(self.reader, names, max_bytes, batch_size)
-        elif isinstance(self.reader, TokenDataReader):
-            records = EpochWindows(self.reader, names, max_bytes, batch_size)
-        elif batch_size is not None and packing is None:
-            raise TypeError(f"batch_size is for Parquet files and tokens, and not for {type(self.reader).__name__}")
-        else:
-            records = EpochRecords(self.reader, names, self.reader.on_error == "skip", max_bytes)
+        self._orders: dict[Any, EpochOrder] = {}  # by the number of shards and of lanes
+        self._epochs: dict[Any, Epoch] = {}  # the last one that was asked for
+        order = self._order_of(len(self._shards), 1)
+        self.ranks_share_blocks = not isinstance(order, RandomOrder) and not isinstance(self.reader, _ONE_BY_ONE)
+        self._starts = np.cumsum([0, *(shard.count for shard in self._shards)])
+        # Records of a shard that is a run of a file are numbered from there.
+        self._numbers = self._starts[:-1] - np.array([shard.start for shard in self._shards], np.int64)
+        self._reading = self._reader_of([shard.name for shard in self._shards], max_bytes)
         described = [(shard.start, shard.count, self.reader.content_of(shard.name)) for shard in self._shards]
-        settings = [*self._order.settings, *([] if packing is None else packing.settings)]
-        super().__init__(
-            records,
-            Content(described, settings, self._order.fingerprint()),
-            transform,
-            rank=rank,
-            ranks=ranks,
-            uneven=uneven,
-            padding=padding,
-            batch_size=batch_size,
-            packing=packing,
-            skips=self.reader.on_error == "skip",
-            max_skipped=max_skipped,
-        )
+        self._content = OrderContent(described, [*order.settings, *([] if packing is None else packing.settings)])
 
-    def _order_of(self, shards: Sequence[Shard]) -> EpochOrder:
-        """Return the orders of the epochs over some of the shards."""
-        found = self.reader.order(shards, self._seed, self._window)
+    def _reader_of(self, names: Sequence[str], max_bytes: int | None) -> EpochReader[Any]:
+        batch_size = None if self.packing is not None else self.batch_size
+        if isinstance(self.reader, ParquetDataReader):
+            return EpochRows(self.reader, names, max_bytes, batch_size)
+        if isinstance(self.reader, TokenDataReader):
+            return EpochWindows(self.reader, names, max_bytes, batch_size)
+        if batch_size is not None:
+            raise TypeError(f"batch_size is for Parquet files and tokens, and not for {type(self.reader).__name__}")
+        return EpochRecords(self.reader, names, self.reader.on_error == "skip", max_bytes)
+
+    # ---- orders: a base is how many shards there were when the epoch began, and how many lanes share the window
+
+    def _order_of(self, count: int, divided: int) -> EpochOrder:
+        """Return the orders of the epochs over the first so many shards."""
+        key = (count, divided)
+        if key not in self._orders:
+            self._orders[key] = self._made_order(self._shards[:count], divided)
+        return self._orders[key]
+
+    def _made_order(self, shards: Sequence[Shard], divided: int) -> EpochOrder:
+        window = max(1, self._window // divided) if self._window > 0 else self._window
+        found = self.reader.order(shards, self._seed, window)
         if found is not None:
             if self._buffer_size or self._block_size is not None:
                 raise TypeError(
@@ -137,62 +134,73 @@ class ShardedDataset(EpochDataset):
             return found
         if isinstance(self.reader, TokenDataReader) and self._block_size is None and not self._buffer_size:
             return RandomOrder(shards, self._seed)
-        return EpochOrder(shards, self._seed, self._block_size, self._buffer_size)
+        buffer_size = max(1, self._buffer_size // divided) if self._buffer_size > 0 else self._buffer_size
+        return EpochOrder(shards, self._seed, self._block_size, buffer_size)
 
-    # ---- orders: a base is `[[shards, epoch], ...]`, so many shards there were at first, until the end of an epoch
+    def first_base(self, divided: int) -> Base:
+        """Return the numbers of shards and of lanes."""
+        return {"shards": len(self._shards), "divided": divided}
 
-    def order(self, epoch: int, base: Any) -> Epoch:
-        """Return the order of an epoch, at whose end shards come that were added meanwhile."""
-        counts = _generations(epoch, base, len(self._shards))
-        key = (epoch, *counts)
-        if key not in self._orders:
-            if len(counts) == 1:
-                found = self._order.epoch(epoch)
-            else:
-                starts = [0, *counts[:-1]]
-                parts = [self._order_of(self._shards[first:last]) for first, last in zip(starts, counts, strict=True)]
-                sizes = [last - first for first, last in zip(starts, counts, strict=True)]
-                found = JoinedEpoch([one.epoch(epoch) for one in parts], sizes, [one.total for one in parts])
-            self._orders = {key: found}
-        return self._orders[key]
+    def shape(self, epoch: int, base: Base) -> tuple[int, tuple[int, ...]]:
+        """Return the number of records of an epoch."""
+        return int(self._starts[base["shards"]]), ()
 
-    def shape(self, epoch: int, base: Any) -> EpochShape:
-        """Return the shape of an epoch: of all shards, whenever they were added."""
-        return EpochShape(self._order.total)
+    def order(self, epoch: int, base: Base) -> Epoch:
+        """Return the order of an epoch."""
+        key = (epoch, base["shards"], base["divided"])
+        if key not in self._epochs:
+            self._epochs = {key: self._order_of(base["shards"], base["divided"]).epoch(epoch)}
+        return self._epochs[key]
 
-    def pruned(self, base: Any, epoch: int) -> Any:
-        """Return a base without what matters only for epochs before one."""
-        return [one for one in base or [] if one[1] >= epoch] or None
+    def numbers(self, order: Epoch, intervals: Iterable[Interval]) -> list[int]:
+        """Return the numbers of the records at positions."""
+        return record_numbers(order, intervals, self._numbers)
 
-    def total_of(self, shards: int) -> int:
-        """Return the number of records of the first so many shards."""
-        return sum(shard.count for shard in self._shards[:shards])
+    def described(self, base: Base) -> dict[str, Any]:
+        """Return what a state says of the content."""
+        return self._content.described(base["shards"])
 
-    def rebased(self, plan: EpochPlan, of_all: PlanOfAll, state: StateDict) -> EpochPlan:
-        """Return the plan with the shards that were added since the state was saved."""
-        known = len(self._shards) if state["format"] == 1 else state["content"]["shards"]
-        if known == len(self._shards):
-            return plan
-        before, total = self.total_of(known) * self._unit, self._order.total * self._unit
-        plan = of_all(lambda epoch, base: EpochShape(before))
-        last = max([plan.epoch, *(epoch for epoch, _ in plan.later)])
+    def check(self, content: Mapping[str, Any]) -> None:
+        """Raise `ValueError` if a state's content is another one."""
+        self._content.check(content)
 
-        def grown(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
-            return (*between(intervals, 0, before), (before, total))  # without what made ranks even
-
-        return plan._replace(
-            parts=(grown(union(plan.parts)),),
-            scope="all",
-            later=tuple((epoch, grown(one)) for epoch, one in plan.later),
-            base=[*(plan.base or []), [known, last]],
+    def set_order(self, plan: PassPlan) -> None:
+        """Hand the shards that this rank's workers read together to a cache below the reader."""
+        slots = range(plan.grid.slots * plan.rank // plan.ranks, -(-plan.grid.slots * (plan.rank + 1) // plan.ranks))
+        lanes = [lane for number, lane in enumerate(plan.plan.lanes) if number % plan.grid.slots in slots]
+        following = self.following(plan.epoch, plan.base, plan.base["divided"])
+        self.reader.set_order(
+            self._shards[number].name
+            for epoch, base in ((plan.epoch, plan.base), (plan.epoch + 1, following))
+            for number in self.order(epoch, base).shards_in_turn(lanes)
         )
 
-    # ---- the rest of the interface
+    # ---- records
 
-    def places(self, epoch: int, base: Any, start: int, end: int) -> list[SamplePlace]:
-        """Return where the records at positions of an epoch come from."""
-        order, found = self.order(epoch, base), []
-        for piece in order.pieces([(start, end)]):
+    @property
+    def total(self) -> int:
+        """The number of records."""
+        return int(self._starts[-1])
+
+    @property
+    def name(self) -> str:
+        """The name of the first shard."""
+        return self._shards[0].name if self._shards else type(self.reader).__name__
+
+    def fetch(self, numbers: Sequence[int]) -> list[Any]:
+        """Return records by their numbers."""
+        wanted = np.asarray(numbers, np.int64)
+        shards = self._starts.searchsorted(wanted, side="right") - 1
+        return self._reading.at(shards, wanted - self._numbers[shards])
+
+    def records(self, order: Epoch, intervals: Iterable[Interval], threads: SharedThreads | None) -> Iterator[Any]:
+        """Yield the records at positions, read ahead."""
+        return self._reading.read(order, joined(order, intervals), threads)
+
+    def places(self, order: Epoch, intervals: Iterable[Interval]) -> list[SamplePlace]:
+        """Return where the records at positions come from."""
+        found = []
+        for piece in order.pieces(intervals):
             for shard, record in zip(*(one.tolist() for one in order.locate(*piece)), strict=True):
                 name = self._shards[shard].name
                 if isinstance(self.reader, TokenDataReader):
@@ -200,34 +208,17 @@ class ShardedDataset(EpochDataset):
                 found.append(SamplePlace("", name, record))
         return found
 
-    def set_order(self, plans: Iterable[tuple[EpochPlan, list[list[Interval]]]]) -> None:
-        """Hand the shards that this rank's workers read together to a cache below the reader."""
-        self.reader.set_order(
-            self._shards[number].name
-            for plan, parts in plans
-            for number in self.order(plan.epoch, plan.base).shards_in_turn(parts)
-        )
-
-    @property
-    def name(self) -> str:
-        """The name of the first shard."""
-        return self._shards[0].name if self._shards else type(self.reader).__name__
-
     def close(self) -> None:
         """Free what the reader holds in this process."""
+        self._steps.close()
         self.reader.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_orders": {}}
-
-
-def _generations(epoch: int, base: Any, shards: int) -> list[int]:
-    """Return the numbers of shards that the parts of an epoch's order end with."""
-    return sorted({count for count, last in base or [] if epoch <= last} | {shards})
+        return {**self.__dict__, "_epochs": {}, "_orders": {}}
 
 
 class TokenDataset(ShardedDataset):
-    """Windows of `sequence_length` + 1 tokens, each once an epoch, whichever rank and worker it falls to.
+    """Windows of `sequence_length` + 1 tokens: `dataset[n]` is window n, and a `Loader` reads epochs of them.
 
     Without `tokenize`, `source` is files of token ids, as `TokenDataReader` reads them (`layout`, `overlap`, `format`,
     `dtype` and `pad` are its own). Every window has a random place in an epoch; or every block of `block_size` windows
@@ -241,7 +232,6 @@ class TokenDataset(ShardedDataset):
         transform: makes a sample of a window, or of a batch of them.
         tokenize: makes token ids of a document; of a list of documents with `batched`.
         columns, window: of Parquet files, as `ShardedDataset` has them.
-        uneven, padding: as `ShardedDataset` has them; windows of documents and packed ones need no `padding`.
         batch_size: a sample is a batch of so many windows, and the loader takes `batch_size=None`: faster than batches
             that are collated of single windows.
 
@@ -267,10 +257,6 @@ class TokenDataset(ShardedDataset):
         block_size: int | None = None,
         buffer_size: int = 0,
         batch_size: int | None = None,
-        rank: int | None = None,
-        ranks: int | None = None,
-        uneven: Uneven = "keep",
-        padding: Any = None,
         max_bytes: int | Literal["auto"] | None = "auto",
     ) -> None:
         packing = None
@@ -282,14 +268,6 @@ class TokenDataset(ShardedDataset):
             source = TokenDataReader(
                 source, sequence_length, layout=layout, overlap=overlap, format=format, dtype=dtype, pad=pad
             )
-        if uneven == "pad" and padding is None and layout != "stream":
-            length = sequence_length + 1
-            padding = {"tokens": np.full(length, pad, np.int64)}
-            if layout == "documents":
-                padding["mask"] = np.zeros(length, bool)
-            else:
-                padding["segments"] = np.full(length, -1, np.int64)
-            padding = padding if transform is None else transform(padding)
         super().__init__(
             source,
             transform,
@@ -300,9 +278,5 @@ class TokenDataset(ShardedDataset):
             window=window,
             batch_size=None if packing is not None else batch_size,
             packing=packing,
-            rank=rank,
-            ranks=ranks,
-            uneven=uneven,
-            padding=padding,
             max_bytes=max_bytes,
         )

@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+import torch
 from torch.utils.data import IterableDataset, default_collate, default_convert, get_worker_info
 
 from ...core import process
 from ...dispatch import JobFailedError, Task, TaskDispatcher, TaskType
 from ...dispatch.leasing import HeldTask, LeasedTasks
 from ...readers.data.base import adopt
-from .tags import SharedNumbers, Tagged
+from .datasets import guarded
 
 MAX_WAIT = 0.25
 """Seconds between two requests for a task while none is free, at most: the ranks of a job wait for each other."""
@@ -32,6 +33,39 @@ _OF_WORKER = {"format": "a worker of a job"}
 
 class NoRecord:
     """Stands for a record, or a batch, while no task is free."""
+
+
+class Tagged(NamedTuple):
+    """A batch on its way from a worker to the training loop, with the spans of tasks that it is made of."""
+
+    data: Any
+    tag: Any
+
+
+class SharedNumbers:
+    """Numbers, all 0 at first, in memory that a main process shares with its workers."""
+
+    def __init__(self, count: int) -> None:
+        self._made_in = os.getpid()
+        numbers = torch.zeros(count, dtype=torch.int64, device="cpu")
+        self._numbers: torch.Tensor = numbers.share_memory_()  # type: ignore[no-untyped-call]
+
+    def set(self, *numbers: int) -> None:
+        """Set the numbers, of this main process.
+
+        A rank that got this by a fork, or from torch.multiprocessing, has that in common with the others until now.
+        """
+        if self._made_in != os.getpid():
+            SharedNumbers.__init__(self, len(self._numbers))
+        self._numbers[:] = torch.tensor(numbers, dtype=torch.int64)
+
+    def __getitem__(self, at: int) -> int:
+        return int(self._numbers[at])
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        # A copy has memory of its own, which is shared anew.
+        self._numbers.share_memory_()  # type: ignore[no-untyped-call]
 
 
 class TaskSpan(NamedTuple):
@@ -76,6 +110,8 @@ class TaskDataset(IterableDataset[Any]):
         self.worker_id = worker_id or _made_name()
         self._named_in = 0 if worker_id else os.getpid()  # the process that the name was made for
         self._on_train_end = on_train_end
+        self.ahead = False
+        """True while the batch in hand was taken ahead of its use, by Lightning, and so is still to come in a state."""
         self._tagged = False
         self._counted = False  # the pass that begins is that of `steps`
         self._running = False
@@ -96,10 +132,9 @@ class TaskDataset(IterableDataset[Any]):
         """Raise `RuntimeError`: the dispatcher counts the epochs."""
         raise RuntimeError("the epochs of a TaskDataset are counted by its dispatcher")
 
-    def state_dict(self, held: int = 0) -> dict[str, Any]:
-        """Report what was consumed, the batch in hand included, and return the state of the job.
+    def state_dict(self) -> dict[str, Any]:
+        """Report what was consumed, the batch in hand included (unless it is `ahead`), and return the state of the job.
 
-        The batch in hand is not included where it is `held`: see `Loader.held`.
         The state is of all workers of the job. Where several processes train, call `flush` in each of them, let them
         wait for each other, and save the state of one.
 
@@ -108,14 +143,14 @@ class TaskDataset(IterableDataset[Any]):
         """
         if get_worker_info() is not None:
             return dict(_OF_WORKER)
-        self.flush(held)
+        self.flush()
         return self.dispatcher.state_dict()
 
-    def flush(self, held: int = 0) -> None:
-        """Report what was consumed, the batch in hand included unless it is `held`."""
+    def flush(self) -> None:
+        """Report what was consumed, the batch in hand included unless it is `ahead`."""
         if get_worker_info() is not None:
             raise RuntimeError("the main process reports what was consumed: ask it for the state")
-        if not held:
+        if not self.ahead:
             self._count()
         for lease, span in list(self._partly.items()):
             if not self.dispatcher.renew(span.task, lease, span.records):
@@ -329,9 +364,9 @@ class TaskCollate:
     def __call__(self, samples: Any) -> Tagged:
         spans = self._dataset.spans()
         if not self._batched:
-            return Tagged(samples if isinstance(samples, NoRecord) else self._collate(samples), spans)
+            return Tagged(samples if isinstance(samples, NoRecord) else guarded(self._collate, samples), spans)
         samples = [sample for sample in samples if not isinstance(sample, NoRecord)]
-        return Tagged(self._collate(samples) if samples else NoRecord(), spans)
+        return Tagged(guarded(self._collate, samples) if samples else NoRecord(), spans)
 
 
 class _Pass(Iterator[Any]):
@@ -365,7 +400,7 @@ class _Pass(Iterator[Any]):
         while not self._waits:
             record = next(self._records, _END)
             if record is not _END:
-                sample = record if self._transform is None else self._transform(record)
+                sample = record if self._transform is None else guarded(self._transform, record)
                 self._count += 1
                 return sample
             self._end_span()

@@ -32,15 +32,13 @@ class LoaderTrainer(Trainer):
     numbers of workers and ranks with the samples that the epoch has left: nothing is read again to be skipped.
 
     Args:
-        train_loader: the batches, on the host; of several ranks, a loader with `gather=True`.
+        train_loader: the batches, on the host; of packed windows and several ranks, a loader with `gather=True`.
         args, options: the `Trainer`'s others. The batch size of the loader is its own, and not that of the
             `TrainingArguments`.
     """
 
     def __init__(self, *args: Any, train_loader: Loader, **options: Any) -> None:
         super().__init__(*args, **options)
-        if self.args.world_size > 1 and not train_loader.gather:
-            raise ValueError("several ranks need a Loader with gather=True: a checkpoint is of all of them")
         self._loader = train_loader
 
     def get_train_dataloader(self) -> Loader:

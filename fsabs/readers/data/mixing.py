@@ -111,10 +111,6 @@ class _Stretch:
             found = found + np.bincount(sources[:rest], minlength=len(found))
         return found
 
-    def step_of(self, source: int, number: int) -> int:
-        """Return the step of a source's sample."""
-        return self.extreme(min, {source: number})[0]
-
     def extreme(self, which: Any, samples: Mapping[int, int]) -> tuple[int, int]:
         """Return the first or the last (`min` or `max`) of the steps of some sources' samples, and its source."""
         about = {source: (number << 32 - self.bits) // int(self.weights[source]) for source, number in samples.items()}
@@ -247,11 +243,6 @@ class Mixing:
                 return int(start + 1 + stretch.extreme(max, last)[0])
         return 0
 
-    def step_of(self, source: int, number: int) -> int | None:
-        """Return the step of a source's sample; None if it has no weight from there on."""
-        start, before, stretch = next(one for one in reversed(self._placed) if one.before[source] <= number)
-        return int(start + stretch.step_of(source, number - int(before[source]))) if stretch.weights[source] else None
-
     def counts(self, step: int) -> Numbers:
         """Return how many samples of each source come before a step."""
         start, before, stretch = self._placed[self._number(step)]
@@ -309,14 +300,3 @@ class Unread:
         if end > self.count:
             found.append((self.after + max(0, start - self.count), self.after + end - self.count))
         return [one for one in found if one[0] < one[1]]
-
-    def number_of(self, position: int) -> int:
-        """Return the number of the sample at a position; `ValueError` if it is not to be read."""
-        at = 0
-        for first, last in self.runs:
-            if first <= position < last:
-                return at + position - first
-            at += last - first
-        if position < self.after:
-            raise ValueError(f"position {position} is not to be read")
-        return at + position - self.after

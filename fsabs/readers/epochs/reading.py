@@ -7,6 +7,7 @@ a store, and hands these over by weight.
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import functools
 import operator
@@ -19,13 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ...core.threads import in_threads
-from ...readers.data import AbstractDataReader
-from ...readers.data.base import LOST, exactly
-from ...readers.data.order import Epoch, Interval, Numbers, gathered
-from ...readers.data.parquet import Chunk, ParquetDataReader, assembled, rows_of
-from ...readers.data.tokens import TokenDataReader, samples_of, widened
-from ...readers.prefetch import Ahead, SharedThreads, in_lists
-from .tags import Counted
+from ..data import AbstractDataReader
+from ..data.base import LOST, exactly
+from ..data.order import Epoch, Interval, Numbers, gathered
+from ..data.parquet import Chunk, ParquetDataReader, assembled, rows_of
+from ..data.tokens import TokenDataReader, samples_of, widened
+from ..prefetch import Ahead, SharedThreads, in_lists
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,6 +36,15 @@ D = TypeVar("D", bound=AbstractDataReader)
 _CHUNK = 256  # records that are handed from the thread that reads ahead at once
 _CHUNK_BYTES = 1 << 20
 _SHARDS_AT_ONCE = 8
+_JOINED = 4096  # positions of a block that are read together
+
+
+class CountedBatch(NamedTuple):
+    """A batch that a data set makes itself, and how many damaged records are missing in it."""
+
+    lost: int
+    sample: Any
+    """`LOST` where nothing is left."""
 
 
 class _Weighted(list[Any]):
@@ -46,11 +55,11 @@ class _Weighted(list[Any]):
         self.nbytes = nbytes
 
 
-class _EpochReader(Generic[D]):
+class EpochReader(abc.ABC, Generic[D]):
     """The base of what reads the samples of a data reader's shards, by their positions in an epoch.
 
     `max_bytes` of them are read ahead by a thread; None reads them when they are asked for. With `batch_size`, a sample
-    is a batch of so many rows, the last one of a pass fewer.
+    is a batch of so many rows, the last one of a pass fewer: a `CountedBatch`.
     """
 
     def __init__(self, reader: D, names: Sequence[str], max_bytes: int | None, batch_size: int | None = None) -> None:
@@ -59,6 +68,41 @@ class _EpochReader(Generic[D]):
         self._names = names
         self._max_bytes = max_bytes
         self._batch_size = batch_size
+
+    @abc.abstractmethod
+    def read(self, order: Epoch, intervals: Iterable[Interval], threads: SharedThreads | None = None) -> Iterator[Any]:
+        """Yield the samples at the positions of `intervals`, which may be many; `LOST` for a skipped one.
+
+        With `threads`, they are read ahead by these and no others, of which many such readers have a part each.
+        """
+
+    @abc.abstractmethod
+    def at(self, shards: Numbers, records: Numbers) -> list[Any]:
+        """Return records by the numbers of their shards, and their own in these; or one batch of them."""
+
+
+def joined(order: Epoch, intervals: Iterable[Interval]) -> Iterator[Interval]:
+    """Yield the intervals, cut as the order cuts them, and those that follow each other within a piece as one.
+
+    A worker that has a few positions of each step then reads all that it has of a buffer at once.
+    """
+    held: Interval | None = None
+    for interval in intervals:
+        for piece in order.pieces([interval]):
+            if held is not None and held[1] == piece[0] and _is_piece(order, (held[0], piece[1])):
+                held = (held[0], piece[1])
+                continue
+            if held is not None:
+                yield held
+            held = piece
+    if held is not None:
+        yield held
+
+
+def _is_piece(order: Epoch, interval: Interval) -> bool:
+    if not order.shuffles_buffers and interval[1] - interval[0] > _JOINED:
+        return False
+    return next(order.pieces([interval])) == interval
 
 
 def _ahead(
@@ -72,7 +116,7 @@ def _ahead(
 # ---- records
 
 
-class EpochRecords(_EpochReader[AbstractDataReader]):
+class EpochRecords(EpochReader[AbstractDataReader]):
     """The records of any data reader's shards.
 
     A buffer is read in the order of its shards and given in that of its shuffle. From a store, several buffers are read
@@ -84,7 +128,7 @@ class EpochRecords(_EpochReader[AbstractDataReader]):
         self._skips = skips
         self._at_once = _SHARDS_AT_ONCE if max_bytes is not None and reader.reads_ahead else 1
 
-    def read(self, order: Epoch, intervals: list[Interval], threads: SharedThreads | None = None) -> Iterator[Any]:
+    def read(self, order: Epoch, intervals: Iterable[Interval], threads: SharedThreads | None = None) -> Iterator[Any]:
         """Yield the records at the positions of `intervals`; `LOST` for a skipped one."""
         pieces = order.pieces(intervals)
         if self._max_bytes is None:
@@ -93,6 +137,10 @@ class EpochRecords(_EpochReader[AbstractDataReader]):
         most = self._max_bytes if threads is None else threads.most
         chunks = functools.partial(self._buffers if order.shuffles_buffers else self._runs, order, pieces, most)
         return _ahead(chunks, most - most // 4, threads)  # the rest is for what is being read
+
+    def at(self, shards: Numbers, records: Numbers) -> list[Any]:
+        """Return records by the numbers of their shards, and their own in these."""
+        return gathered(shards, records, self._of_shard, self._at_once)
 
     def _run(self, order: Epoch, piece: Interval) -> Iterator[Any]:
         """Yield the records of a piece that lies in one shard, in its order."""
@@ -142,7 +190,7 @@ class EpochRecords(_EpochReader[AbstractDataReader]):
     def _shuffled(self, located: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]) -> list[Any]:
         """Return the records of buffers, given by the shards and numbers of each: read in the order of the shards."""
         shards, records = (np.concatenate(one) for one in zip(*located, strict=True))
-        return gathered(shards, records, self._of_shard, self._at_once)
+        return self.at(shards, records)
 
     def _of_shard(self, shard: int, numbers: Sequence[int]) -> Iterator[Any]:
         name = self._names[shard]
@@ -179,11 +227,17 @@ class _Piece(NamedTuple):
     within: Numbers
     """The number of each row in its chunk; of a run, the first and the last one, exclusive."""
 
+    @property
+    def partial(self) -> bool:
+        """True if the chunks have other rows, too, which this process may want soon."""
+        rows = len(self.within) if self.which is not None else int(self.within[1] - self.within[0])
+        return rows < sum(chunk.rows for chunk in self.chunks)
 
-class EpochRows(_EpochReader[ParquetDataReader]):
+
+class EpochRows(EpochReader[ParquetDataReader]):
     """The rows of Parquet files: dicts, or `pyarrow.RecordBatch`es; `max_bytes` counts what is decoded."""
 
-    def read(self, order: Epoch, intervals: list[Interval], threads: SharedThreads | None = None) -> Iterator[Any]:
+    def read(self, order: Epoch, intervals: Iterable[Interval], threads: SharedThreads | None = None) -> Iterator[Any]:
         """Yield the rows at the positions of `intervals`; `LOST` for a skipped one."""
         width = 1
         if threads is None and self._max_bytes is not None and self._reader.reads_ahead:
@@ -193,7 +247,14 @@ class EpochRows(_EpochReader[ParquetDataReader]):
             return (item for chunk in items() for item in chunk)
         return _ahead(items, (self._max_bytes if threads is None else threads.most) // 2, threads)
 
-    def _items(self, order: Epoch, intervals: list[Interval], width: int) -> Iterator[_Weighted]:
+    def at(self, shards: Numbers, records: Numbers) -> list[Any]:
+        """Return rows by the numbers of their shards, and their own in these; or one batch of them."""
+        table, places = self._reader.take(self._names, shards, records)
+        if self._batch_size is None:
+            return list(rows_of(table, places))
+        return list(batches_of(iter([(table, places)]), len(places)))
+
+    def _items(self, order: Epoch, intervals: Iterable[Interval], width: int) -> Iterator[_Weighted]:
         """Yield the rows or batches in lists."""
         tables = self._in_order(order, intervals)
         if order.shuffles_buffers or width > 1:
@@ -209,13 +270,13 @@ class EpochRows(_EpochReader[ParquetDataReader]):
                 rows = table.slice(int(there[0]), len(there)) if len(there) else None
                 yield _Weighted(rows_of(rows, part), 0 if rows is None else _AS_OBJECTS * rows.nbytes)
 
-    def _in_order(self, order: Epoch, intervals: list[Interval]) -> Iterator[tuple[Any, Numbers]]:
+    def _in_order(self, order: Epoch, intervals: Iterable[Interval]) -> Iterator[tuple[Any, Numbers]]:
         """Yield rows that are not shuffled, decoded by this thread."""
         for shard, first, last in self._spans(order, intervals):
             for table, count in self._reader.run(self._names[shard], first, last, self._batch_size or _ROWS):
                 yield table, np.full(count, -1) if table is None else np.arange(count)
 
-    def _spans(self, order: Epoch, intervals: list[Interval]) -> Iterator[tuple[int, int, int]]:
+    def _spans(self, order: Epoch, intervals: Iterable[Interval]) -> Iterator[tuple[int, int, int]]:
         """Yield runs of rows that follow each other: the number of the shard, the first row, the one after the last."""
         shard, first, last = -1, 0, 0
         for begin, end in order.pieces(intervals):
@@ -256,22 +317,27 @@ class EpochRows(_EpochReader[ParquetDataReader]):
     ) -> Iterator[tuple[_Piece, Callable[[], pa.Table | None]]]:
         """Yield a function for each chunk that returns its rows, which may have been decoded by another thread."""
         if width == 1:
-            return ((piece, functools.partial(self._reader.decode, chunk)) for piece, chunk in jobs)
+            return ((piece, functools.partial(self._decode_of(piece), chunk)) for piece, chunk in jobs)
         return in_threads(self._decode, jobs, width)
 
     def _decode(self, job: tuple[_Piece, Chunk]) -> tuple[_Piece, Callable[[], pa.Table | None]]:
         piece, chunk = job
+        decode = self._decode_of(piece)
         if not chunk.whole:  # parts of a row group are decoded one after the other
-            return piece, functools.partial(self._reader.decode, chunk)
-        table = self._reader.decode(chunk)
+            return piece, functools.partial(decode, chunk)
+        table = decode(chunk)
         return piece, lambda: table
+
+    def _decode_of(self, piece: _Piece) -> Callable[[Chunk], pa.Table | None]:
+        """Return what decodes chunks: where a piece has some rows of each, these are kept, within 64 MiB."""
+        return self._reader.decoded if piece.partial else self._reader.decode
 
 
 def _run(table: pa.Table | None, start: int, count: int) -> tuple[Any, Numbers]:
     return (None, np.full(count, -1)) if table is None else (table.slice(start, count), np.arange(count))
 
 
-def batches_of(tables: Iterator[tuple[Any, Numbers]], size: int) -> Iterator[Counted]:
+def batches_of(tables: Iterator[tuple[Any, Numbers]], size: int) -> Iterator[CountedBatch]:
     """Yield record batches of the rows at `size` positions each; the last one of fewer, and each without lost rows."""
     import pyarrow as pa
 
@@ -291,16 +357,16 @@ def batches_of(tables: Iterator[tuple[Any, Numbers]], size: int) -> Iterator[Cou
         yield _first(rest, lost)[0]
 
 
-def _first(rest: Any, lost: Numbers) -> tuple[Counted, Any]:
+def _first(rest: Any, lost: Numbers) -> tuple[CountedBatch, Any]:
     """Return the batch of the first positions, of which some are lost, and the table of the other rows."""
     missing = int(lost.sum())
     rows = len(lost) - missing
     if not rows:
-        return Counted(len(lost), missing, LOST), rest
+        return CountedBatch(missing, LOST), rest
     batches = rest.slice(0, rows).combine_chunks().to_batches()
     if len(batches) != 1:  # Arrow leaves a column in chunks whose offsets don't fit into 32 bits
         raise ValueError(f"a column of a batch of {rows} rows has more than 2 GiB: give a smaller batch_size")
-    return Counted(len(lost), missing, batches[0]), rest.slice(rows)
+    return CountedBatch(missing, batches[0]), rest.slice(rows)
 
 
 # ---- windows of tokens
@@ -309,10 +375,10 @@ def _first(rest: Any, lost: Numbers) -> tuple[Counted, Any]:
 _LEAST, _MOST = 64, 4096  # windows that are read together
 
 
-class EpochWindows(_EpochReader[TokenDataReader]):
+class EpochWindows(EpochReader[TokenDataReader]):
     """The windows of token files; a batch is an array with a row for each, or a dict of such arrays."""
 
-    def read(self, order: Epoch, intervals: list[Interval], threads: SharedThreads | None = None) -> Iterator[Any]:
+    def read(self, order: Epoch, intervals: Iterable[Interval], threads: SharedThreads | None = None) -> Iterator[Any]:
         """Yield the windows at the positions of `intervals`."""
         if self._max_bytes is None:
             return self._samples(item for group in self._items(order, intervals, 0) for item in group)
@@ -320,13 +386,20 @@ class EpochWindows(_EpochReader[TokenDataReader]):
         items = functools.partial(self._items, order, intervals, most)
         return self._samples(_ahead(items, most // 2, threads))
 
+    def at(self, shards: Numbers, records: Numbers) -> list[Any]:
+        """Return windows by the numbers of their shards, and their own in these; or one batch of them."""
+        found = self._reader.take(self._names, shards, records)
+        if self._batch_size is not None:
+            return [CountedBatch(0, widened(found))]
+        return [widened(sample) for sample in samples_of(found)]
+
     def _samples(self, items: Generator[Any, None, None]) -> Iterator[Any]:
         with contextlib.closing(items):
             for item in items:
                 sample = widened(item)
-                yield sample if self._batch_size is None else Counted(_rows(sample), 0, sample)
+                yield sample if self._batch_size is None else CountedBatch(0, sample)
 
-    def _items(self, order: Epoch, intervals: list[Interval], most: int) -> Iterator[_Weighted]:
+    def _items(self, order: Epoch, intervals: Iterable[Interval], most: int) -> Iterator[_Weighted]:
         """Yield windows or batches, as they are in the files, in lists that are read together."""
         size = self._batch_size or 1
         together = max(size, min(_MOST, most // 8 // (8 * self._reader.length)))
