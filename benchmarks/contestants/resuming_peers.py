@@ -1,6 +1,6 @@
 """Jobs of peers that are killed and continued: the samples of the epoch that are lost and repeated.
 
-As in `resuming`, a job notes the samples of each batch that it is handed, saves the loader's state with the last one,
+A job notes the samples of each batch that it is handed, saves the loader's state with the last one,
 and kills itself by SIGKILL; another job loads the state and reads the rest of the epoch and the next one. One rank.
 """
 

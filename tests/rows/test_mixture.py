@@ -274,7 +274,8 @@ def test_no_sample_is_lost_or_repeated_by_other_ranks_batches_and_weights(store:
         for job in range(rng.randint(1, 5)):
             weights = rng.choice([FIRST, SECOND, SCHEDULE]) if job else FIRST
             jobs.append((weights, ending, rng.choice([1, 2]), rng.choice([2, 4]), rng.randint(0, 5)))
-            read, state = one_job(store, *jobs[-1][:4], state=state, steps=jobs[-1][4])
+            _, _, ranks, size, steps = jobs[-1]
+            read, state = one_job(store, weights, ending, ranks, size, state, steps)
             seen += read
         read, state = one_job(store, jobs[-1][0], ending, 1, 3, state, None)
         seen += read

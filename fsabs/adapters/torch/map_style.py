@@ -89,7 +89,8 @@ class ReadAheadDataset(Dataset[Any], abc.ABC):
 
     def made(self, indices: Iterable[int], contents: Iterable[Any]) -> list[Any]:
         """Return the samples of contents; `LOST` stays."""
-        return guarded(self._made, indices, contents)
+        made: list[Any] = guarded(self._made, indices, contents)
+        return made
 
     def _made(self, indices: Iterable[int], contents: Iterable[Any]) -> list[Any]:
         pairs = zip(indices, contents, strict=True)
