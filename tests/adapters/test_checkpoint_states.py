@@ -88,8 +88,8 @@ class Pruned(fsabs.spi.LayerFS):
         super().__init__(inner)
         self.step, self.last = 0, times
 
-    def _list(self, key: str) -> Iterator[fsabs.FileStat]:
-        found = [*super()._list(key)]
+    def _list(self, *arguments: Any) -> Iterator[Any]:
+        found = [*super()._list(*arguments)]
         if self.step < self.last:
             self.step += 1
             CheckpointManager(self.inner, keep=1).save(self.step, {"step": self.step})
@@ -106,7 +106,7 @@ def test_a_checkpoint_that_is_listed_and_not_there_is_an_error() -> None:
     class Lying(fsabs.spi.LayerFS):
         """Lists what can't be opened."""
 
-        def _open_blob(self, key: str) -> fsabs.spi.Blob:
+        def _open_blob(self, *arguments: Any) -> fsabs.spi.Blob:
             raise FileNotFoundError(2, "no such file")
 
     store = fsabs.Memory()

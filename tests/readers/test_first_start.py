@@ -102,10 +102,10 @@ class AllAtOnce(Memory):
     default_concurrency = SHARDS
     barrier: threading.Barrier | None = None
 
-    def _open_blob(self, key: str) -> Any:
-        if self.barrier is not None and key.endswith((".zip", ".tar", ".mds")):
+    def _open_blob(self, *arguments: Any) -> Any:
+        if self.barrier is not None and arguments[0].endswith((".zip", ".tar", ".mds")):
             self.barrier.wait(30)
-        return super()._open_blob(key)
+        return super()._open_blob(*arguments)
 
 
 @pytest.mark.parametrize("kind", ["zip", "mds"])
