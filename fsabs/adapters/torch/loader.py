@@ -7,13 +7,23 @@ workers.
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torch.utils.data import DataLoader, Dataset, DistributedSampler, default_collate, default_convert
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    DistributedSampler,
+    default_collate,
+    default_convert,
+    get_worker_info,
+)
 
 from ...core import errors, hooks
 from ...readers.data.base import check_skipped
@@ -271,6 +281,7 @@ class _Read(Dataset[Any]):
 
     def __init__(self, dataset: Any, source: EpochDataset) -> None:
         self.dataset = dataset
+        self._is_watching = False
         self._steps: StepReader | PackedReader
         self._steps = StepReader(source) if source.packing is None else PackedReader(source)
 
@@ -280,6 +291,9 @@ class _Read(Dataset[Any]):
         return str(getattr(self.dataset, "name", type(self.dataset).__name__))
 
     def __getitems__(self, step: Any) -> Samples:
+        if not self._is_watching:
+            self._is_watching = True
+            _end_with_parent()
         if not isinstance(self._steps, StepReader):
             return Samples(*self._steps.read(step))
         found, lost = self._steps.read(step)
@@ -306,6 +320,22 @@ class _Read(Dataset[Any]):
         if name.startswith("_") or name == "dataset":
             raise AttributeError(name)
         return getattr(self.dataset, name)
+
+
+def _end_with_parent() -> None:
+    """Have a worker end with the process whose batches it makes.
+
+    torch sees by the parent's number that it has ended; that of a worker out of a forkserver is the server's, and the
+    server waits for its workers.
+    """
+    parent = multiprocessing.parent_process()
+    if get_worker_info() is not None and parent is not None and parent.pid != os.getppid():
+        threading.Thread(target=_end_with, args=(parent,), name="fsabs-parent", daemon=True).start()
+
+
+def _end_with(parent: Any) -> None:
+    parent.join()
+    os._exit(1)
 
 
 class _Handed(Iterator[Any]):
