@@ -397,7 +397,7 @@ what, kind, folder, rank, ranks = *sys.argv[1:4], int(sys.argv[4]), int(sys.argv
 dist.init_process_group("gloo", init_method=f"file://{folder}-{what}-{kind}-store", rank=rank, world_size=ranks)
 mesh = init_device_mesh("cpu", (ranks,))
 whole = torch.arange(10007.0)
-loader = Loader(list(range(64)), 4, seed=1)
+loader = Loader(list(range(64)), 4, seed=1, uneven="keep")
 seen = []
 
 def state(tensor):
