@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import random
 from collections.abc import Sequence
 
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsabs.readers.data import Shard
-from fsabs.readers.data.order import Epoch, EpochOrder, Interval, drop, intervals_of, length, part, take, union
+from fsabs.readers.data.order import Epoch, EpochOrder, Interval, drop, length, take, union
 
 pytestmark = pytest.mark.quick
 
@@ -47,7 +46,8 @@ def test_every_record_once_and_any_suffix(
     taken = data.draw(st.integers(0, order.total))
     assert walk(epoch, whole, taken) == found[taken:]
     workers = data.draw(st.integers(1, 12))
-    parts = [walk(epoch, part(whole, number, workers)) for number in range(workers)]
+    bounds = [length(whole) * number // workers for number in range(workers + 1)]
+    parts = [walk(epoch, list(take(drop(whole, low), high - low))) for low, high in itertools.pairwise(bounds)]
     assert [one for piece in parts for one in piece] == found
     assert sorted(epoch.shards_in_turn([whole])) == [at for at, count in enumerate(counts) if count]
 
@@ -88,16 +88,3 @@ def test_intervals() -> None:
     assert union([[(5, 7)], [(0, 5), (9, 10)]]) == [(0, 7), (9, 10)]
     with pytest.raises(ValueError, match="position 4"):
         union([[(0, 5)], [(4, 6)]])
-    assert intervals_of([[0, 3], (4, 5)], 5) == [(0, 3), (4, 5)]
-    for bad in (5, [[3, 3]], [[0, 6]], [[-1, 2]], [[1]]):
-        with pytest.raises(ValueError):
-            intervals_of(bad, 5)
-
-
-@given(st.integers(0, 50), st.integers(1, 9), st.randoms())
-def test_parts_are_even_and_whole(total: int, parts: int, rng: random.Random) -> None:
-    kept = [number for number in range(total) if rng.random() < 0.7]
-    intervals = union([[(number, number + 1)] for number in kept])
-    found = [part(intervals, number, parts) for number in range(parts)]
-    assert max(map(length, found)) - min(map(length, found)) <= 1
-    assert union(found) == intervals

@@ -13,7 +13,6 @@ import hashlib
 import itertools
 import json
 import operator
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -255,42 +254,6 @@ class _BlockEpoch(Epoch):
 _RUN = 1024  # places whose blocks are computed together
 
 
-class JoinedEpoch(Epoch):
-    """Epochs over shards that follow each other, one after the other: of shards that were added later."""
-
-    def __init__(self, epochs: Sequence[Epoch], shards: Sequence[int], totals: Sequence[int]) -> None:
-        """`shards` and `totals` are the numbers of shards and of positions of each."""
-        self._epochs = epochs
-        self._shards = list(itertools.accumulate((0, *shards)))
-        self._starts = list(itertools.accumulate((0, *totals)))
-
-    @property
-    def shuffles_buffers(self) -> bool:
-        """Return whether the positions of each buffer are shuffled among each other."""
-        return self._epochs[0].shuffles_buffers
-
-    def pieces(self, intervals: Iterable[Interval]) -> Iterator[Interval]:
-        """The intervals, cut as each epoch cuts them."""
-        for interval in intervals:
-            for epoch, (start, end) in zip(self._epochs, itertools.pairwise(self._starts), strict=True):
-                own = [(first - start, last - start) for first, last in between([interval], start, end)]
-                yield from ((first + start, last + start) for first, last in epoch.pieces(own))
-
-    def locate(self, start: int, end: int) -> tuple[Numbers, Numbers]:
-        """The numbers of the shards and records at positions of one piece, in order."""
-        number = max(0, bisect_right(self._starts, start, hi=len(self._epochs)) - 1)
-        shards, records = self._epochs[number].locate(start - self._starts[number], end - self._starts[number])
-        return shards + self._shards[number], records
-
-    def shards_in_turn(self, parts: Sequence[Sequence[Interval]]) -> list[int]:
-        """Return the numbers of the shards that readers at the same speed reach."""
-        found = []
-        for number, (start, end) in enumerate(itertools.pairwise(self._starts)):
-            own = [[(one - start, two - start) for one, two in between(part, start, end)] for part in parts]
-            found += [shard + self._shards[number] for shard in self._epochs[number].shards_in_turn(own)]
-        return found
-
-
 _MASK = 2**64 - 1
 _SALT = 0x6A09E667F3BCC908  # the fraction of sqrt(2): so that blocks and buffers are shuffled apart
 
@@ -371,44 +334,10 @@ def take(intervals: Iterable[Interval], count: int) -> Iterator[Interval]:
         count -= end - start
 
 
-def part(intervals: Sequence[Interval], number: int, parts: int, cuts: Sequence[int] = ()) -> list[Interval]:
-    """Part `number` of `parts`, in sizes that differ by at most 1: runs of the intervals as they follow each other.
-
-    Where there are `cuts`, each stretch between them is divided by itself.
-    """
-    found: list[Interval] = []
-    more = parts - 1  # the next part, backwards, that gets a position more than others
-    for stretch in _stretches(intervals, cuts):
-        least, extra = divmod(length(stretch), parts)
-        before = sum((more - other) % parts < extra for other in range(number))
-        found += take(drop(stretch, number * least + before), least + ((more - number) % parts < extra))
-        more = (more - extra) % parts
-    return found
-
-
-def _stretches(intervals: Sequence[Interval], cuts: Sequence[int]) -> Iterator[list[Interval]]:
-    """Yield the intervals between cuts."""
-    if not cuts:
-        yield list(intervals)
-        return
-    for start, end in itertools.pairwise((0, *cuts, max((end for _, end in intervals), default=0))):
-        yield between(intervals, start, end)
-
-
 def between(intervals: Iterable[Interval], start: int, end: int) -> list[Interval]:
     """Return what the intervals have from one position to another."""
     cut = ((max(start, first), min(end, last)) for first, last in intervals)
     return [(first, last) for first, last in cut if first < last]
-
-
-def wrapped(intervals: Iterable[Interval], total: int) -> Iterator[Interval]:
-    """Yield the intervals with positions from `total` on as the first ones again."""
-    for start, end in intervals:
-        while start < end:
-            at = start % total
-            count = min(end - start, total - at)
-            yield at, at + count
-            start += count
 
 
 def union(parts: Iterable[Sequence[Interval]]) -> list[Interval]:
@@ -422,18 +351,6 @@ def union(parts: Iterable[Sequence[Interval]]) -> list[Interval]:
         else:
             joined.append([start, end])
     return [(start, end) for start, end in joined]
-
-
-def intervals_of(value: Any, total: int) -> list[Interval]:
-    """Intervals as they come out of a state; `ValueError` if they are none of positions 0 to `total`."""
-    if not isinstance(value, list | tuple):
-        raise ValueError(f"no list of intervals: {value!r}")
-    found = []
-    for one in value:
-        if not (isinstance(one, list | tuple) and len(one) == 2 and 0 <= one[0] < one[1] <= total):
-            raise ValueError(f"no interval of positions up to {total}: {one!r}")
-        found.append((int(one[0]), int(one[1])))
-    return found
 
 
 # ---- orders for rows and windows of tokens: functions of (seed, epoch) with the interface of `EpochOrder`
