@@ -48,7 +48,7 @@ class EpochOrder:
             raise ValueError(f"buffer_size must not be negative: {buffer_size}")
         self.shards = list(shards)
         self.seed = seed
-        self.block_size = block_size
+        self.block_size = None if block_size is None else operator.index(block_size)  # as a key of 64 bits needs
         self.buffer_size = buffer_size if seed is not None else 0
         self.settings = _plain(seed, block_size, self.buffer_size)
         if block_size is not None:
