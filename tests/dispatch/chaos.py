@@ -268,7 +268,8 @@ class Disturbance:
     def _continue(self, now: float) -> None:
         for number, end in list(self._stopped.items()):
             if end <= now:
-                os.kill(self.children[number].pid, signal.SIGCONT)
+                with contextlib.suppress(ProcessLookupError):  # it was at its end when it was stopped
+                    os.kill(self.children[number].pid, signal.SIGCONT)
                 del self._stopped[number]
 
 
