@@ -1,5 +1,5 @@
-"""The pages for those who come from another library: both scripts run, with the library itself, and give the same
-samples in each epoch.
+"""The scripts of examples/coming_from: before and after a move, with the library itself, they give the same samples in
+each epoch.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from tests.servers.gcs_emulator import GcsEmulator
 
 pytestmark = pytest.mark.timeout(180)
 ROOT = Path(__file__).parent.parent
-PAGES = {
-    "webdataset": ("from-webdataset.md", "webdataset"),
-    "streaming": ("from-streaming.md", "streaming"),
-    "litdata": ("from-litdata.md", "litdata"),
-    "s3fs": ("from-fsspec.md", "s3fs"),
-    "gcsfs": ("from-fsspec.md", "gcsfs"),
-    "adlfs": ("from-fsspec.md", "adlfs"),
-    "smart_open": ("from-smart-open.md", "smart_open"),
-    "msc": ("from-msc.md", "multi-storage-client"),
+SCRIPTS = ROOT / "examples/coming_from"
+LIBRARIES = {
+    "webdataset": "webdataset",
+    "streaming": "streaming",
+    "litdata": "litdata",
+    "s3fs": "s3fs",
+    "gcsfs": "gcsfs",
+    "adlfs": "adlfs",
+    "smart_open": "smart_open",
+    "msc": "multi-storage-client",
 }
 SAMPLES = {number: (bytes((number * 7 + i) % 256 for i in range(64)), number % 4) for number in range(48)}
 MDS = """
@@ -50,15 +51,12 @@ IN_MEMORY = f"samples = {SAMPLES!r}\n"
 
 
 def script(name: str, which: str) -> str:
-    """Return a script of a page."""
-    text = (ROOT / "docs" / PAGES[name][0]).read_text()
-    found = re.search(rf"<!-- {name}: {which} -->\n\n```py\n(.*?)```", text, re.DOTALL)
-    assert found is not None, (name, which)
-    return found[1]
+    """Return one of the scripts."""
+    return (SCRIPTS / f"{name}_{which}.py").read_text()
 
 
 class Place:
-    """A folder with the data of all pages, and an environment with the stores."""
+    """A folder with the data of all scripts, and an environment with the stores."""
 
     def __init__(self, folder: Path, env: dict[str, str]) -> None:
         self.folder = folder
@@ -75,7 +73,7 @@ class Place:
         return done.stdout
 
     def prepared(self, name: str) -> None:
-        """Make the data of a page, as its library writes it."""
+        """Make the data of a script, as its library writes it."""
         if name == "webdataset":
             (self.folder / "web").mkdir()
             for shard in range(4):
@@ -92,14 +90,10 @@ class Place:
             self.run(IN_MEMORY + CHUNKS, "litdata")
             self.run(script("litdata", "convert"), "litdata")
         elif name == "msc":
-            text = (ROOT / "docs/from-msc.md").read_text()
-            profile, section = (re.search(rf"```{kind}\n(.*?)```", text, re.DOTALL) for kind in ("yaml", "ini"))
-            assert profile is not None
-            assert section is not None
             indent = " " * 8
             where = f"{indent}endpoint_url: {self.env['AWS_ENDPOINT_URL_S3']}\n{indent}region_name: eu-1\n"
-            (self.folder / "msc.yaml").write_text(profile[1] + where)
-            (self.folder / "pfio.ini").write_text(section[1])
+            (self.folder / "msc.yaml").write_text((SCRIPTS / "msc.yaml").read_text() + where)
+            (self.folder / "pfio.ini").write_text((SCRIPTS / "msc.ini").read_text())
 
 
 @pytest.fixture
@@ -142,12 +136,12 @@ def place(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.Mo
     return Place(tmp_path, env)
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", LIBRARIES)
 def test_both_scripts_give_the_same_samples(name: str, place: Place) -> None:
     place.prepared(name)
     wanted = sorted(f"{epoch} {cls} {sum(img)}" for epoch in range(2) for img, cls in SAMPLES.values())
     with ThreadPoolExecutor(2) as threads:  # at the same time, since most of it is importing
-        before = threads.submit(place.run, script(name, "before"), PAGES[name][1])
+        before = threads.submit(place.run, script(name, "before"), LIBRARIES[name])
         after = threads.submit(place.run, script(name, "after"))
         assert sorted(before.result().splitlines()) == wanted
         assert sorted(after.result().splitlines()) == wanted

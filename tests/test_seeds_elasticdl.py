@@ -1,6 +1,6 @@
 """ElasticDL's design document on custom data sources, statement by statement, in its order.
 
-Where this library differs on purpose, the test shows what it does; docs/differences.md says why. What the tests of
+Where this library differs on purpose, the test shows what it does; docs/coming-from.md says why. What the tests of
 readers hold of every reader is not repeated.
 """
 

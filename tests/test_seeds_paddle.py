@@ -1,7 +1,7 @@
 """Paddle's design document on the storage and dispatch of training data, statement by statement, in its order.
 
 A docstring says what the document says. Where this library differs on purpose, the test shows what it does;
-docs/differences.md says why. What the tests of readers and of preparation hold is not repeated.
+docs/coming-from.md says why. What the tests of readers and of preparation hold is not repeated.
 """
 
 from __future__ import annotations

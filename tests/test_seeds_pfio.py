@@ -1,7 +1,7 @@
 """PFIO's design document, statement by statement, in its order.
 
 A docstring says what the document says. Where this library differs on purpose, the test shows what it does;
-docs/differences.md says why. What the conformance kit holds of every store and container is not repeated.
+docs/coming-from.md says why. What the conformance kit holds of every store and container is not repeated.
 """
 
 from __future__ import annotations

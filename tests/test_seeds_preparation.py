@@ -1,7 +1,7 @@
 """ElasticDL's design document on data preparation, statement by statement, in its order.
 
 A docstring says what the document says. Where this library differs on purpose, the test shows what it does;
-docs/differences.md says why. What tests/prepare holds is not repeated: parallel workers, the image, Spark.
+docs/coming-from.md says why. What tests/prepare holds is not repeated: parallel workers, the image, Spark.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ CALLS: dict[str, Callable[[Any, str], Any]] = {
 
 IMPLIED = {"dir", "dir/"}
 DIFFERENT = {
-    # call, FS: paths. docs/from-pfio.md says why.
+    # call, FS: paths. docs/coming-from.md says why.
     **{(call, kind): {"/"} for call in CALLS if not call.startswith(("list", "isdir")) for kind in ("s3", "s3 prefix")},
     ("exists", "zip without directories"): IMPLIED,
     ("stat", "zip without directories"): IMPLIED,

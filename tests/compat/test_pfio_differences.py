@@ -1,4 +1,4 @@
-"""What docs/from-pfio.md says is different from PFIO 2.10 on purpose: each row of its table is a test here."""
+"""What docs/coming-from.md says is different from PFIO 2.10 on purpose: each row of its table is a test here."""
 
 from __future__ import annotations
 
