@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import re
 import statistics
 from argparse import Namespace
 from collections.abc import Iterator
@@ -68,19 +69,14 @@ def explain(invocation: Invocation, given: Namespace) -> int:
             source = f"  ({fact.source})" if fact.source else ""
             output.record({}, f"{fact.name:<{width}}  {fact.value}{source}")
     if given.measure and not code:
-        _measure(invocation, given.url)
+        found = costs(given.url)
+        if output.json:
+            output.table(Cost._fields, found)
+        else:
+            output.record({}, "")
+            rows = [(*cost[:4], None if cost.seconds is None else f"{cost.seconds:.3g}", cost.note) for cost in found]
+            output.table([name.replace("_", " ") for name in Cost._fields], rows)
     return code
-
-
-def _measure(invocation: Invocation, url: str) -> None:
-    """Write what a few requests have cost."""
-    found = costs(url)
-    if invocation.output.json:
-        invocation.output.table(Cost._fields, found)
-        return
-    rows = [(*cost[:4], None if cost.seconds is None else f"{cost.seconds:.3g}", cost.note) for cost in found]
-    invocation.output.record({}, "")
-    invocation.output.table([name.replace("_", " ") for name in Cost._fields], rows)
 
 
 def _of_url(url: str) -> Iterator[Fact]:
@@ -88,7 +84,9 @@ def _of_url(url: str) -> Iterator[Fact]:
     location = locations.parse(url)
     yield Fact("url", location.text)
     path = config.config_path()
-    yield Fact("configuration", path if os.path.exists(path) else f"{path} (not there)", _source_of_path())
+    variables = ("PFIO_CONFIG_PATH", "XDG_CONFIG_HOME")
+    source = next((f"${name}" for name in variables if path.startswith(os.environ.get(name) or "\0")), "default")
+    yield Fact("configuration", path if os.path.exists(path) else f"{path} (not there)", source)
     scheme = location.scheme
     center = config.datacenter(location.authority) if scheme == locations.PFS else None
     custom = None if center or registry.backend(scheme) else config.resolve(scheme)
@@ -96,7 +94,7 @@ def _of_url(url: str) -> Iterator[Fact]:
         yield Fact("section", f"[{location.authority}]", path)
         yield Fact("datacenter", locations.parse(center.url).text, f"only the home of {center.username} is written to")
     if custom is not None:
-        yield Fact("section", " -> ".join([*(f"[{name}]" for name in _chain(scheme)), custom.scheme]), path)
+        yield Fact("section", " -> ".join([*(f"[{name}]" for name in _sections(scheme)), custom.scheme]), path)
         if custom.prefix:
             yield Fact("prefix", custom.prefix)
     opener, resolved, options, settings = opening.find_backend(location, {}, strict=False)
@@ -144,35 +142,22 @@ def _nested(fs: FS) -> Iterator[FS]:
         yield from _nested(fs.inner if isinstance(fs, LayerFS) else fs.parent)
 
 
-def _chain(name: str) -> Iterator[str]:
-    """Yield the names of the sections that a custom scheme builds on."""
-    while (section := config.get_custom_scheme(name)) is not None:
-        yield name
-        name = str(section.get("scheme", ""))
+def _sections(scheme: str) -> dict[str, dict[str, Any]]:
+    """Return the sections that a custom scheme builds on, the nearest first."""
+    found: dict[str, dict[str, Any]] = {}
+    while (section := config.get_custom_scheme(scheme)) is not None:
+        found[scheme] = section
+        scheme = str(section.get("scheme", ""))
+    return found
 
 
 def _option(scheme: str, name: str, value: Any, source: str) -> Fact:
-    written = _written(scheme, name)
-    if "$" in written and "$$" not in written:
+    """Return the fact of an option; one that is written as a variable has that as its source, too."""
+    written = next((str(section[name]) for section in _sections(scheme).values() if section.get(name)), "")
+    if re.fullmatch(r"\$(\w+|\{\w+\})", written):
         source = f"{source}, from {written}"
     shown = redaction.shown(name, value)
     return Fact(f"option {name}", "(not shown)" if shown == redaction.HIDDEN else shown, source)
-
-
-def _written(scheme: str, name: str) -> str:
-    """Return a variable that an option is written as; an empty string if it is written otherwise."""
-    for section in _chain(scheme):
-        text = str((config.get_custom_scheme(section) or {}).get(name, ""))
-        if text:
-            return text if text.startswith("$") and text.strip("${}").replace("_", "").isalnum() else ""
-    return ""
-
-
-def _source_of_path() -> str:
-    for name in ("PFIO_CONFIG_PATH", "XDG_CONFIG_HOME"):
-        if os.environ.get(name) and config.config_path().startswith(os.environ[name]):
-            return f"${name}"
-    return "default"
 
 
 LISTED = 1000
@@ -180,30 +165,6 @@ LISTED = 1000
 SAMPLED = 16
 """Files that are read at most for that."""
 SAMPLED_BYTES = 64 * 1024 * 1024
-
-
-class Sample(NamedTuple):
-    """Some files of a data set, and its size as far as it was listed."""
-
-    stats: list[FileStat]
-    files: int
-    bytes: int
-    complete: bool
-
-    @property
-    def names(self) -> list[str]:
-        """Their names."""
-        return [stat.filename for stat in self.stats]
-
-
-def sample_of(fs: FS) -> Sample:
-    """Return some files, drawn by chance from the first `LISTED` entries of a data set: one, if there are any files."""
-    entries = list(itertools.islice(fs.list("", recursive=True, detail=True), LISTED))
-    files = [stat for stat in entries if not stat.directory]
-    chosen = random.Random(0).sample(files, min(SAMPLED, len(files)))
-    sizes = itertools.accumulate(stat.size for stat in chosen)
-    chosen = chosen[: max(1, sum(size <= SAMPLED_BYTES for size in sizes))]
-    return Sample(chosen, len(files), sum(stat.size for stat in files), len(entries) < LISTED)
 
 
 class Cost(NamedTuple):
@@ -220,26 +181,27 @@ class Cost(NamedTuple):
 
 
 def costs(url: str) -> list[Cost]:
-    """Return what opening, listing and one epoch over the data set at a URL cost."""
-    logs = [RequestLog() for _ in range(3)]
-    with logs[0]:
+    """Return what opening, listing and one epoch over the data set at a URL cost, by a sample of its files."""
+    with RequestLog() as opening_log:
         fs = opening.from_url(url)
     with fs:
-        with logs[1]:
-            sample = sample_of(fs)
-        with logs[2]:
-            read = sum(map(len, fs.read_many(sample.names)))
+        with RequestLog() as listing_log:
+            entries = list(itertools.islice(fs.list("", recursive=True, detail=True), LISTED))
+            files = [stat for stat in entries if not stat.directory]
+            sample = _sample(files)
+        with RequestLog() as reading_log:
+            read = sum(map(len, fs.read_many([stat.filename for stat in sample])))
         counted = backend_of(fs)._notes.records_requests
-    listed = f"{sample.files:,} files" if sample.complete else f"of the first {LISTED:,} entries"
-    notes = {"opening": "", "listing": listed, "reading": f"{len(sample.stats)} files of {read:,} bytes"}
+    logs = [opening_log, listing_log, reading_log]
+    whole = len(entries) < LISTED
+    notes = ["", f"{len(files):,} files" if whole else f"of the first {LISTED:,} entries"]
+    notes += [f"{len(sample)} files of {read:,} bytes"]
     found = [
-        Cost(operation, log.requests, log.bytes, log.round_trips, log.seconds, note)
-        if counted
-        else Cost(operation, None, None, None, log.seconds, note)
-        for log, (operation, note) in zip(logs, notes.items(), strict=True)
+        Cost(operation, *((log.requests, log.bytes, log.round_trips) if counted else [None] * 3), log.seconds, note)
+        for operation, log, note in zip(("opening", "listing", "reading"), logs, notes, strict=True)
     ]
-    if sample.stats:
-        found.append(_epoch(fs, sample, found[-1]))
+    if sample:
+        found.append(_epoch(files, sample, found[-1], fs.default_concurrency, whole))
     if times := [time for log in logs for time in log.milliseconds]:
         connections, retries = sum(log.connections for log in logs), sum(log.retries for log in logs)
         note = f"median of {len(times)} requests; {connections} connections, {retries} retries"
@@ -247,18 +209,24 @@ def costs(url: str) -> list[Cost]:
     return found
 
 
-def _epoch(fs: FS, sample: Sample, reading: Cost) -> Cost:
+def _sample(files: list[FileStat]) -> list[FileStat]:
+    """Return some files, drawn by chance within `SAMPLED_BYTES`: one at least, if there are any."""
+    chosen = random.Random(0).sample(files, min(SAMPLED, len(files)))
+    sizes = itertools.accumulate(stat.size for stat in chosen)
+    return chosen[: max(1, sum(size <= SAMPLED_BYTES for size in sizes))]
+
+
+def _epoch(files: list[FileStat], sample: list[FileStat], reading: Cost, concurrency: int, whole: bool) -> Cost:
     """Return what an epoch over all files costs, extrapolated from reading a sample of them."""
-    factor = sample.files / len(sample.stats)
-    read = sum(stat.size for stat in sample.stats)
-    weight = sample.bytes / read if read else factor
+    total, read = (sum(stat.size for stat in stats) for stats in (files, sample))
+    factor = len(files) / len(sample)
+    weight = total / read if read else factor
     requests = None if reading.requests is None else round(reading.requests * factor)
     moved = None if reading.bytes is None else round(reading.bytes * weight)
-    trips = None if requests is None else -(-requests // fs.default_concurrency)
+    trips = None if requests is None else -(-requests // concurrency)
     once = reading.seconds or 0.0
     seconds = once * max(factor, weight)
     if trips and reading.round_trips:  # as many in flight as there are, not as in the sample
         seconds = min(seconds, trips * once / reading.round_trips * max(1.0, weight / factor))
-    of_what = f"{sample.files:,} files of {sample.bytes:,} bytes"
-    of_what += "" if sample.complete else ", as far as they were listed"
-    return Cost("an epoch", requests, moved, trips, seconds, f"estimate for {of_what}, by read_many in one process")
+    note = f"estimate for {len(files):,} files of {total:,} bytes" + ("" if whole else ", as far as they were listed")
+    return Cost("an epoch", requests, moved, trips, seconds, f"{note}, by read_many in one process")
