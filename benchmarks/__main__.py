@@ -1,7 +1,7 @@
 """`python -m benchmarks [NAME...]`: run the benchmarks, all or those named, each in a process of its own.
 
-Prints tables of medians and ratios and whether each target was reached, and writes `benchmarks/results/NAME.json` and
-`NAME.svg`. The exit status is that of the running: a target that is missed is printed, and is no error.
+Prints tables of medians and ratios and whether each target was reached, and writes `benchmarks/results/NAME.md`. The
+exit status is that of the running: a target that is missed is printed, and is no error.
 
 `--against REF` compares the working tree with a commit instead, and writes nothing: the exit status is 1 if a row is
 slower.
@@ -28,7 +28,6 @@ def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Ours against the peers, in turns.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="which; all without one")
     parser.add_argument("--list", action="store_true", help="say which there are")
-    parser.add_argument("--document", action="store_true", help="write benchmarks/results/tables.md anew")
     parser.add_argument("--rounds", type=int, help="in place of each benchmark's own number of rounds (at least 1)")
     parser.add_argument("--against", metavar="REF", help="compare the working tree with a commit, without the peers")
     parser.add_argument("--turns", type=int, default=9, help="how often --against runs each side (9; at least 1)")
@@ -68,9 +67,6 @@ def main() -> int:
         parser.error(f"no such commit: {chosen.against}")
     if chosen.list:
         sys.stdout.write(listed())
-        return 0
-    if chosen.document:
-        one.document()
         return 0
     if chosen.here:
         for name in chosen.names:

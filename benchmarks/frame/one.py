@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from . import chart, report
+from . import report
 from .race import Bench
 
 BENCHMARKS = Path(__file__).parents[1]
@@ -30,7 +30,7 @@ def title(name: str) -> str:
 
 
 def run(name: str, rounds: int | None) -> None:
-    """Run it, print what it found, and write `results/NAME.json` and `NAME.svg`."""
+    """Run it, print what it found, and write `results/NAME.md`, and `NAME.json`, which `--against` reads."""
     module = importlib.import_module(f"benchmarks.{name}")
     with tempfile.TemporaryDirectory(prefix=f"fsabs-bench-{name}-") as folder:
         os.chmod(folder, 0o755)
@@ -43,16 +43,9 @@ def run(name: str, rounds: int | None) -> None:
             raise
     options = f" --rounds {rounds}" if rounds else ""
     found = report.content(name, title(name), f"python -m benchmarks{options} {name}", bench)
-    sys.stdout.write(f"\n{report.text(found)}")
+    text = report.text(found)
+    sys.stdout.write(f"\n{text}")
     sys.stdout.flush()
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.json").write_text(json.dumps(found, indent=2) + "\n")
-    (RESULTS / f"{name}.svg").write_text(chart.svg(found))
-
-
-def document() -> None:
-    """Write all claims and tables of `results/*.json`, in Markdown: `results/tables.md`."""
-    results = [RESULTS / f"{name}.json" for name in names()]
-    found = [report.text(json.loads(path.read_text())) for path in results if path.exists()]
-    head = "# Figures\n\nThe last run of each benchmark, whole; `docs/performance.md` has the method and a summary.\n\n"
-    (RESULTS / "tables.md").write_text(head + "\n".join(found))
+    (RESULTS / f"{name}.md").write_text(text)

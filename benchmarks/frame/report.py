@@ -1,4 +1,4 @@
-"""What a benchmark found, as JSON, and as Markdown for a terminal and `results/tables.md`."""
+"""What a benchmark found, as JSON for `--against`, and as Markdown for a terminal and `results/NAME.md`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .measure import Spread, Target
 from .race import Bench
 
 Content = dict[str, Any]
-"""What a file of `results/` says."""
+"""What a JSON file of `results/` says."""
 
 
 def content(name: str, title: str, command: str, bench: Bench) -> Content:
@@ -63,7 +63,7 @@ def text(found: Content) -> str:
     """Return all of it as Markdown."""
     machine = found["machine"]
     lines = [
-        f"### {found['name']}",
+        f"# {found['name']}",
         "",
         found["title"],
         "",
@@ -73,8 +73,6 @@ def text(found: Content) -> str:
     if found["claims"]:
         lines += ["| | measured (10 % .. 90 %) | target | |", "|---|---|---|---|"]
         lines += [*map(_claimed, found["claims"]), ""]
-    if found["tables"]:
-        lines += [f"![{found['title']}]({found['name']}.svg)", ""]
     for table in found["tables"]:
         lines += [f"| {_cell(table['title'])} | {table['unit']} | times the first (10 % .. 90 %) |", "|---|---:|---:|"]
         for row in table["rows"]:
