@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import copy
+import functools
 import inspect
 import os
 import stat
@@ -41,7 +42,7 @@ class FileStat(abc.ABC):  # noqa: B024 - PFIO's is one, and cannot be instantiat
     size: Any = None
 
     def isdir(self) -> bool:
-        """Return whether it is a directory."""
+        """Return True if it is a directory."""
         return stat.S_ISDIR(self.mode)
 
     def __str__(self) -> str:
@@ -56,12 +57,19 @@ class ForkedError(RuntimeError):
     """PFIO's error for objects that can't be used after a fork; never raised here."""
 
 
+@functools.cache
+def error_of_both(kind: type[OSError], other: type[Exception]) -> Any:
+    """Return the class of errors that are of `kind`, as this library raises them, and of the class that PFIO raises."""
+    own = {"__init__": kind.__init__, "__reduce__": kind.__reduce__, "__str__": kind.__str__}
+    return type(kind.__name__, (kind, other), own)
+
+
 class FS(abc.ABC):
     """PFIO's interface of a filesystem.
 
     Attributes:
         pid: the process that used the object last.
-        trace: whether calls are traced.
+        trace: True if calls are traced.
         fsabs: the FS of this library that the object works on.
     """
 
@@ -128,7 +136,8 @@ class FS(abc.ABC):
         """Renew what a fork has made useless: nothing, since the FS below does so by itself."""
 
     def _path(self, path: str | None) -> str:
-        """Return a path as `fsabs` takes it, from the root."""
+        """Return a path as `fsabs` takes it, from the root. Every method calls it."""
+        self._checkfork()
         return os.path.join("/", self.cwd, path or "")
 
     @property
@@ -150,7 +159,7 @@ class FS(abc.ABC):
 
     @abc.abstractmethod
     def stat(self, path: str) -> FileStat:
-        """Return what is known of a file or directory."""
+        """Return the stat of a file or directory."""
 
     def __enter__(self) -> Self:
         return self
@@ -165,7 +174,7 @@ class FS(abc.ABC):
 
     @abc.abstractmethod
     def isdir(self, file_path: str) -> bool:
-        """Return whether there is a directory."""
+        """Return True if there is a directory."""
 
     @abc.abstractmethod
     def mkdir(self, file_path: str, mode: int = 0o777, *args: Any, dir_fd: int | None = None) -> None:
@@ -177,7 +186,7 @@ class FS(abc.ABC):
 
     @abc.abstractmethod
     def exists(self, path: str) -> bool:
-        """Return whether there is a file or directory."""
+        """Return True if there is a file or directory."""
 
     @abc.abstractmethod
     def rename(self, src: str, dst: str) -> None:

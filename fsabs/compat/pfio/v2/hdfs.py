@@ -73,27 +73,23 @@ class Hdfs(DirectoryFS):
         opener: Any = None,
     ) -> IO[Any]:
         """Open a file; a written one is visible, whole, when it is closed."""
-        self._checkfork()
         warn_ignored("Hdfs.open", ["opener"] * (opener is not None) + ["closefd"] * (not closefd))
         return keep_if_dropped(self.fsabs.open(self._path(file_path), mode, buffering, encoding, errors, newline))
 
     def list(self, path: str | None = "", recursive: bool = False, detail: bool = False) -> Iterator[Any]:
         """Yield the names of files and directories, relative to `path`, without a `/` at the end."""
-        self._checkfork()
         directory = self._path(path)
         for found in self.fsabs.list(directory, recursive, detail=True):
             name = found.filename.rstrip("/")
             yield HdfsFileStat(_info(os.path.join(directory, name), found)) if detail else name
 
     def stat(self, path: str) -> FileStat:
-        """Return what HDFS knows."""
-        self._checkfork()
+        """Return the stat of a file or directory."""
         path = self._path(path)
         return HdfsFileStat(_info(path, self.fsabs.stat(path)))
 
     def isdir(self, path: str | None) -> bool:
-        """Return whether there is a directory."""
-        self._checkfork()
+        """Return True if there is a directory."""
         return self.fsabs.isdir(self._path(path))
 
     def mkdir(self, path: str, *args: Any, dir_fd: int | None = None) -> None:
@@ -105,8 +101,7 @@ class Hdfs(DirectoryFS):
         self.fsabs.makedirs(self._path(path), mode, exist_ok)
 
     def exists(self, path: str) -> bool:
-        """Return whether there is a file or directory."""
-        self._checkfork()
+        """Return True if there is a file or directory."""
         return self.fsabs.exists(self._path(path))
 
     def remove(self, path: str, recursive: bool = False) -> None:

@@ -108,12 +108,12 @@ class Local(DirectoryFS):
             yield _stat_of(directory, name) if detail else name
 
     def stat(self, path: str) -> FileStat:
-        """Return what `os.stat` knows; `filename` is the path."""
+        """Return the result of `os.stat`; `filename` is the path."""
         path = os.path.join(self.cwd, path)
         return LocalFileStat(os.stat(path), path)
 
     def isdir(self, path: str) -> bool:
-        """Return whether there is a directory."""
+        """Return True if there is a directory."""
         return os.path.isdir(self._path(path))
 
     def mkdir(self, file_path: str, mode: int = 0o777, *args: Any, dir_fd: int | None = None) -> None:
@@ -125,7 +125,7 @@ class Local(DirectoryFS):
         self.fsabs.makedirs(self._path(file_path), mode, exist_ok)
 
     def exists(self, file_path: str) -> bool:
-        """Return whether there is something; False for a link to nothing."""
+        """Return True if there is something; False for a link to nothing."""
         return os.path.exists(self._path(file_path))
 
     def remove(self, file_path: str, recursive: bool = False) -> None:

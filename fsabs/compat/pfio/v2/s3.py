@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import functools
 import io
 import os
 import posixpath
@@ -20,7 +19,7 @@ import fsabs
 
 from ....core import redaction
 from ....core.writing import keep_if_dropped
-from .fs import FS, FileStat, format_repr, warn_ignored
+from .fs import FS, FileStat, error_of_both, format_repr, warn_ignored
 
 DEFAULT_MAX_BUFFER_SIZE = 16 * 1024 * 1024
 _MIN_PART = 5 * 1024 * 1024
@@ -51,7 +50,7 @@ class S3ObjectStat(FileStat):
 
 
 class S3PrefixStat(FileStat):
-    """The stat of a common prefix, which S3 knows nothing of."""
+    """The stat of a common prefix, which is no object."""
 
     def __init__(self, key: str) -> None:
         self.filename = key
@@ -146,6 +145,7 @@ class S3(FS):
         return format_repr(S3, {"bucket": self.bucket, "prefix": self.cwd, "endpoint": endpoint})
 
     def _path(self, path: str | None) -> str:
+        self._checkfork()
         key = posixpath.normpath(posixpath.join(self.cwd, path or "")).lstrip("/")
         if key.split("/")[0] == "..":
             raise ValueError(f"Invalid S3 key: {path} as {key}")
@@ -160,7 +160,6 @@ class S3(FS):
 
         `buffering`, `encoding`, `errors` and `newline` mean what they mean to `builtins.open`.
         """
-        self._checkfork()
         if "a" in mode or {"r", "w"} <= set(mode):
             raise io.UnsupportedOperation(f"mode {mode!r} is not supported")
         known = {name: kwargs.pop(name, None) for name in ("encoding", "errors", "newline")}
@@ -180,7 +179,6 @@ class S3(FS):
 
         Names are relative to the prefix. There is no object below a prefix that does not exist, and that is no error.
         """
-        self._checkfork()
         path = self._path(prefix)
         try:
             for found in self.fsabs.list(path, recursive, detail=True):
@@ -195,8 +193,7 @@ class S3(FS):
                 raise
 
     def stat(self, path: str) -> FileStat:
-        """Return what S3 knows of an object, or that there is a prefix."""
-        self._checkfork()
+        """Return the stat of an object or of a prefix."""
         key = self._key(path)
         with _client_errors("HeadObject"):
             found = self.fsabs.stat(self._path(path))
@@ -205,8 +202,7 @@ class S3(FS):
             return S3ObjectStat(key, self.client.head_object(Bucket=self.bucket, Key=key))
 
     def isdir(self, file_path: str) -> bool:
-        """Return whether there are objects below a prefix; True of the bucket."""
-        self._checkfork()
+        """Return True if there are objects below a prefix; True of the bucket."""
         path = self._path(file_path)
         with _client_errors("ListObjectsV2"):
             return path == "/" or self.fsabs.isdir(path) or next(self.list(path), None) is not None
@@ -218,20 +214,17 @@ class S3(FS):
         """Do nothing: there are no directories."""
 
     def exists(self, file_path: str) -> bool:
-        """Return whether there is an object, or objects below a prefix."""
-        self._checkfork()
+        """Return True if there is an object, or objects below a prefix."""
         with _client_errors("HeadObject"):
             return self.fsabs.exists(self._path(file_path))
 
     def rename(self, src: str, dst: str) -> None:
         """Copy an object, or all below a prefix, and remove the original."""
-        self._checkfork()
         with _client_errors("CopyObject"):
             self.fsabs.rename(self._path(src), self._path(dst))
 
     def remove(self, file_path: str, recursive: bool = False) -> None:
         """Remove an object, or with `recursive` all below a prefix."""
-        self._checkfork()
         with _client_errors("DeleteObject"):
             self.fsabs.remove(self._path(file_path), recursive)
 
@@ -263,9 +256,10 @@ def _client_errors(operation: str) -> Iterator[None]:
     try:
         yield
     except tuple(_CODES) as exc:
-        kind = type(exc)
+        from botocore.exceptions import ClientError
+
         code = next(code for base, code in _CODES.items() if isinstance(exc, base))
-        raised = _both(kind)(*exc.args)  # type: ignore[arg-type]
+        raised = error_of_both(type(exc), ClientError)(*exc.args)
         raised.__dict__.update(exc.__dict__)
         raised.filename = exc.filename
         raised.response = {
@@ -274,11 +268,3 @@ def _client_errors(operation: str) -> Iterator[None]:
         }
         raised.operation_name = operation
         raise raised from exc
-
-
-@functools.cache
-def _both(kind: type[OSError]) -> Any:
-    """Return the class of errors that are of `kind` and botocore's `ClientError`."""
-    from botocore.exceptions import ClientError
-
-    return type(kind.__name__, (kind, ClientError), {"__init__": kind.__init__, "__reduce__": kind.__reduce__})

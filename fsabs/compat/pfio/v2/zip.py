@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import os
 import posixpath
@@ -15,7 +14,7 @@ from typing import IO, Any
 
 import fsabs
 
-from .fs import FS, FileStat, format_repr
+from .fs import FS, FileStat, error_of_both, format_repr
 
 _COPIED = (
     "filename",
@@ -51,14 +50,8 @@ class ZipFileStat(FileStat):
         self.size = zip_info.file_size
 
     def isdir(self) -> bool:
-        """Return whether it is a directory, by its mode or its name."""
+        """Return True if it is a directory, by its mode or its name."""
         return super().isdir() or self.filename.endswith("/")
-
-
-@functools.cache
-def _key_error(kind: type[OSError]) -> Any:
-    """Return the class of errors that are of `kind`, as every FS raises them, and a `KeyError`, as PFIO does."""
-    return type(kind.__name__, (kind, KeyError), {"__str__": kind.__str__})
 
 
 class Zip(FS):
@@ -133,6 +126,7 @@ class Zip(FS):
 
     def _path(self, path: str | None) -> str:
         """Return the path of an entry; `/` for the root, and for what is above it."""
+        self._checkfork()
         path = posixpath.normpath(posixpath.join(self.cwd, path or "")).strip("/")
         return "/" if path in (".", "..") or path.startswith("../") else "/" + path
 
@@ -148,13 +142,10 @@ class Zip(FS):
         opener: Any = None,
     ) -> IO[Any]:
         """Open an entry."""
-        self._checkfork()
         try:
             return self.fsabs.open(self._path(file_path), mode, buffering, encoding, errors, newline)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as exc:
-            raise _key_error(type(exc))(  # type: ignore[arg-type]
-                exc.errno, exc.strerror, exc.filename
-            ) from exc
+            raise error_of_both(type(exc), KeyError)(exc.errno, exc.strerror, exc.filename) from exc
 
     def close(self) -> None:
         """Close the file; what was written becomes visible."""
@@ -177,8 +168,7 @@ class Zip(FS):
             opened[1].close()
 
     def stat(self, path: str) -> FileStat:
-        """Return what the file knows of an entry; the root is none."""
-        self._checkfork()
+        """Return the stat of an entry; the root is none."""
         key = self._path(path)
         if key == "/":
             raise FileNotFoundError(2, f"{path} is not found")
@@ -203,7 +193,6 @@ class Zip(FS):
 
     def list(self, path_or_prefix: str | None = "", recursive: bool = False, detail: bool = False) -> Iterator[Any]:
         """Yield the names in a directory, without a `/` at the end; `recursive`, those of all entries below it."""
-        self._checkfork()
         key = self._path(path_or_prefix)
         below = "" if key == "/" else key[1:] + "/"
         if key != "/":
@@ -219,8 +208,7 @@ class Zip(FS):
         return archive is None or name in archive.NameToInfo
 
     def isdir(self, file_path: str) -> bool:
-        """Return whether there is a directory; False of the root, as PFIO has it."""
-        self._checkfork()
+        """Return True if there is a directory; False of the root, as PFIO has it."""
         key = self._path(file_path)
         return key != "/" and self.fsabs.isdir(key)
 
@@ -233,8 +221,7 @@ class Zip(FS):
         raise io.UnsupportedOperation("zip does not support makedirs")
 
     def exists(self, file_path: str) -> bool:
-        """Return whether there is a file or directory; False of the root, as PFIO has it."""
-        self._checkfork()
+        """Return True if there is a file or directory; False of the root, as PFIO has it."""
         key = self._path(file_path)
         return key != "/" and self.fsabs.exists(key)
 
