@@ -1,6 +1,10 @@
-"""Sphinx's configuration; `make docs` builds with it, and takes warnings for errors."""
+"""Sphinx's configuration; `make docs` builds with it, and takes warnings for errors. It writes `reference.md` anew."""
 
 import importlib.util
+import inspect
+import pkgutil
+import re
+from pathlib import Path
 
 import fsabs
 
@@ -9,7 +13,7 @@ author = "the fsabs authors"
 release = version = fsabs.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-source_suffix = {".md": "markdown"}
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build"]
 myst_heading_anchors = 3
 
@@ -23,3 +27,35 @@ suppress_warnings = ["ref.python"]  # several classes have a field `bytes`, whic
 
 html_theme = "furo" if importlib.util.find_spec("furo") else "alabaster"
 html_title = f"fsabs {release}"
+
+
+def reference() -> str:
+    """Return the names of `api.rst` with the first sentences of their docstrings, as Markdown."""
+    lines = [
+        "# Reference",
+        "",
+        "Every public name, imported as it is written. `help(fsabs.from_url)` shows a whole docstring, and `make docs`",
+        "builds the page of all of them. `fsabs.compat.pfio` has [PFIO's names](coming-from.md#pfio).",
+    ]
+    text = Path(__file__).with_name("api.rst").read_text()
+    sections = re.split(r"^([^\n]+)\n-+\n", text, flags=re.MULTILINE)
+    for title, section in zip(sections[1::2], sections[2::2], strict=True):
+        lines += ["", f"## {title}", ""]
+        lines += [
+            f"- `{name}`: {_first(name)}" for name in re.findall(r"^\.\. auto(?!method)\w+:: (\S+)", section, re.M)
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _first(name: str) -> str:
+    """Return the first sentence of a docstring, or its part before a colon or semicolon."""
+    text = " ".join((inspect.getdoc(pkgutil.resolve_name(name)) or "").partition("\n\n")[0].split())
+    sentence = re.split(r"(?<=[.:;]) ", text)[0]
+    if sentence.count("(") > sentence.count(")"):
+        sentence = re.split(r"(?<=\.) ", text)[0]
+    return sentence.rstrip(".:;") + "."
+
+
+def setup(app: object) -> None:
+    """Write the list of names."""
+    Path(__file__).with_name("reference.md").write_text(reference())
