@@ -1,8 +1,8 @@
 """Sphinx's configuration; `make docs` builds with it, and takes warnings for errors. It writes `reference.md` anew."""
 
+import importlib
 import importlib.util
 import inspect
-import pkgutil
 import re
 from pathlib import Path
 
@@ -49,7 +49,12 @@ def reference() -> str:
 
 def _first(name: str) -> str:
     """Return the first sentence of a docstring, or its part before a colon or semicolon."""
-    text = " ".join((inspect.getdoc(pkgutil.resolve_name(name)) or "").partition("\n\n")[0].split())
+    found: object = fsabs
+    path = "fsabs"
+    for part in name.split(".")[1:]:
+        path += f".{part}"
+        found = getattr(found, part) if hasattr(found, part) else importlib.import_module(path)
+    text = " ".join((inspect.getdoc(found) or "").partition("\n\n")[0].split())
     sentence = re.split(r"(?<=[.:;]) ", text)[0]
     if sentence.count("(") > sentence.count(")"):
         sentence = re.split(r"(?<=\.) ", text)[0]
