@@ -66,7 +66,7 @@ _CHECKSUM = flag("--checksum", help="Compare contents to know what is at the tar
 
 
 def _forced(what: str) -> Any:
-    """Return what adds `--force`, without which some directories are left alone."""
+    """Return the argument `--force`, without which some directories are left alone."""
     return flag("--force", help=f"{what} also the working directory, a home, a root, and what these are in.")
 
 
@@ -315,7 +315,7 @@ class Filters:
         return bool(self._rules)
 
     def wants(self, stat: FileStat) -> bool:
-        """Return whether a file is taken; of a directory, whether what is in it is looked at."""
+        """Return True if a file is taken, or if a directory is entered."""
         path = stat.filename.rstrip("/")
         taken = not self.only_files or stat.directory
         for part in [*keys.ancestors(path), path]:
@@ -333,7 +333,7 @@ class Filters:
 
 
 def _compile_pattern(pattern: str) -> tuple[re.Pattern[str], bool, bool]:
-    """Return what a path is matched with; whether it is the whole path; and whether it is a directory's."""
+    """Return the expression of a pattern, True if it matches whole paths, and True if it is for directories."""
     return (
         re.compile(fnmatch.translate(pattern.strip("/"))),
         "/" in pattern.rstrip("/"),
@@ -342,7 +342,7 @@ def _compile_pattern(pattern: str) -> tuple[re.Pattern[str], bool, bool]:
 
 
 def _may_be_directory(target: ResolvedPath) -> bool:
-    """Return whether there is a directory; False where a store takes objects that nobody may look at."""
+    """Return True if there is a directory; False where a store takes objects that nobody may look at."""
     try:
         return target.is_directory()
     except PermissionError:
@@ -487,7 +487,7 @@ class Transfer:
 
     @staticmethod
     def _is_tree(source: ResolvedPath, plan: TreePlan) -> bool:
-        """Return whether a source is copied with what is in it, and not as a file or a link."""
+        """Return True if a source is copied with what is in it, and not as a file or a link."""
         link = (plan.keep_links or plan.move) and source.is_link()
         return not link and (source.contents or source.is_directory())
 
@@ -615,20 +615,20 @@ class Transfer:
 
 
 def _group(pair: _Pair) -> tuple[int, int, str]:
-    """Return what files have in common that are copied together."""
+    """Return the key of a group: files with the same one are copied together."""
     source, target = pair
     return id(source.fs), id(target.fs), keys.parent(target.key)
 
 
 def _is_around(source: ResolvedPath, place: ResolvedPath) -> bool:
-    """Return whether the source is a container, as a file, that the place is in."""
+    """Return True if the source is a container, as a file, that the place is in."""
     if place.fs is source.fs or source.contents:
         return False
     return identity.inside(place.fs, place.key, source.fs, source.key) and not source.is_directory()
 
 
 def _member_at(spread: list[tuple[ResolvedPath, str]], key: str) -> ResolvedPath | None:
-    """Return what becomes `key` as a member of one of some directories, whose members go to the keys beside them."""
+    """Return the target of `key`, a member of one of some directories, whose members go to the keys beside them."""
     for directory, top in spread:
         if key != top and keys.inside(key, top):
             member = directory.member(keys.relative(key, top))

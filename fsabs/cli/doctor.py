@@ -94,13 +94,13 @@ def doctor(invocation: Invocation, given: Namespace) -> int:
 
 
 def of_machine() -> Iterator[CheckFinding]:
-    """Yield what is found on this machine."""
+    """Yield the findings on this machine."""
     for check in (_configuration, _cache, _workers, _descriptors, _shared_memory):
         yield from check()
 
 
 def of_url(url: str) -> Iterator[CheckFinding]:
-    """Yield what is found of the store of a URL; an error that ends the checks is a fault."""
+    """Yield the findings on the store of a URL; an error that ends the checks is a fault."""
     try:
         with within(_outermost, url) as outermost:
             store = backend_of(outermost)
@@ -119,7 +119,7 @@ def of_url(url: str) -> Iterator[CheckFinding]:
 
 
 def _outermost(url: str) -> FS:
-    """Return the FS of the store that a URL is in, of which nothing is asked."""
+    """Return the FS of the store that a URL is in, without a request to it."""
     opener, location, options, _ = opening.find_backend(locations.parse(url)._replace(path="/"), {}, strict=False)
     return opener(location.authority, location.path, options)
 
@@ -246,7 +246,7 @@ def network(address: Address) -> Iterator[CheckFinding]:
 
 
 def _context(address: Address) -> ssl.SSLContext:
-    """Return how the certificates of a store are checked."""
+    """Return the TLS context that checks the certificates of a store."""
     context = ssl.create_default_context(cafile=address.verify if isinstance(address.verify, str) else None)
     if address.verify is False:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -295,7 +295,7 @@ def _clock(address: Address) -> CheckFinding:
 
 
 def _address_of(facts: dict[str, str]) -> Address | None:
-    """Return where a store that is so described is reached over HTTP; None for stores that are not."""
+    """Return the HTTP address of a store by its description; None for other stores."""
     url = facts.get("endpoint", "").partition(" (")[0]
     if not url.startswith(("http://", "https://")):
         return None
@@ -373,7 +373,7 @@ def permissions(fs: FS, store: FS) -> Iterator[CheckFinding]:
 
 
 def _first_file(fs: FS) -> tuple[str, str]:
-    """Return the name of a file, or an empty string, and what the listing has shown."""
+    """Return the name of a file, or an empty string, and the finding of the listing."""
     try:
         name = next((name for name in fs.list("", recursive=True) if not name.endswith("/")), "")
     except io.UnsupportedOperation as exc:
@@ -383,7 +383,7 @@ def _first_file(fs: FS) -> tuple[str, str]:
 
 
 def _read(fs: FS, name: str, size: int) -> int:
-    """Return how many bytes were read."""
+    """Read up to `size` bytes; return their number."""
     with fs.open_blob(name) as blob:
         return len(blob.pread(size, 0))
 

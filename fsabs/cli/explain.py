@@ -33,7 +33,7 @@ _COSTS_IN_CONTAINERS = (
 
 
 class Fact(NamedTuple):
-    """Something about how a URL resolves."""
+    """A fact about how a URL resolves."""
 
     name: str
     value: str
@@ -80,7 +80,7 @@ def explain(invocation: Invocation, given: Namespace) -> int:
 
 
 def _of_url(url: str) -> Iterator[Fact]:
-    """Yield what is known of a URL before it is opened."""
+    """Yield the facts about a URL that is not open."""
     location = locations.parse(url)
     yield Fact("url", location.text)
     path = config.config_path()
@@ -111,7 +111,7 @@ def _of_url(url: str) -> Iterator[Fact]:
 
 
 def facts_of(fs: FS) -> Iterator[Fact]:
-    """Yield what is known of an open FS: layers, containers, and how its store is reached; no secret is in it."""
+    """Yield the facts about an open FS: layers, containers, and how its store is reached, without secrets."""
     while isinstance(fs, LayerFS):
         yield Fact("layer", type(fs).__name__)
         fs = fs.inner
@@ -181,7 +181,7 @@ class Cost(NamedTuple):
 
 
 def costs(url: str) -> list[Cost]:
-    """Return what opening, listing and one epoch over the data set at a URL cost, by a sample of its files."""
+    """Return the costs of opening, listing and one epoch over the data set at a URL, by a sample of its files."""
     with RequestLog() as opening_log:
         fs = opening.from_url(url)
     with fs:
@@ -217,7 +217,7 @@ def _sample(files: list[FileStat]) -> list[FileStat]:
 
 
 def _epoch(files: list[FileStat], sample: list[FileStat], reading: Cost, concurrency: int, whole: bool) -> Cost:
-    """Return what an epoch over all files costs, extrapolated from reading a sample of them."""
+    """Return the cost of an epoch over all files, extrapolated from reading a sample of them."""
     total, read = (sum(stat.size for stat in stats) for stats in (files, sample))
     factor = len(files) / len(sample)
     weight = total / read if read else factor

@@ -50,7 +50,7 @@ def _in_order(fs: FS, items: Iterator[T], key: Callable[[T], str]) -> Iterator[T
 
 
 def size_column(stat: FileStat, human: bool) -> str:
-    """Return a file's size for people or in bytes; `-` for a directory."""
+    """Return a file's size, readable or in bytes; `-` for a directory."""
     if stat.directory:
         return "-"
     return size_text(stat.size) if human else str(stat.size)
@@ -92,7 +92,7 @@ def write_entry(output: CommandOutput, directory: ResolvedPath, stat: FileStat, 
 
 
 def is_listed(found: ResolvedPath) -> bool:
-    """Return whether a path names a directory or the members of a container; `FileNotFoundError` if nothing is there.
+    """Return True if a path names a directory or the members of a container; `FileNotFoundError` if nothing is there.
 
     A file that is written with a `/` at its end is a `NotADirectoryError`, when it is listed.
     """
@@ -193,12 +193,12 @@ _SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def _pattern(patterns: list[str]) -> re.Pattern[str]:
-    """Return what matches any of some patterns."""
+    """Return an expression that matches any of some patterns."""
     return re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns))
 
 
 def _limit(text: str) -> tuple[bool, int]:
-    """Return whether a size is above or below a limit, and the limit."""
+    """Return True if a limit is a lower bound, and the limit."""
     match = re.fullmatch(r"([+-])(\d+)([kMGT]?)B?", text)
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r}: a size is +1M or -20k")
@@ -246,7 +246,7 @@ def find(invocation: Invocation, given: Namespace) -> None:
 
 
 def _tests(given: Namespace) -> Iterator[Callable[[FileStat], bool]]:
-    """Yield what a stat has to pass."""
+    """Yield the tests that a stat has to pass."""
     if given.type:
         yield lambda stat: stat.directory == (given.type == "d")
     if given.name:

@@ -145,7 +145,7 @@ class _PrintedText:
 
 
 class _ErrorText(_PrintedText):
-    """The standard error: what it gets has no secrets; a command goes on when nobody can be told any more."""
+    """The standard error: without secrets; a command goes on when it is closed."""
 
     def write(self, text: str) -> int:
         """Write text without secrets, as a terminal may show it."""
@@ -245,12 +245,12 @@ def terminal_columns() -> int:
 
 
 def error_text(exc: BaseException) -> str:
-    """Return what an error says as one line."""
+    """Return the message of an error as one line."""
     return " ".join(re.sub(r"^\[Errno -?\d+\] ", "", str(exc)).split()) or type(exc).__name__
 
 
 def size_text(count: float) -> str:
-    """Return a number of bytes for people: `1.5 MB`, by powers of 1000."""
+    """Return a readable number of bytes: `1.5 MB`, by powers of 1000."""
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if abs(count) < 999.95:
             return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
@@ -259,7 +259,7 @@ def size_text(count: float) -> str:
 
 
 def confirmed(question: str) -> bool:
-    """Ask on the standard error, and return whether the answer is yes."""
+    """Ask on the standard error, and return True if the answer is yes."""
     sys.stderr.write(f"{question} [y/N]: ")
     sys.stderr.flush()
     answer = sys.stdin.readline()

@@ -119,7 +119,7 @@ def unpack(invocation: Invocation, given: Namespace) -> int:
 
 
 def _show_unpacked(invocation: Invocation, tree: FS, place: ResolvedPath) -> int:
-    """Write what would be unpacked."""
+    """Write the names that would be unpacked."""
     for stat in tree.list("", recursive=True, detail=True):
         if not stat.directory:
             there = place.member(stat.filename)
@@ -206,7 +206,7 @@ def _problems(found: ResolvedPath, jobs: int, summary: Summary) -> Iterator[tupl
 
 
 def _is_verified_alone(path: str) -> bool:
-    """Return whether a file of a directory is a container or a checkpoint."""
+    """Return True if a file of a directory is a container or a checkpoint."""
     return registry.container_of(path) is not None or path.endswith(_CHECKPOINTS)
 
 

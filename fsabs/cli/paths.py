@@ -68,11 +68,11 @@ class ResolvedPath(NamedTuple):
         return self.fs.stat(self.spelled)
 
     def is_directory(self) -> bool:
-        """Return whether there is a directory."""
+        """Return True if there is a directory."""
         return self.fs.isdir(self.spelled)
 
     def is_link(self) -> bool:
-        """Return whether there is a symbolic link, which is not followed by what removes."""
+        """Return True if there is a symbolic link, which is not followed by what removes."""
         found = None if self.contents else entry(self.fs, self.key)
         return found is not None and is_link(found)
 
@@ -98,7 +98,7 @@ class ResolvedPath(NamedTuple):
             raise ValueError(f"{self.shown} is {what}: it is not touched without --force")
 
     def member(self, name: str) -> ResolvedPath:
-        """Return what `name`, a path below this directory, names."""
+        """Return the file or directory at `name`, a path below this directory."""
         path = f"{self.path}/{name}" if self.path else name
         return self._replace(path=path.rstrip("/"), text=_joined(self.text, name), contents=name.endswith("/"))
 
@@ -114,7 +114,9 @@ class Paths(contextlib.ExitStack):
         self._open: dict[tuple[object, ...], FS] = {}
 
     def resolve(self, text: str, mode: str = "r") -> ResolvedPath:
-        """Return what a path names, whether it exists or not; `mode` is that of the container that it leads into.
+        """Return the file or directory that a path names, which need not exist.
+
+        `mode` is that of the container that it leads into.
 
         With the mode `a` a container on the path is written to, and made if it is missing; it becomes visible when
         this object is closed without an exception.
@@ -139,7 +141,7 @@ class Paths(contextlib.ExitStack):
         return self.resolve(text and text.rstrip("/") + "/")
 
     def expand(self, text: str) -> Iterator[ResolvedPath]:
-        """Yield what a path or a pattern names; `FileNotFoundError` for a pattern that nothing matches."""
+        """Yield the files and directories that a path or a pattern names; `FileNotFoundError` if there are none."""
         head, pattern = _split_pattern(text)
         if not pattern:
             yield self.resolve(text)
@@ -157,7 +159,7 @@ class Paths(contextlib.ExitStack):
             raise errors.error(errno.ENOENT, "glob", redacted(text), "nothing matches")
 
     def expand_all(self, texts: tuple[str, ...]) -> Iterator[ResolvedPath]:
-        """Yield what each of some paths or patterns names."""
+        """Yield the files and directories that some paths or patterns name."""
         for text in texts:
             yield from self.expand(text)
 
@@ -202,7 +204,7 @@ class Paths(contextlib.ExitStack):
 
 
 def _names_contents(text: str, location: locations.Location) -> bool:
-    """Return whether a path is written as that of a directory."""
+    """Return True if a path is written as that of a directory."""
     written = text if location.scheme in locations.VERBATIM else text.partition("?")[0] if "://" in text else text
     return not location.path or written.endswith(("/", "/.", "/..")) or written in (".", "..")
 
@@ -272,7 +274,7 @@ def each_path(
 
 
 def path_argument(name: str, count: str | None = None, **settings: Any) -> Adder:
-    """Return what adds an argument that is a path, or with `count` some: `?` none or one, `*` any number, `+` some."""
+    """Return the argument that is a path, or with `count` several: `?` none or one, `*` any number, `+` some."""
     return argument(name, nargs=count, **{"metavar": name.upper(), **settings})
 
 

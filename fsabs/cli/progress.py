@@ -136,7 +136,7 @@ class Summary:
 
 
 class RequestLog(hooks.Instrument):
-    """Measures what is done while it is open: requests, and their time.
+    """Measures the requests that are made while it is open, and their time.
 
     A context manager, which passes everything on to the instrument that was there before.
     """
@@ -156,7 +156,7 @@ class RequestLog(hooks.Instrument):
 
     @property
     def round_trips(self) -> int:
-        """How many requests waited for one another."""
+        """The number of requests that waited for one another."""
         spent = sum(self.milliseconds) / 1e3
         return min(self.requests, max(1, round(self.requests * self.seconds / spent))) if spent else self.requests
 

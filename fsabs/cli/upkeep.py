@@ -55,7 +55,7 @@ def _cache(folder: str | None) -> CachedFS:
 
 
 def _on_disk(fs: CachedFS) -> dict[str, Any]:
-    """Return what a cache holds on the disk."""
+    """Return the contents of a cache on the disk."""
     found: dict[str, Any] | None = fs.status()["disk"]
     if found is None:
         raise ValueError("there is no cache: FSABS_CACHE_DIR is set to nothing, or the folder can't be used")
@@ -179,7 +179,7 @@ def _problems() -> Iterator[tuple[str, str]]:
 
 
 def _faults(name: str) -> list[Exception]:
-    """Return all that is wrong with a section."""
+    """Return the faults of a section."""
     found: list[Exception] = []
     url = f"pfs://{name}/home" if configuration.is_datacenter(name) else f"{name}://authority/path"
     try:

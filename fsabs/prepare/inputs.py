@@ -93,7 +93,7 @@ def _absolute(source: str) -> str:
 
 
 def _urls(source: str, manifest: str | None) -> Iterator[str]:
-    """Yield what a URL, path or pattern names, as URLs or absolute paths."""
+    """Yield the URLs or absolute paths that a URL, path or pattern names."""
     if not source:
         raise ValueError("no raw data directory is given")
     path = _absolute(source)

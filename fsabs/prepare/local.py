@@ -123,7 +123,7 @@ class _Processes(SpawnContext):
         return process
 
     def kill(self) -> None:
-        """Kill all that have been started."""
+        """Kill all processes that have been started."""
         for process in self._made:
             if process.pid is not None:
                 process.kill()

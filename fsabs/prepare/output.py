@@ -198,7 +198,7 @@ class OutputDirectory:
                 raise errors.error(errno.ENOENT, "prepare", self.fs.url(path), reason)
 
     def check_owned(self) -> dict[str, Any]:
-        """Return what says whose the staging directory is; raise `OSError` (EBUSY) if another run has taken it."""
+        """Return the job that owns the staging directory; raise `OSError` (EBUSY) if another run has taken it."""
         job = self._read_json("job.json")
         if job is None or job["owner"] != self._token:
             raise errors.error(errno.EBUSY, "prepare", self.url, "another run has begun to prepare the same output")

@@ -82,7 +82,7 @@ class UnitWorker:
         return result
 
     def _process(self, file: InputFile, content: bytes | OSError | None, output: _RollingWriter) -> FileFailure | None:
-        """Write the records of a file; return why it failed, or None. With `skip_errors`, a file has all or none."""
+        """Write the records of a file; return its failure, or None. With `skip_errors`, a file has all or none."""
         records = self._records(file, content)
         if self._job.skip_errors:
             try:
@@ -122,7 +122,7 @@ class UnitWorker:
         return FileFailure(self._roots.name(file), without_secrets(str(exc)))
 
     def _is_seen(self, file: InputFile) -> bool:
-        """Return whether the store shows a file that it refuses to give; what is in an archive has no permissions."""
+        """Return True if the store shows a file that it refuses to give; what is in an archive has no permissions."""
         fs = self._roots.fs(file.root)
         path = "/" + fs._key(file.path, "prepare")  # absolute: a layer below may have another working directory
         while isinstance(fs, LayerFS):  # a manifest or a cache would answer in the place of the store
@@ -192,7 +192,7 @@ class UnitWorker:
 
 
 def _is_of_the_store(exc: BaseException | None) -> TypeGuard[OSError]:
-    """Return whether a function that reads a file of a store was ended by the store; decoders give no errno."""
+    """Return True if a function that reads a file of a store was ended by the store; decoders give no errno."""
     return isinstance(exc, OSError) and exc.errno is not None and not isinstance(exc, (*_OF_THE_FILE, ValueError))
 
 
