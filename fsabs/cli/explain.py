@@ -196,10 +196,10 @@ def costs(url: str) -> list[Cost]:
     whole = len(entries) < LISTED
     notes = ["", f"{len(files):,} files" if whole else f"of the first {LISTED:,} entries"]
     notes += [f"{len(sample)} files of {read:,} bytes"]
-    found = [
-        Cost(operation, *((log.requests, log.bytes, log.round_trips) if counted else [None] * 3), log.seconds, note)
-        for operation, log, note in zip(("opening", "listing", "reading"), logs, notes, strict=True)
-    ]
+    found = []
+    for operation, log, note in zip(("opening", "listing", "reading"), logs, notes, strict=True):
+        figures = (log.requests, log.bytes, log.round_trips) if counted else (None, None, None)
+        found.append(Cost(operation, *figures, log.seconds, note))
     if sample:
         found.append(_epoch(files, sample, found[-1], fs.default_concurrency, whole))
     if times := [time for log in logs for time in log.milliseconds]:

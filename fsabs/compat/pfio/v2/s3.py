@@ -259,7 +259,7 @@ def _client_errors(operation: str) -> Iterator[None]:
         from botocore.exceptions import ClientError
 
         code = next(code for base, code in _CODES.items() if isinstance(exc, base))
-        raised = error_of_both(type(exc), ClientError)(*exc.args)
+        raised = error_of_both(type(exc), ClientError)(*exc.args)  # type: ignore[arg-type]
         raised.__dict__.update(exc.__dict__)
         raised.filename = exc.filename
         raised.response = {

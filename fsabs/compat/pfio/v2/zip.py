@@ -145,7 +145,8 @@ class Zip(FS):
         try:
             return self.fsabs.open(self._path(file_path), mode, buffering, encoding, errors, newline)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as exc:
-            raise error_of_both(type(exc), KeyError)(exc.errno, exc.strerror, exc.filename) from exc
+            kind = error_of_both(type(exc), KeyError)  # type: ignore[arg-type]
+            raise kind(exc.errno, exc.strerror, exc.filename) from exc
 
     def close(self) -> None:
         """Close the file; what was written becomes visible."""
