@@ -8,7 +8,9 @@ import abc
 import builtins
 import errno
 import itertools
+import logging
 import os
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
@@ -26,6 +28,9 @@ from .base import LOST, AbstractDataReader, Task, numbers_of, shard_name_of
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+_log = logging.getLogger("fsabs.readers")
+_REPORT_EVERY = 5.0
+"""Seconds between two lines of the log, where many files are indexed."""
 Location = str | os.PathLike[str] | FS | Sequence[str | os.PathLike[str]]
 
 
@@ -221,7 +226,7 @@ class FileShardsReader(AbstractDataReader, Generic[S, Index]):
         """Return the indexes of the files that were listed, made for as many at once as the store likes."""
         names = list(self._stats)
         found = in_threads(self._index_of, names, min(self._files.fs.default_concurrency, len(names)))
-        self._indexes = dict(zip(names, found, strict=True))
+        self._indexes = dict(zip(names, with_progress(found, len(names), self._files.fs.url()), strict=True))
         return self._indexes
 
     def _index(self, name: str) -> Index:
@@ -298,6 +303,16 @@ class FileShardsReader(AbstractDataReader, Generic[S, Index]):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_shards_open": OrderedDict()}
+
+
+def with_progress(indexes: Iterable[Index], total: int, where: str) -> Iterator[Index]:
+    """Yield what is found of `total` files, and log now and then how many there are."""
+    reported = time.monotonic()
+    for done, index in enumerate(indexes, 1):
+        yield index
+        if time.monotonic() - reported > _REPORT_EVERY:
+            reported = time.monotonic()
+            _log.info("%s: %d of %d files are indexed", where, done, total)
 
 
 def derived(kind: str, blob: Blob, parts: Callable[[], Iterable[Buffer]]) -> memoryview:
