@@ -418,8 +418,8 @@ def _checked(fs: FS, path: str) -> ShardReport:
 
 
 def _repair(fs: FS, path: str) -> None:
-    with RecordReader(fs, path, on_error="skip") as reader:
-        blob, index = reader._blob, reader.index
+    with RecordReader(fs, path, on_error="skip") as reader, fs.open_blob(path) as blob:
+        index = reader.index
         saved = (
             _saved(chunk, blob.pread(chunk.size, chunk.payload)) for chunk in map(index.chunk, range(index.chunks))
         )

@@ -49,7 +49,6 @@ class Files:
         `close` closes an FS that was given only if it is `owned`.
         """
         self._owned = owned or not isinstance(location, FS)
-        self._only: str | None = None
         self._chosen: Sequence[tuple[str, bool]] | None = None  # paths, and patterns, of which the second is True
         if isinstance(location, FS):
             self.fs: FS = location
@@ -70,16 +69,14 @@ class Files:
         except (FileNotFoundError, NotADirectoryError):
             parent, name = _parent(text)
             self.fs = opening.from_url(parent or ".")
-            self._only = keys.from_url_path(name) if self._is_url else name
-            self._prefix = parent and parent + "/"
-            if not self.fs.isfile(self._only):
+            path = keys.from_url_path(name) if self._is_url else name
+            self._prefix, self._chosen = parent and parent + "/", [(path, False)]
+            if not self.fs.isfile(path):
                 self.fs.close()
                 raise
 
     def list(self) -> list[FileStat]:
         """The files, sorted by path; left out are those that start with a dot, or are below such a directory."""
-        if self._only is not None:
-            return [self.fs.stat(self._only)]
         if self._chosen is None:
             return self._below("")
         several = min(self.fs.default_concurrency, len(self._chosen))
@@ -116,7 +113,7 @@ class Files:
     @property
     def is_chosen(self) -> bool:
         """True if the location is a file or a pattern, so that a file's name need not end as others of its format."""
-        return self._only is not None or self._chosen is not None
+        return self._chosen is not None
 
     def name(self, path: str) -> str:
         """Return the name of the file at `path`."""
@@ -131,9 +128,9 @@ class Files:
 
     def one(self) -> str:
         """The path of the file, where just one was named; a directory is an `IsADirectoryError`."""
-        if self._only is None:
+        if self._chosen is None or len(self._chosen) > 1 or self._chosen[0][1]:
             raise errors.error(errno.EISDIR, "open", self.fs.url())
-        return self._only
+        return self._chosen[0][0]
 
     def set_order(self, paths: Iterable[str]) -> None:
         """Hand the order in which the files are read next to a cache, if one is below."""
