@@ -45,7 +45,7 @@ def chains(draw: st.DrawFn) -> Chain:
 
 
 @given(chains(), st.integers(1, 40), GRIDS)
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_each_position_comes_once(chain: Chain, size: int, grid: Grid) -> None:
     total, stops, cuts = chain
     before: list[Stop] = []
@@ -130,7 +130,7 @@ def test_what_a_worker_reads_is_what_its_batches_have(
 
 
 @given(st.integers(1, 60), st.data())
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_what_is_done_of_a_pass(steps: int, data: st.DataObject) -> None:
     """Stopped again and again, with steps that fail and are done later."""
     plan = EpochPlan.of(steps, 1, Grid(1, 1))
