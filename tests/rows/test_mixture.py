@@ -290,8 +290,8 @@ def used_by(job: Job, data: Mixture, state: Any) -> tuple[list[tuple[int, int, i
     done = [number for number in range(steps) if number not in failing]
     for number in done:
         batches.used(plan, number)
-    parts = [interval for number in done for rank in range(ranks) for interval in plan.positions(number, rank)]
-    seen = [(source, epoch, start) for source, epoch, (start, _) in order.samples(union([parts]))]
+    positions = union(plan.plan.batch(plan.step(number)) for number in done)
+    seen = [(source, epoch, start) for source, epoch, (start, _) in order.samples(positions)]
     return seen, json.loads(json.dumps(batches.state_dict()))
 
 
