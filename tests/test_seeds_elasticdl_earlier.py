@@ -16,7 +16,7 @@ from fsabs.dispatch import TaskDispatcher, TaskType, get_dataset
 from fsabs.dispatch.arguments import add_arguments, create_job
 from fsabs.readers import RecordWriter
 from fsabs.readers.data import Mode, shards_of
-from fsabs.readers.data.base import adopt
+from fsabs.readers.data.shards import adopt
 from tests import elasticdl_model
 from tests.elasticdl_model import EarlierDataReader
 

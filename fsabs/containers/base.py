@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from ..core import errors, keys
-from ..core.blobs import Blob
+from ..core.blobs import Blob, Hint
 from ..core.fs import FS, Capabilities, FileStat, StrPath
 from ..core.identity import Place
 from ..core.layers import LayerFS
@@ -68,7 +68,10 @@ class Container(FS):
     modes: str = "r"
     """The modes that the format knows, of `r w x a`."""
 
-    def __init__(self, parent: FS, path: StrPath, mode: str = "r", limits: Limits | None = None) -> None:
+    def __init__(
+        self, parent: FS, path: StrPath, mode: str = "r", limits: Limits | None = None, stat: FileStat | None = None
+    ) -> None:
+        """`stat`: of the file that is read, as a listing gave it."""
         self._parent = parent
         self.limits = parent.limits if limits is None else limits.checked()
         self._file = parent._key(path, "open_container")
@@ -85,7 +88,7 @@ class Container(FS):
         if mode not in self.modes:
             raise parent._unsupported(f"open a {type(self).__name__} with mode {mode!r}", self._file)
         if mode == "r":
-            self._blob = self._open_file()
+            self._blob = self._open_file(stat)
             return
         if mode == "a" and (state := self._state("open_container")) is not None:
             self._found, self._blob = state, self._open_file()
@@ -107,11 +110,11 @@ class Container(FS):
         """Have `fs` closed together with this container."""
         self._owned.append(fs)
 
-    def _open_file(self) -> Blob:
+    def _open_file(self, stat: FileStat | None = None) -> Blob:
         if self._file == "":
             raise errors.error(errno.EISDIR, "open_container", self.file_url)
         try:
-            blob = self._parent._open_blob(self._file)
+            blob = self._parent._open_blob(self._file, Hint.ANY, stat)
         except OSError as exc:
             errors.named(exc, "open_container", self.file_url)
             raise

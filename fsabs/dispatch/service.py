@@ -15,7 +15,7 @@ from typing import Any
 
 from ..core.writing import ClosesOnExit
 from ..readers.data import Task, TaskType
-from ..readers.data.base import adopt
+from ..readers.data.shards import adopt
 from .dispatcher import TaskDispatcher
 from .leasing import HeldTask, LeasedTasks
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import builtins
 import errno
+import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
 
 from ..core import errors, keys
-from ..core.fs import FS, StrPath
+from ..core.fs import FS, FileStat, StrPath
+from ..core.threads import in_threads
+from ..urls import locations
 from ..urls.opening import from_url
+from .prefetch import hand_over, is_immediate
 
-if TYPE_CHECKING:
-    from typing import Self
+Location = str | os.PathLike[str] | FS | Sequence[str | os.PathLike[str]]
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/]*/?")
 _MAGIC = re.compile(r"[*?\[]")
@@ -80,71 +84,184 @@ def expand_braces(text: str) -> list[str]:
     return [before + one + rest for one in middle for rest in expand_braces(after)]
 
 
-class LocatedFiles:
-    """Files of one FS, which is closed at the end of a `with` block if it was opened here."""
+class Files:
+    """The files in a directory (its own and those further down), or the one file, at a URL, a path or in an FS.
 
-    def __init__(self, fs: FS, paths: list[str], owned: bool, named: str = "") -> None:
-        self.fs = fs
-        self.paths = paths
-        self.listed: bool = paths != [named]
-        """True if they are what is in a directory, or matches a pattern, and not one file that was named."""
-        self._owned = owned
+    A URL or path with `*`, `?` or `[` is a pattern, and means the files that it matches. Braces stand for several URLs,
+    as in a shell: `train-{000..127}.tar`, `{train,more}/*.parquet`. So does a list, whose files lie in one store.
 
-    def __enter__(self) -> Self:
-        return self
+    A file is called by its path under the URL or path that was given, or by its URL where an FS was given; so is the
+    shard that it holds.
+    """
 
-    def __exit__(self, *exc: object) -> None:
+    def __init__(
+        self, location: Location, fs: FS | None = None, *, suffixes: Sequence[str] = (), owned: bool = False
+    ) -> None:
+        """A file whose name ends in one of `suffixes` is the one file, though it could be entered as a container.
+        `close` closes an FS that was given only if it is `owned`. With `fs`, the location is a path or pattern in it.
+        """
+        self._owned = owned or not isinstance(location, FS)
+        self._chosen: Sequence[tuple[str, bool]] | None = None  # paths, and patterns, of which the second is True
+        if isinstance(location, FS):
+            self.fs: FS = location
+            url = location.url()
+            self._prefix, self._is_url = url if url.endswith("/") else url + "/", True
+            return
+        if fs is not None:
+            text = os.fspath(cast(StrPath, location))
+            self.fs, self._prefix, self._is_url, self._chosen = fs, "", False, [(text, is_pattern(text))]
+            self._owned = False
+            return
+        texts = expanded(location)
+        self._is_url = is_url(texts[0])
+        if len(texts) > 1 or _is_pattern(texts[0]):
+            self._prefix = _common_base(texts)
+            self.fs = from_url(self._prefix or ".")
+            self._chosen = [(self.path(text), _is_pattern(text)) for text in texts]
+            return
+        text = texts[0]
+        try:
+            self.fs = _directory(text, tuple(suffixes))
+            self._prefix = text.rstrip("/") + "/"
+        except (FileNotFoundError, NotADirectoryError):
+            parent, name = _parent(text)
+            self.fs = from_url(parent or ".")
+            path = keys.from_url_path(name) if self._is_url else name
+            self._prefix, self._chosen = parent and parent + "/", [(path, False)]
+            if not self.fs.isfile(path):
+                self.fs.close()
+                raise
+
+    def list(self) -> list[FileStat]:
+        """The files, sorted by path; left out are those that start with a dot, or are below such a directory."""
+        if self._chosen is None:
+            return self._below("")
+        several = min(self.fs.default_concurrency, len(self._chosen))
+        found = [stat for stats in in_threads(self._listed, self._chosen, several) for stat in stats]
+        for one, other in itertools.pairwise(sorted(stat.filename for stat in found)):
+            if one == other:
+                raise ValueError(f"{self.name(one)} is named twice")
+        return found if len(self._chosen) > 1 else sorted(found)
+
+    def paths(self) -> builtins.list[str]:
+        """The paths of the files; `FileNotFoundError` where a pattern matches none."""
+        found = [stat.filename for stat in self.list()]
+        if not found and self._chosen is not None:
+            raise errors.error(errno.ENOENT, "glob", self.fs.url(self._chosen[0][0]), "no file matches")
+        return found
+
+    @property
+    def is_one(self) -> bool:
+        """True if the location is one file that was named, and not a directory or a pattern."""
+        return self._chosen is not None and len(self._chosen) == 1 and not self._chosen[0][1]
+
+    def _listed(self, chosen: tuple[str, bool]) -> builtins.list[FileStat]:
+        """Return the files that a path or pattern names."""
+        path, is_a_pattern = chosen
+        if is_a_pattern:
+            return self._matches(path)
+        stat = self.fs.stat(path)
+        return self._below(path) if stat.directory else [stat._replace(filename=path.lstrip("/"))]
+
+    def _below(self, folder: str) -> builtins.list[FileStat]:
+        """Return the files below a directory."""
+        stats = [stat for stat in self.fs.list(folder, recursive=True, detail=True) if not stat.directory]
+        check_published([stat.filename for stat in stats], self.fs.url(folder))
+        shown = sorted((stat for stat in stats if visible(stat.filename)), key=lambda stat: stat.filename)
+        return [stat._replace(filename=keys.join(folder.rstrip("/"), stat.filename)) for stat in shown]
+
+    def _matches(self, pattern: str) -> builtins.list[FileStat]:
+        wanted = set(self.fs.glob(pattern))
+        folder = base_of(pattern).rstrip("/")
+        recursive = "/" in pattern.removeprefix(folder + "/") or "**" in pattern
+        stats = self.fs.list(folder, recursive=recursive, detail=True)
+        found = [stat._replace(filename=keys.join(folder, stat.filename)) for stat in stats]
+        check_published(publishing_marks(wanted) & {stat.filename for stat in found}, self.fs.url())
+        return sorted(stat for stat in found if stat.filename in wanted and not stat.directory)
+
+    @property
+    def is_chosen(self) -> bool:
+        """True if the location is a file or a pattern, so that a file's name need not end as others of its format."""
+        return self._chosen is not None
+
+    def name(self, path: str) -> str:
+        """Return the name of the file at `path`."""
+        return self._prefix + (keys.to_url_path(path) if self._is_url else path)
+
+    def path(self, name: str) -> str:
+        """The path in the FS of the file called `name`; `ValueError` if it is none of these files."""
+        if not name.startswith(self._prefix):
+            raise ValueError(f"no file of {self._prefix or 'the current directory'}: {name!r}")
+        rest = name[len(self._prefix) :]
+        return keys.from_url_path(rest) if self._is_url else rest
+
+    def one(self) -> str:
+        """The path of the file, where just one was named; a directory is an `IsADirectoryError`."""
+        if self._chosen is None or not self.is_one:
+            raise errors.error(errno.EISDIR, "open", self.fs.url())
+        return self._chosen[0][0]
+
+    def set_order(self, paths: Iterable[str]) -> None:
+        """Hand the order in which the files are read next to a cache, if one is below."""
+        hand_over(self.fs, paths)
+
+    @property
+    def reads_ahead(self) -> bool:
+        """True if reading them ahead of their use gains time."""
+        return not is_immediate(self.fs)
+
+    def close(self) -> None:
+        """Free what the FS holds in this process, unless it is the user's."""
         if self._owned:
             self.fs.close()
 
 
-def find(paths: StrPath | Sequence[StrPath] | FS, fs: FS | None = None) -> Iterator[LocatedFiles]:
-    """The files that URLs, paths and patterns name, each pattern's ordered; a directory means the files in it.
-
-    With `fs`, they are paths in it, and not URLs. `FileNotFoundError` for what names nothing.
-    """
-    if isinstance(paths, FS):
-        yield LocatedFiles(paths, _files(paths), owned=False)
-        return
-    for one in [paths] if isinstance(paths, str | os.PathLike) else paths:
-        if fs is not None:
-            yield LocatedFiles(fs, _matches(fs, os.fspath(one)), owned=False, named=os.fspath(one))
-        else:
-            yield _opened(os.fspath(one))
+def expanded(location: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
+    """Return the URLs or paths that a location means, its braces expanded."""
+    given = [location] if isinstance(location, str | os.PathLike) else location
+    texts = [text for one in given for text in _of_braces(os.fspath(one))]
+    if not texts or not all(texts):
+        raise ValueError("no directory or URL is given")
+    return texts
 
 
-def _opened(url: str) -> LocatedFiles:
-    """Open the FS of a URL, and return it with what the URL names."""
-    fs, path = (from_url(url), "") if url.endswith("/") or _is_root(url) else locate(url)
+def _of_braces(text: str) -> list[str]:
+    return [text] if not is_url(text) and os.path.lexists(text) else expand_braces(text)
+
+
+def _is_pattern(text: str) -> bool:
+    return is_pattern(text) and (is_url(text) or not os.path.lexists(text))
+
+
+def _common_base(texts: Sequence[str]) -> str:
+    """Return the directory that all URLs, paths and patterns are in; `ValueError` if they are in several stores."""
+    folders = [base_of(text.rstrip("/")).split("/")[:-1] for text in texts]
+    common = itertools.takewhile(lambda segments: len(set(segments)) == 1, zip(*folders, strict=False))
+    base = "".join(segments[0] + "/" for segments in common)
+    if any(is_url(text) != is_url(texts[0]) for text in texts) or not base.startswith(root_of(texts[0])):
+        raise ValueError(f"{texts[0]} and {texts[-1]} are not in one store: a list names files of one")
+    return base
+
+
+def _directory(text: str, files: tuple[str, ...]) -> FS:
+    fs = from_url(text, force_type=locations.parse_without_query(text).scheme if text.lower().endswith(files) else None)
     try:
-        return LocatedFiles(fs, _matches(fs, path), owned=True, named=path)
+        if not fs.stat("").directory:
+            raise errors.error(errno.ENOTDIR, "list", fs.url())
     except BaseException:
         fs.close()
         raise
+    return fs
 
 
-def _matches(fs: FS, path: str) -> list[str]:
-    """The files that a path or pattern names."""
-    if _MAGIC.search(path):
-        matches = [name for name in fs.glob(path) if fs.isfile(name)]
-        if not matches:
-            raise errors.error(errno.ENOENT, "glob", fs.url(path), "no file matches")
-        check_published([mark for mark in sorted(publishing_marks(matches)) if fs.exists(mark)], fs.url())
-        return matches
-    if not fs.stat(path).directory:
-        return [path]
-    return [f"{path}/{name}" if path else name for name in _files(fs.subfs(path))]
+def visible(path: str) -> bool:
+    """Return whether no segment of the path starts with a dot."""
+    return not path.startswith(".") and "/." not in path
 
 
-def _is_root(url: str) -> bool:
-    match = _SCHEME.match(url)
-    return url in (".", "..") or bool(match and match.end() == len(url))
-
-
-def _files(fs: FS) -> list[str]:
-    names = sorted(fs.list())
-    check_published(names, fs.url())
-    return [name for name in names if not name.endswith("/") and not name.startswith(".")]
+def _parent(text: str) -> tuple[str, str]:
+    parent, _, name = text.rstrip("/").rpartition("/")
+    return parent or ("/" if text.startswith("/") else ""), name
 
 
 def shard_name(prefix: str, number: int, last: int) -> str:

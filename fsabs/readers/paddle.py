@@ -24,7 +24,7 @@ from ..core import errors, process
 from ..core.fs import FS, StrPath
 from ..urls import opening
 from . import instances
-from .locate import check_one_run, find
+from .locate import Files, check_one_run
 from .prefetch import mapped, read_ahead
 from .recordio import RecordReader
 from .recordio.index import OnError
@@ -60,7 +60,7 @@ class Creator:
 
         Args:
             paths: a URL or path, a glob pattern, several of them joined by commas, or a list of them (whose commas are
-                taken as they stand). A directory means all files in it whose names don't begin with a dot.
+                taken as they stand). A directory means all files in it, and below, whose names don't begin with a dot.
             fs: an FS that they are paths in, and not URLs.
             buf_size: how many instances a background thread is ahead.
             allow_pickle: read instances that were pickled; that executes what is in them.
@@ -80,9 +80,8 @@ class Creator:
         wanted = list(paths)
         if not wanted:
             raise ValueError("no paths")
-        for found in find(wanted, fs):
-            with found:
-                check_one_run(found.paths, found.fs.url())
+        for _ in _checked(wanted, fs):
+            pass
         decoder = decode or functools.partial(instances.decode, allow_pickle=allow_pickle)
 
         def read() -> Iterator[Any]:
@@ -111,12 +110,19 @@ class Creator:
 creator = Creator()
 
 
+def _checked(paths: Sequence[StrPath], fs: FS | None) -> Iterator[tuple[FS, list[str]]]:
+    """Yield what paths name, files of one run each; an FS that was opened for them is closed after that."""
+    for one in paths:
+        with contextlib.closing(Files(one, fs)) as files:
+            found = files.paths()
+            check_one_run(found, files.fs.url())
+            yield files.fs, found
+
+
 def _runs(paths: Sequence[StrPath], fs: FS | None, decode: Decode, on_error: OnError) -> Iterator[list[Any]]:
-    for found in find(paths, fs):
-        with found:
-            check_one_run(found.paths, found.fs.url())
-            for path in found.paths:
-                yield from _runs_of(found.fs, path, decode, on_error)
+    for located, found in _checked(paths, fs):
+        for path in found:
+            yield from _runs_of(located, path, decode, on_error)
 
 
 def _runs_of(fs: FS, path: str, decode: Decode, on_error: OnError) -> Iterator[list[Any]]:

@@ -25,7 +25,7 @@ from ..core.registry import container_of
 from ..core.threads import Threads, in_threads, most_at_once
 from ..urls.opening import from_url
 from . import instances
-from .locate import check_one_run, find, publishing_mark, shard_name
+from .locate import Files, check_one_run, publishing_mark, shard_name
 from .recordio import RecordReader, RecordWriter, Skipped
 from .recordio.format import HEADER, MAGIC, MAGIC_BYTES, Chunk, Damage, count, crc32, decompress
 
@@ -338,8 +338,8 @@ def verify(paths: Paths | FS, *, workers: int = 4) -> DataSetReport:
     """Read all of a data set, and report what is damaged, missing or stale.
 
     Args:
-        paths: a directory (all files in it whose names don't begin with a dot), a file, a glob pattern, a list of them,
-            as URLs or local paths; or an FS, whose directory is meant.
+        paths: a directory (all files in it, and below, whose names don't begin with a dot), a file, a glob pattern, a
+            list of them, as URLs or local paths; or an FS, whose directory is meant.
         workers: shards that are read at once.
 
     Every header, CRC, frame and length is checked. In a directory, and of what a pattern matches, containers are
@@ -347,23 +347,27 @@ def verify(paths: Paths | FS, *, workers: int = 4) -> DataSetReport:
     `FileNotFoundError` where nothing is, and nothing for damage: that is what the report is for.
     """
     with contextlib.ExitStack() as stack:
-        found = [stack.enter_context(one) for one in find(paths)]
-        files = [(one, path) for one in found for path in one.paths if not (one.listed and container_of(path))]
+        found = [(stack.enter_context(contextlib.closing(one)), one.paths()) for one in _located(paths)]
+        files = [(one, path) for one, own in found for path in own if one.is_one or not container_of(path)]
         reports = list(in_threads(lambda file: _checked(file[0].fs, file[1]), files, max(1, min(workers, len(files)))))
         kinds = {os.path.splitext(shard.url)[1] for shard in reports if shard.chunks}
         shards = [
             shard
             for shard, (one, path) in zip(reports, files, strict=True)
-            if not (one.listed and _is_of_another_kind(one.fs, path, shard, kinds))
+            if one.is_one or not _is_of_another_kind(one.fs, path, shard, kinds)
         ]
         read = {shard.url for shard in shards}
         missing, stale, skipped = list[str](), list[str](), list[str]()
-        for one in found:
-            gone, old = _set_of(one.fs, one.paths)
+        for one, own in found:
+            gone, old = _set_of(one.fs, own)
             missing += [one.fs.url(path) for path in gone]
             stale += [one.fs.url(path) for path in old]
-            skipped += [url for url in map(one.fs.url, one.paths) if url not in read]
+            skipped += [url for url in map(one.fs.url, own) if url not in read]
     return DataSetReport(tuple(shards), tuple(missing), tuple(stale), tuple(skipped))
+
+
+def _located(paths: Paths | FS) -> Iterator[Files]:
+    return map(Files, [paths] if isinstance(paths, str | os.PathLike | FS) else paths)
 
 
 def _is_of_another_kind(fs: FS, path: str, shard: ShardReport, kinds: set[str]) -> bool:
@@ -386,9 +390,9 @@ def repair(paths: Paths | FS) -> DataSetReport:
     report = verify(paths)
     damaged = {shard.url for shard in report.shards if not shard.ok}
     hopeless: CorruptFileError | None = None
-    for found in find(paths):
-        with found:
-            for path in found.paths:
+    for found in _located(paths):
+        with contextlib.closing(found):
+            for path in found.paths():
                 if found.fs.url(path) in damaged:
                     try:
                         _repair(found.fs, path)
@@ -418,8 +422,8 @@ def _checked(fs: FS, path: str) -> ShardReport:
 
 
 def _repair(fs: FS, path: str) -> None:
-    with RecordReader(fs, path, on_error="skip") as reader:
-        blob, index = reader._blob, reader.index
+    with RecordReader(fs, path, on_error="skip") as reader, fs.open_blob(path) as blob:
+        index = reader.index
         saved = (
             _saved(chunk, blob.pread(chunk.size, chunk.payload)) for chunk in map(index.chunk, range(index.chunks))
         )

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 import fsabs
 from fsabs import CorruptFileError
+from fsabs.core import identity
 from fsabs.readers import RecordWriter
 from fsabs.readers.data import (
     AbstractDataReader,
@@ -30,7 +33,8 @@ from fsabs.readers.data import (
     parse_params,
     shards_of,
 )
-from fsabs.readers.data.base import SlicedDataReader, adopt, runs
+from fsabs.readers.data.base import SlicedDataReader, runs
+from fsabs.readers.data.shards import adopt
 
 pytestmark = pytest.mark.quick
 
@@ -90,6 +94,37 @@ def test_shapes_of_shards() -> None:
     for other in (None, 5, "abc", {"a": "5"}, {"a": (1, 2, 3)}, [("a", 1)], [(1, 2, 3)], {"a": True}):
         with pytest.raises(TypeError, match=r"Given\.create_shards"):
             shards_of(Given(other))
+
+
+class Words(AbstractDataReader):
+    """The words of files, which it does not count."""
+
+    read: ClassVar[list[str]] = []
+
+    def read_records(self, task: Any) -> Iterator[str]:
+        self.read.append(task.shard_name)
+        yield from itertools.islice(Path(task.shard_name).read_text().split(), task.start, task.end)
+
+    def create_shards(self) -> Any:
+        return dict.fromkeys(self._kwargs["paths"])
+
+
+def test_records_that_a_reader_does_not_count_are_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identity, "TICK", -1)
+    paths = [str(tmp_path / f"{number}.txt") for number in range(3)]
+    for number, path in enumerate(paths):
+        Path(path).write_text("word " * number)
+    counted = [Shard(path, 0, number) for number, path in enumerate(paths)]
+    for _ in range(2):
+        assert shards_of(Words(paths=paths)) == counted
+        assert sorted(Words.read) == paths
+    Path(paths[0]).write_text("a b c")
+    assert shards_of(Words(paths=paths))[0] == Shard(paths[0], 0, 3)
+    assert Words.read[3:] == paths[:1] * len(Words.read[3:])
+    with pytest.raises(FileNotFoundError, match=r"gave no count.*word-list"):
+        shards_of(Words(paths=["word-list"]))
+    with pytest.raises(TypeError, match=r"Words\.create_shards\(\) gave no count of .*1\.txt.*pickle"):
+        shards_of(Words(paths=paths[1:], lock=threading.Lock()))
 
 
 def test_a_task_speaks_both_dialects() -> None:

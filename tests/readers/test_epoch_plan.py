@@ -18,17 +18,26 @@ from fsabs.readers.epochs.plan import EpochPlan, Grid, PassPlan, Stop, Uneven, o
 GRIDS = st.builds(Grid, st.integers(1, 9), st.integers(1, 7))
 
 
+Chain = tuple[int, list[tuple[tuple[int, int], Grid, float, list[int]]], tuple[int, ...]]
+
+
 def positions(intervals: list[Interval]) -> list[int]:
     return [at for start, end in intervals for at in range(start, end)]
 
 
 @st.composite
-def chains(draw: st.DrawFn) -> tuple[int, list[tuple[int, Grid, float, list[int]]], tuple[int, ...]]:
-    """A size, and stops: batch size, grid, how far the epoch is read, and the steps that fail; and cuts."""
+def chains(draw: st.DrawFn) -> Chain:
+    """A size, and stops: batch size and ranks, grid, how far the epoch is read, the steps that fail; and cuts."""
     total = draw(st.integers(0, 400))
     stops = draw(
         st.lists(
-            st.tuples(st.integers(1, 40), GRIDS, st.floats(0, 1), st.lists(st.integers(0, 30), max_size=3)), max_size=5
+            st.tuples(
+                st.tuples(st.integers(1, 6), st.integers(1, 16)),
+                GRIDS,
+                st.floats(0, 1),
+                st.lists(st.integers(0, 30), max_size=3),
+            ),
+            max_size=5,
         )
     )
     cuts = draw(st.lists(st.integers(1, max(1, total)), max_size=2, unique=True).map(sorted).map(tuple))
@@ -36,19 +45,19 @@ def chains(draw: st.DrawFn) -> tuple[int, list[tuple[int, Grid, float, list[int]
 
 
 @given(chains(), st.integers(1, 40), GRIDS)
-@settings(max_examples=300, deadline=None)
-def test_each_position_comes_once(
-    chain: tuple[int, list[tuple[int, Grid, float, list[int]]], tuple[int, ...]], size: int, grid: Grid
-) -> None:
+@settings(max_examples=150)
+def test_each_position_comes_once(chain: Chain, size: int, grid: Grid) -> None:
     total, stops, cuts = chain
     before: list[Stop] = []
     seen: list[int] = []
-    for batch_size, one, share, failing in stops:
+    for (own, ranks), one, share, failing in stops:
+        batch_size = own * ranks
         plan = EpochPlan.of(total, batch_size, one, before=before, cuts=cuts)
         steps = round(share * len(plan))
         failed = tuple((step, step + 1) for step in sorted(set(failing)) if step < steps)
         done = [step for step in range(steps) if (step, step + 1) not in failed]
-        seen += [at for step in done for at in positions(plan.batch(step))]
+        for step, rank in itertools.product(done, range(ranks)):
+            seen += positions(part_of(plan.batch(step), rank, ranks, "keep"))
         before.append(Stop.of(json.loads(json.dumps(Stop(batch_size, one, steps, failed).described()))))
     plan = EpochPlan.of(total, size, grid, before=before, cuts=cuts)
     batches = [positions(plan.batch(step)) for step in range(len(plan))]
@@ -61,7 +70,7 @@ def test_each_position_comes_once(
 
 
 @given(st.integers(0, 300), st.integers(1, 16), st.integers(1, 6), GRIDS, st.sampled_from(["drop", "repeat", "keep"]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_ranks_have_equal_parts_of_a_global_batch(
     total: int, ranks: int, size: int, grid: Grid, uneven: Uneven
 ) -> None:
@@ -100,8 +109,10 @@ def of_a_pass(
     return PassPlan(0, 0, None, total, size, grid, False, (), (), rank, ranks, "drop", 0, first, order)
 
 
-@given(st.integers(1, 300), st.integers(1, 5), st.integers(1, 5), GRIDS, st.integers(1, 4), st.lists(st.integers(0, 4)))
-@settings(max_examples=300, deadline=None)
+@given(
+    st.integers(1, 300), st.integers(1, 16), st.integers(1, 5), GRIDS, st.integers(1, 4), st.lists(st.integers(0, 4))
+)
+@settings(max_examples=150)
 def test_what_a_worker_reads_is_what_its_batches_have(
     total: int, ranks: int, size: int, grid: Grid, workers: int, failed: list[int]
 ) -> None:
@@ -119,7 +130,7 @@ def test_what_a_worker_reads_is_what_its_batches_have(
 
 
 @given(st.integers(1, 60), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100)
 def test_what_is_done_of_a_pass(steps: int, data: st.DataObject) -> None:
     """Stopped again and again, with steps that fail and are done later."""
     plan = EpochPlan.of(steps, 1, Grid(1, 1))

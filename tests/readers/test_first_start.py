@@ -34,7 +34,7 @@ def tar_of(number: int) -> bytes:
     with tarfile.open(fileobj=data, mode="w") as archive:
         for sample in range(3):
             info = tarfile.TarInfo(f"{sample}.txt")
-            content = f"{number} {sample}".encode()
+            content = f"{number} {sample}".encode().ljust(40_000)
             info.size = len(content)
             archive.addfile(info, io.BytesIO(content))
     return data.getvalue()
@@ -83,11 +83,11 @@ def started(fs: FS, kind: str) -> AbstractDataReader:
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar", "mds"])
-def test_shards_cost_two_requests_and_nothing_later(moto: Any, kind: str) -> None:
+def test_shards_cost_two_requests_at_most_and_nothing_later(moto: Any, kind: str) -> None:
     bucket = new_bucket(moto)
     bucket.write_many(files_of(kind))
     with FaultProxy.before(moto.endpoint) as proxy:
-        for most in (2 * SHARDS + 4, 4):
+        for most in ((2 if kind == "tar" else 1) * SHARDS + 4, 4):
             fs = type(bucket)(bucket.bucket, **settings(moto, endpoint=proxy.endpoint))
             proxy.clear()
             reader = started(fs, kind)

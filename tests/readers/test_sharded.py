@@ -142,6 +142,7 @@ def test_a_directory_by_its_url(tmp_path: Path) -> None:
     assert verify(f"{folder}/p-*-of-*").records == 10
     assert verify([folder / "p-00000-of-00001", folder / "q-*"]).records == 9
     assert verify(fsabs.from_url(folder)).ok
+    assert verify(tmp_path).records == len(list(creator.RecordIO(tmp_path)())) == 14  # as data readers read it
     for nothing in (folder / "r-*", folder / "none", tmp_path / "nowhere"):
         with pytest.raises(FileNotFoundError):
             verify(nothing)

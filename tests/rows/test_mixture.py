@@ -13,13 +13,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import fsabs
 from fsabs import CorruptFileError
-from fsabs.adapters.torch import FileDataset, Loader, Mixture, Packing, ShardedDataset, TokenDataset
+from fsabs.adapters.torch import EpochBatches, FileDataset, Loader, Mixture, Packing, ShardedDataset, TokenDataset
 from fsabs.readers.data.mixing import Mixing, schedule_of
+from fsabs.readers.data.order import union
 from fsabs.readers.recordio import RecordWriter
-from tests import soak
 
 pytestmark = [pytest.mark.quick, pytest.mark.timeout(120)]
 
@@ -66,39 +68,45 @@ def shares(samples: list[str]) -> dict[str, int]:
 # ---- the sequence
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("ending", ["stop", "repeat", "leave"])
-def test_the_sequence_is_arithmetic(ending: Any) -> None:
-    rng, trials = random.Random(soak.seed(4)), soak.rounds(20)
-    for trial in range(trials):
-        names = [str(number) for number in range(rng.randint(1, 7))]
-        weights: Any = {name: rng.choice([1, 2, 0.1, 5.5, 0.01]) for name in names}
-        if rng.random() < 0.3:
-            later = {name: rng.choice([0.0, 1, 3]) for name in names[:-1]} | {names[-1]: 1.0}
-            weights = [(0, weights), (rng.randint(1, 300), later)]
-        sizes = [rng.randint(1, 400) for _ in names]
-        mixing = Mixing(schedule_of(weights, names), trial, sizes, ending)
-        sources: list[int] = []
-        counts = [0] * len(names)
-        for some, numbers in mixing.steps(0, mixing.total):
-            for one, number in zip(some.tolist(), numbers.tolist(), strict=True):
-                assert number == counts[one]
-                counts[one] += 1
-                sources.append(one)
-        assert mixing.counts(mixing.total).tolist() == counts
-        step = rng.randint(0, mixing.total)
-        assert mixing.counts(step).tolist() == np.bincount(sources[:step], minlength=len(names)).tolist()
-        begin, end = sorted(rng.choices(range(mixing.total + 1), k=2))
-        assert [one for some, _ in mixing.steps(begin, end) for one in some.tolist()] == sources[begin:end]
-        if ending == "stop":
-            assert all(count <= size for count, size in zip(counts, sizes, strict=True))
-            assert any(mixing.counts(mixing.total + 1) > sizes)
-        elif ending == "leave" and isinstance(weights, dict):
-            assert counts == sizes
-        elif isinstance(weights, dict):
-            assert all(count >= size for count, size in zip(counts, sizes, strict=True))
-            assert any(mixing.counts(mixing.total - 1) < sizes)
-    soak.count("sequences of a mixture", trials)
+NAMES = ["a", "b", "c", "d"]
+SHARES = st.sampled_from([0.0, 0.01, 0.1, 1.0, 2.0, 5.5])
+
+
+@st.composite
+def weights_of(draw: st.DrawFn, names: list[str], least: float = 0.0) -> Any:
+    """Weights of sources, or a schedule of them."""
+    one = st.fixed_dictionaries({name: SHARES.filter(lambda share: share >= least) for name in names})
+    steps = draw(st.lists(st.integers(1, 200), max_size=2, unique=True).map(sorted))
+    schedule = [(step, draw(one.filter(lambda weights: sum(weights.values()) > 0))) for step in [0, *steps]]
+    return schedule if steps else schedule[0][1]
+
+
+@given(st.data(), st.sampled_from(["stop", "repeat", "leave"]), st.integers(0, 9))
+@settings(max_examples=100)
+def test_the_sequence_is_arithmetic(data: st.DataObject, ending: Any, seed: int) -> None:
+    names = data.draw(st.integers(1, 4).map(lambda count: NAMES[:count]))
+    weights = data.draw(weights_of(names, least=0.01))
+    sizes = [data.draw(st.integers(1, 400)) for _ in names]
+    mixing = Mixing(schedule_of(weights, names), seed, sizes, ending)
+    sources: list[int] = []
+    counts = [0] * len(names)
+    for some, numbers in mixing.steps(0, mixing.total):
+        for one, number in zip(some.tolist(), numbers.tolist(), strict=True):
+            assert number == counts[one]
+            counts[one] += 1
+            sources.append(one)
+    assert mixing.counts(mixing.total).tolist() == counts
+    begin, end = sorted(data.draw(st.lists(st.integers(0, mixing.total), min_size=2, max_size=2)))
+    assert mixing.counts(begin).tolist() == np.bincount(sources[:begin], minlength=len(names)).tolist()
+    assert [one for some, _ in mixing.steps(begin, end) for one in some.tolist()] == sources[begin:end]
+    if ending == "stop":
+        assert all(count <= size for count, size in zip(counts, sizes, strict=True))
+        assert any(mixing.counts(mixing.total + 1) > sizes)
+    elif ending == "leave":
+        assert counts == sizes
+    else:
+        assert all(count >= size for count, size in zip(counts, sizes, strict=True))
+        assert any(mixing.counts(mixing.total - 1) < sizes)
 
 
 def test_each_source_has_its_share_at_the_end_of_each_block() -> None:
@@ -262,37 +270,70 @@ def one_job(
     return seen, after
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("ending", ["leave", "stop", "repeat"])
-def test_no_sample_is_lost_or_repeated_by_other_ranks_batches_and_weights(store: fsabs.FS, ending: Any) -> None:
-    """The weights change in the middle of epochs, with ranks and batch sizes, by the state of one rank."""
-    rng, trials = random.Random(soak.seed(1)), soak.rounds(8)
-    for trial in range(trials):
-        state: Any = None
-        seen: list[tuple[int, str]] = []
-        jobs: list[Any] = []
-        for job in range(rng.randint(1, 5)):
-            weights = rng.choice([FIRST, SECOND, SCHEDULE]) if job else FIRST
-            jobs.append((weights, ending, rng.choice([1, 2]), rng.choice([2, 4]), rng.randint(0, 5)))
-            _, _, ranks, size, steps = jobs[-1]
-            read, state = one_job(store, weights, ending, ranks, size, state, steps)
-            seen += read
-        read, state = one_job(store, jobs[-1][0], ending, 1, 3, state, None)
-        seen += read
-        assert max(Counter(seen).values(), default=0) <= 1 or ending == "repeat", (trial, jobs)
-        if ending == "leave":
-            epochs = Counter(epoch for epoch, _ in seen)
-            assert set(epochs.values()) == {150}, (trial, jobs)
-        if ending == "repeat":  # whatever is read in the end, a sample has come as often as any other, or once more
-            loader = Loader(mixture(store, jobs[-1][0], ending), 5)
-            loader.load_state_dict(state)
-            more = [sample for _ in range(12) for batch in loader for sample in batch]
-            counts = Counter([sample for _, sample in seen] + more)
-            for name, total in TOTALS.items():
-                times = {counts[f"{name}{number}"] for number in range(total)}
-                assert max(times) - min(times) <= 1, (trial, jobs)
-            assert len(json.dumps(loader.state_dict())) < 1000, (trial, jobs)
-    soak.count("jobs that a mixture goes through", trials)
+Job = tuple[int, int, float, set[int]]
+"""Ranks, batch size, how much of the epoch is read, and which of its batches fail."""
+JOBS = st.tuples(st.integers(1, 16), st.integers(1, 5), st.floats(0, 0.7), st.sets(st.integers(0, 12), max_size=3))
+
+
+def used_by(job: Job, data: Mixture, state: Any) -> tuple[list[tuple[int, int, int]], Any]:
+    """Return the sources, their epochs and the positions of what all ranks use, and the state of the last rank."""
+    ranks, size, share, failing = job
+    batches = EpochBatches(data, size, rank=ranks - 1, ranks=ranks)
+    batches.counts = True
+    if state is not None:
+        batches.load_state_dict(state)
+    plan = batches.begin()
+    if share < 1 and len(plan) < 2:
+        return [], state  # of an epoch with nothing for so many ranks
+    order = data.order(plan.epoch, plan.base)
+    steps = len(plan) if share == 1 else int(share * (len(plan) - 1))  # the ranks may not divide the last batch
+    done = [number for number in range(steps) if number not in failing]
+    for number in done:
+        batches.used(plan, number)
+    positions = union(plan.plan.batch(plan.step(number)) for number in done)
+    seen = [(source, epoch, start) for source, epoch, (start, _) in order.samples(positions)]
+    return seen, json.loads(json.dumps(batches.state_dict()))
+
+
+@given(st.data(), st.sampled_from(["leave", "stop", "repeat"]), st.lists(JOBS, max_size=5))
+@settings(max_examples=60)
+def test_no_sample_is_lost_or_repeated_by_other_ranks_batches_and_weights(
+    data: st.DataObject, ending: Any, jobs: list[Job]
+) -> None:
+    """The weights change in the middle of an epoch, with ranks and batch sizes, by the state of one rank."""
+    names = data.draw(st.integers(1, 4).map(lambda count: NAMES[:count]))
+    sizes = [data.draw(st.integers(1, 25)) for _ in names]
+
+    def mixed() -> Mixture:
+        sources = {name: range(size) for name, size in zip(names, sizes, strict=True)}
+        return Mixture(sources, data.draw(weights_of(names, least=1.0)), seed=1, ending=ending)
+
+    state, seen = None, list[tuple[int, int, int]]()
+    for job in jobs:
+        found, state = used_by(job, mixed(), state)
+        seen += found
+    last = mixed()
+    for size in range(1, 4 if ending == "repeat" else 2):  # the rest of the epoch, and others
+        found, state = used_by((1, size, 1.0, set()), last, state)
+        seen += found
+    assert len(set(seen)) == len(seen)
+    counts = Counter((source, epoch) for source, epoch, _ in seen)
+    if ending == "leave":
+        assert counts == {(source, 0): size for source, size in enumerate(sizes)}
+    if ending == "repeat":  # a source's epochs are read one after the other, each whole
+        last_epochs = [max(epoch for one, epoch in counts if one == source) for source in range(len(sizes))]
+        assert all(counts[source, epoch] == sizes[source] for source, epoch in counts if epoch < last_epochs[source])
+
+
+@pytest.mark.parametrize("ending", ["leave", "repeat"])
+def test_weights_may_change_twice_before_a_step(store: fsabs.FS, ending: Any) -> None:
+    seen, state = one_job(store, FIRST, ending, 1, 5, None, 10)
+    _, state = one_job(store, SECOND, ending, 1, 5, state, 0)
+    rest, _ = one_job(store, SCHEDULE, ending, 1, 5, state, None)
+    counts = Counter(sample for _, sample in seen + rest)
+    for name, total in TOTALS.items():
+        times = {counts[f"{name}{number}"] for number in range(total)}
+        assert times == {1} if ending == "leave" else max(times) - min(times) <= 1
 
 
 def test_states_of_other_sources_are_refused(store: fsabs.FS) -> None:

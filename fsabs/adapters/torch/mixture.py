@@ -129,11 +129,11 @@ class Mixture(EpochDataset):
         if base["weights"] == self._weights:
             return None
         if not any(stop.steps for stop in stops):
-            changed = {"weights": self._weights, "divided": base["divided"]}
-            if self._ending != "repeat":
-                return changed
+            if self._ending != "repeat" or "before" in base:
+                return {**base, "weights": self._weights}
             order = self.order(epoch, base)
-            return {**changed, "since": epoch, "starts": described(order.unread_of([(0, order.total)]))}
+            starts = described(order.unread_of([(0, order.total)]))
+            return {"weights": self._weights, "divided": base["divided"], "since": epoch, "starts": starts}
         return {
             "weights": self._weights,
             "divided": base["divided"],

@@ -22,7 +22,7 @@ from torch.utils.data import IterableDataset, default_collate, default_convert, 
 from ...core import process
 from ...dispatch import JobFailedError, Task, TaskDispatcher, TaskType
 from ...dispatch.leasing import HeldTask, LeasedTasks
-from ...readers.data.base import adopt
+from ...readers.data.shards import adopt
 from .datasets import guarded
 
 MAX_WAIT = 0.25

@@ -54,6 +54,7 @@ class Hdf5(Container):
         compression: of the datasets that are written: `gzip`, `lzf`, or None: in one piece and as they are, so that
             they are read without going through HDF5.
         limits: what reading may cost, by default the limits of `parent`.
+        stat: of the file that is read, as a listing gave it: no request asks for it.
 
     Raises `CorruptFileError` for what is no HDF5 file, or is damaged or cut, and `BlockingIOError` for a file that says
     that another program writes it (SWMR) or didn't close it, and for `a` if another program holds its lock.
@@ -69,6 +70,7 @@ class Hdf5(Container):
         *,
         compression: str | None = None,
         limits: Limits | None = None,
+        stat: FileStat | None = None,
     ) -> None:
         if compression not in (None, "gzip", "lzf"):
             raise ValueError(f"unknown compression {compression!r}; known: gzip, lzf")
@@ -77,7 +79,7 @@ class Hdf5(Container):
         check_installed()
         self._opened: process.PerProcess[h5py.File] = process.PerProcess(process.not_owned)
         self._draft: Draft | None = None
-        super().__init__(parent, path, mode, limits)
+        super().__init__(parent, path, mode, limits, stat)
         try:
             if self._out is None:
                 self.capabilities = READ_ONLY

@@ -66,6 +66,7 @@ class Tar(Container):
         compresslevel: of the compression; each has its own range and default.
         timestamp: the modification time of every member that is written, in seconds since 1970.
         limits: what reading may cost, by default the limits of `parent`.
+        stat: of the file that is read, as a listing gave it: no request asks for it.
 
     Raises `CorruptFileError` for what is no tar, or is damaged or cut, and `UnsupportedOperation` for another
     compression, which it names.
@@ -83,13 +84,14 @@ class Tar(Container):
         compresslevel: int | None = None,
         timestamp: float = 0,
         limits: Limits | None = None,
+        stat: FileStat | None = None,
     ) -> None:
         if mode == "r" and (compression is not None or compresslevel is not None or timestamp != 0):
             names = "compression, compresslevel and timestamp"
             raise ValueError(f"{names} are for a tar that is written; this one tells its own")
         codec = _chosen(parent._key(path, "open_container"), mode, compression, compresslevel)
         compress = None if codec is None else writing.compressor(codec, compresslevel, timestamp)
-        super().__init__(parent, path, mode, limits)
+        super().__init__(parent, path, mode, limits, stat)
         self._stream: DecodedBlob | None = None
         self._index: TarIndex | None = None
         self._sink: writing.TarSink | None = None

@@ -47,6 +47,7 @@ _LINK_MODE = stat_bits.S_IFLNK | 0o777
 _FIRST_WINDOW = 64 * 1024
 _FAR_WINDOW = 4 * 1024
 _MAX_WINDOW = 8 * 1024 * 1024
+_GROWTH = 128  # of the window, from read to read: an archive up to 8 MiB takes two
 _FAR = 1024 * 1024  # payload between two headers that is dearer to read over than a request of its own is
 
 
@@ -90,7 +91,7 @@ class PlainSource:
         self._blob = blob
         self._start = 0
         self._data = b""
-        self._window = _FIRST_WINDOW // 2
+        self._window = _FIRST_WINDOW // _GROWTH
         self._served = 1
         self.end: int = blob.size
         """The archive's size; known at the latest when a read came out short."""
@@ -102,7 +103,7 @@ class PlainSource:
         at = offset - self._start
         if at + size > len(self._data):
             stride = at / self._served
-            self._window = _FAR_WINDOW if stride > _FAR else min(2 * self._window, _MAX_WINDOW)
+            self._window = _FAR_WINDOW if stride > _FAR else min(_GROWTH * self._window, _MAX_WINDOW)
             self._start, self._data = offset, self._blob.pread(max(size, self._window), offset)
             self._served = at = 0
         self._served += 1

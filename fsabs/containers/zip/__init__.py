@@ -67,6 +67,7 @@ class Zip(Container):
             larger.
         timestamp: what written members have as their time, in seconds since 1970, to 2 seconds; 1980-01-01 by default.
         limits: what reading may cost, by default the limits of `parent`.
+        stat: of the file that is read, as a listing gave it: no request asks for it.
     """
 
     modes = "rwxa"
@@ -81,10 +82,11 @@ class Zip(Container):
         compresslevel: int | None = None,
         timestamp: float = writing.TIMESTAMP,
         limits: Limits | None = None,
+        stat: FileStat | None = None,
     ) -> None:
         method = writing.Compression(compression, compresslevel)
         dos = records.dos_time(timestamp)
-        super().__init__(parent, path, mode, limits)
+        super().__init__(parent, path, mode, limits, stat)
         self.capabilities = {"r": READING, "a": ADDING}.get(mode, WRITING)
         self._loaded = _Loaded()
         self._archive: writing.Archive | None = None

@@ -7,7 +7,7 @@ its `create_shards` gives.
 from __future__ import annotations
 
 from .archives import ArchiveDataReader
-from .base import AbstractDataReader, Metadata, Mode, Shard, Task, TaskType, shards_of
+from .base import AbstractDataReader, Metadata, Mode, Shard, Task, TaskType
 from .factory import create_custom_data_reader, create_data_reader, parse_params
 from .images import FileListDataReader, ImageFolderDataReader, RawImage
 from .jsonl import JsonLinesDataReader
@@ -15,6 +15,7 @@ from .mds import MDSDataReader
 from .odps import ODPSDataReader
 from .parquet import ParquetDataReader
 from .recordio import RecordIODataReader
+from .shards import shards_of
 from .text import TextDataReader
 from .tokens import TokenDataReader, TokenWriter
 

@@ -32,7 +32,7 @@ class _ArchiveIndex(NamedTuple):
 
 
 class _Open:
-    """An archive and its samples: (key, [(part, path)])."""
+    """An archive, and the paths of the files of each sample: all else follows from these."""
 
     def __init__(self, fs: FS, archive: FileStat) -> None:
         """`archive`: the archive's stat; `StaleFileError` if it has another version by now."""
@@ -53,7 +53,7 @@ class _Open:
                 own = None if stat.version is None else stat.version.removeprefix(version)  # as every copy has it
                 index.update(repr((stat.filename, stat.size, stat.last_modified, own)).encode())
         self.digest = index.digest()
-        self.samples = [(key, list(parts.items())) for key, parts in groups.items()]
+        self.samples = [tuple(parts.values()) for parts in groups.values()]
 
     def packed(self) -> list[bytes]:
         """Return what is kept of the archive."""
@@ -104,10 +104,10 @@ class ArchiveDataReader(FileShardsReader[_Open, _ArchiveIndex]):
         check_numbers(shard_name, numbers, len(archive.samples))
         for at in range(0, len(numbers), BATCH):
             wanted = [archive.samples[number] for number in numbers[at : at + BATCH]]
-            contents = archive.fs.read_many([path for _, files in wanted for _, path in files])
-            for key, files in wanted:
-                sample: Sample = {"__key__": key}
-                sample.update((part, next(contents)) for part, _ in files)
+            contents = archive.fs.read_many([path for paths in wanted for path in paths])
+            for paths in wanted:
+                sample: Sample = {"__key__": _split(paths[0])[0]}
+                sample.update((_split(path)[1], next(contents)) for path in paths)
                 yield sample
 
     def _open_shard(self, shard_name: str) -> _Open:
@@ -116,7 +116,7 @@ class ArchiveDataReader(FileShardsReader[_Open, _ArchiveIndex]):
             now = self._files.fs.stat(stat.filename)
             if (now.size, now.last_modified) != (stat.size, stat.last_modified):
                 raise errors.stale(shard_name, "the archive changed since it was listed", "read_records")
-        return _Open(self._files.fs.open_container(stat.filename), stat)
+        return _Open(self._files.fs.open_container(stat.filename, stat=stat), stat)
 
 
 def _in_order(fs: Any, stats: Iterable[FileStat]) -> list[FileStat]:

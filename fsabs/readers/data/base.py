@@ -1,7 +1,7 @@
 """The interface of data readers, and the types of ElasticDL's: Task, TaskType, Mode, Shard, Metadata.
 
 The interface is that of ElasticDL's `elasticdl/python/data/reader/data_reader.py`, so that a reader written for it
-works here as it stands: its three shapes of `create_shards` are handled in `shards_of`, and nowhere else.
+works here as it stands.
 """
 
 from __future__ import annotations
@@ -178,6 +178,9 @@ class AbstractDataReader(metaclass=_CheckedOptions):
     def create_shards(self, *args: Any, **kwargs: Any) -> Any:
         """The shards there are: `[(name, start, count)]`, `{name: (start, count)}` or `{name: count}`.
 
+        A count of None is that of a file, called by its URL or path: its records are counted once for each version of
+        it, by `read_records` of a task up to `sys.maxsize`, which several threads call for different files.
+
         May take the mode ("training", "evaluation", "prediction") as its argument, or nothing. The signature here is
         open so that a type checker takes either.
         """
@@ -237,38 +240,6 @@ class AbstractDataReader(metaclass=_CheckedOptions):
 
     def close(self) -> None:
         """Free what is held in this process; may be called again, and reading opens anew."""
-
-
-class _Foreign(AbstractDataReader):
-    """A reader that has the interface's two methods, and is no subclass of ours: ElasticDL's own, say."""
-
-    def __init__(self, reader: Any) -> None:
-        super().__init__()
-        self.reader = reader
-
-    def read_records(self, task: Any) -> Iterator[Any]:
-        return iter(self.reader.read_records(task))
-
-    def create_shards(self, mode: str = Mode.TRAINING) -> Any:
-        return _created(self.reader, mode)
-
-    @property
-    def records_output_types(self) -> Any:
-        return getattr(self.reader, "records_output_types", None)
-
-    @property
-    def metadata(self) -> Any:
-        return getattr(self.reader, "metadata", None) or Metadata()
-
-
-def adopt(reader: Any) -> AbstractDataReader:
-    """Any object with `read_records` and `create_shards` as a data reader; `TypeError` for another."""
-    if isinstance(reader, AbstractDataReader):
-        return reader
-    for method in ("read_records", "create_shards"):
-        if not callable(getattr(reader, method, None)):
-            raise TypeError(f"{reader!r} is no data reader: it has no {method}()")
-    return _Foreign(reader)
 
 
 def check_options(owner: Any, options: Mapping[str, Any]) -> None:
@@ -336,62 +307,6 @@ def check_skipped(skipped: int, most: int | None, name: str) -> None:
     if most is not None and skipped > most:
         reason = f"{skipped} damaged records were skipped, and {most} may be (max_skipped)"
         raise errors.corrupt(name, reason, "read_records")
-
-
-def shards_of(reader: AbstractDataReader, mode: str = Mode.TRAINING) -> list[Shard]:
-    """The shards of a reader, whichever of the three shapes its `create_shards` has.
-
-    `TypeError` for anything else; `ValueError` for a name that comes twice or a negative number.
-    """
-    given = _created(reader, mode)
-    who = f"{type(reader.reader if isinstance(reader, _Foreign) else reader).__name__}.create_shards()"
-    if isinstance(given, Mapping):
-        shards = [_from_item(name, value, who) for name, value in given.items()]
-    elif isinstance(given, Iterable) and not isinstance(given, str | bytes):
-        shards = [_from_triple(item, who) for item in given]
-    else:
-        raise TypeError(f"{who} gave {given!r}; {_SHAPES}")
-    seen: set[tuple[str, int]] = set()
-    for shard in shards:
-        if shard.start < 0 or shard.count < 0:
-            raise ValueError(f"{who}: a negative number in {tuple(shard)}")
-        if not shard.count:
-            continue
-        if shard[:2] in seen:
-            raise ValueError(f"{who}: {tuple(shard)} comes twice")
-        seen.add(shard[:2])
-    return shards
-
-
-_SHAPES = "a list of (name, start, count), a dict {name: (start, count)} or a dict {name: count} is expected"
-
-
-def _created(reader: Any, mode: str) -> Any:
-    return reader.create_shards(mode) if _takes_mode(reader) else reader.create_shards()
-
-
-def _takes_mode(reader: Any) -> bool:
-    parameters = inspect.signature(reader.create_shards).parameters.values()
-    kinds = [one.kind for one in parameters]
-    return any(kind in (kind.POSITIONAL_ONLY, kind.POSITIONAL_OR_KEYWORD, kind.VAR_POSITIONAL) for kind in kinds)
-
-
-def _from_item(name: Any, value: Any, who: str) -> Shard:
-    if isinstance(value, tuple | list):
-        return _from_triple((name, *value), who)
-    return _from_triple((name, 0, value), who)
-
-
-def _from_triple(item: Any, who: str) -> Shard:
-    if isinstance(item, tuple | list) and len(item) == 3:
-        name, start, count = item
-        if isinstance(name, str) and _is_number(start) and _is_number(count):
-            return Shard(name, int(start), int(count))
-    raise TypeError(f"{who} gave {item!r}; {_SHAPES}")
-
-
-def _is_number(value: Any) -> bool:
-    return hasattr(value, "__index__") and not isinstance(value, bool)
 
 
 class SlicedDataReader(AbstractDataReader):

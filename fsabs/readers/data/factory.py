@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ...core.fs import FS
 from ...urls import opening
 from .archives import ArchiveDataReader
-from .base import AbstractDataReader, OnError, adopt, check_options, parameters_of
+from .base import AbstractDataReader, OnError, check_options, parameters_of
 from .files import Files, Location, is_called
 from .images import EXTENSIONS, FileListDataReader, ImageFolderDataReader
 from .jsonl import SUFFIXES as JSON_LINES
@@ -28,6 +28,7 @@ from .odps import ODPSDataReader
 from .parquet import SUFFIXES as PARQUET
 from .parquet import ParquetDataReader
 from .recordio import RecordIODataReader
+from .shards import adopt
 from .text import TextDataReader
 from .tokens import SUFFIXES as TOKENS
 

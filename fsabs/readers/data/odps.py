@@ -159,23 +159,17 @@ class ODPSDataReader(SlicedDataReader):
     def _rows_of(self, partition: str | None, start: int, end: int) -> Iterator[list[Any]]:
         """The rows of one partition from `start` to `end`, each once, whatever it takes."""
         at, attempt = start, 0
-        rows: Iterator[list[Any]] | None = None
         while at < end:
             try:
-                if rows is None:
-                    rows = self._attempt(partition, at, end, attempt > 0)
-                row = next(rows)
-            except StopIteration:
-                rows, attempt = None, attempt + 1
-                reason = f"the service sent rows {start} to {at}, and {start} to {end} were asked for"
-                self._wait_or_raise(errors.corrupt(self._url, reason), attempt)
-                continue
+                for row in self._attempt(partition, at, end, attempt > 0):
+                    at, attempt = at + 1, 0
+                    yield row
+                if at < end:
+                    reason = f"the service sent rows {start} to {at}, and {start} to {end} were asked for"
+                    raise errors.corrupt(self._url, reason)
             except OSError as exc:
-                rows, attempt = None, attempt + 1
+                attempt += 1
                 self._wait_or_raise(exc, attempt)
-                continue
-            at, attempt = at + 1, 0
-            yield row
 
     def _attempt(self, partition: str | None, start: int, end: int, again: bool) -> Iterator[list[Any]]:
         """Yield the rows of one attempt, at most those that were requested."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
-import json
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -59,11 +58,6 @@ class EpochOrder:
         self.total = int(self._counts.sum())
         self.occupied = int((self._counts > 0).sum())
         """The number of shards that hold records."""
-
-    def fingerprint(self) -> str:
-        """Return the fingerprint of an order: of the shards and the settings, in 32 hexadecimal digits."""
-        described = json.dumps([self.shards, *self.settings])
-        return hashlib.blake2b(described.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
     def epoch(self, number: int) -> Epoch:
         """The order of an epoch."""
@@ -386,12 +380,6 @@ class WindowOrder(EpochOrder):
         self.settings = _plain(seed, "window", self.window)
         if seed is not None and chunk_bytes is not None:
             self.settings += _plain(chunk_bytes)
-
-    def fingerprint(self) -> str:
-        """Return the fingerprint of an order, in 32 hexadecimal digits."""
-        digest = hashlib.blake2b(repr(self.settings).encode(), digest_size=16)
-        digest.update(self.blocks.tobytes())
-        return digest.hexdigest()
 
     def epoch(self, number: int) -> Epoch:
         """The order of an epoch."""

@@ -166,14 +166,6 @@ class ParquetDataReader(FileShardsReader["_Groups", Footer]):
                 yield Chunk(name, group, first + start, start, min(size, rows - start), parts == 1)
             first += rows
 
-    def chunk_of(self, name: str, row: int) -> Chunk:
-        """Return the chunk that holds a row of a file."""
-        chunks, firsts = self._chunks_of(name)
-        number = int(firsts.searchsorted(row, side="right")) - 1
-        if number < 0 or row >= chunks[number].first + chunks[number].rows:
-            raise ValueError(f"{name} has no row {row}, or the filters leave it out")
-        return chunks[number]
-
     def _chunks_of(self, name: str) -> tuple[list[Chunk], Numbers]:
         """Return the chunks of a file, and the numbers of their first rows."""
         groups = self._shard(name)

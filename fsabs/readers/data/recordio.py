@@ -25,7 +25,6 @@ from .base import (
     Task,
     check_numbers,
     check_on_error,
-    check_skipped,
     numbers_of,
     runs,
     shard_name_of,
@@ -45,19 +44,16 @@ class RecordIODataReader(FileShardsReader[recordio.RecordReader, recordio.Index]
     `StaleFileError` for a file that changed since `create_shards`. Records are numbered as the headers of chunks count
     them: a chunk that has another number of records is damaged, and raises when it is read.
 
-    With `on_error="skip"`, damage is skipped, and `skipped` lists it. At most `max_skipped` records may be lost in a
-    process; one more raises.
+    With `on_error="skip"`, damage is skipped, and `skipped` lists it.
     """
 
     open_at_once = 64
 
-    def __init__(self, data_dir: Location, *, on_error: OnError = "raise", max_skipped: int | None = None) -> None:
+    def __init__(self, data_dir: Location, *, on_error: OnError = "raise") -> None:
         self._given = isinstance(data_dir, FS) or bool(data_dir)
         super().__init__(data_dir if self._given else Memory())
         check_on_error(on_error)
         self.on_error = on_error
-        self._max_skipped = max_skipped
-        self._lost = 0
 
     def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
         """A shard for each file."""
@@ -95,26 +91,19 @@ class RecordIODataReader(FileShardsReader[recordio.RecordReader, recordio.Index]
         return reader.scan(numbers.start, numbers.stop, window=self._window)
 
     def read_at(self, shard_name: str, numbers: Sequence[int]) -> Iterator[bytes]:
-        """The records with these numbers, in the order given: a run by a scan, others in batches.
-
-        With `on_error="skip"`, those that are damaged are left out.
-        """
-        if self.on_error == "skip":
-            for record in self.read_available(shard_name, numbers):
-                if record is not LOST:
-                    yield record
-                    continue
-                self._lost += 1
-                check_skipped(self._lost, self._max_skipped, shard_name)
-            return
-        yield from self._read(shard_name, numbers, recordio.RecordReader.scan, recordio.RecordReader.read_many)
+        """The records with these numbers, in the order given; with `on_error="skip"` without those that are damaged."""
+        return super().read_at(shard_name, numbers) if self.on_error == "skip" else self._read(shard_name, numbers)
 
     def read_available(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Any]:
         """The records with these numbers, in the order given, and `LOST` for those of a damaged chunk."""
         return self._read(shard_name, numbers, _scan_available, _read_available)
 
     def _read(
-        self, shard_name: str, numbers: Sequence[int], scan: Callable[..., Any], read_many: Callable[..., Any]
+        self,
+        shard_name: str,
+        numbers: Sequence[int],
+        scan: Callable[..., Any] = recordio.RecordReader.scan,
+        read_many: Callable[..., Any] = recordio.RecordReader.read_many,
     ) -> Iterator[Any]:
         """Yield records: a run of them by `scan`, others in batches by `read_many`."""
         reader = self.reader(shard_name)

@@ -222,16 +222,15 @@ class _Piece(NamedTuple):
     """The rows of a window, and the chunks that hold them."""
 
     chunks: list[Chunk]
-    which: Numbers | None
-    """The number of each row's chunk; None for a run of rows of one chunk."""
+    which: Numbers
+    """The number of each row's chunk."""
     within: Numbers
-    """The number of each row in its chunk; of a run, the first and the last one, exclusive."""
+    """The number of each row in its chunk."""
 
     @property
     def partial(self) -> bool:
         """True if the chunks have other rows, too, which this process may want soon."""
-        rows = len(self.within) if self.which is not None else int(self.within[1] - self.within[0])
-        return rows < sum(chunk.rows for chunk in self.chunks)
+        return len(self.within) < sum(chunk.rows for chunk in self.chunks)
 
 
 class EpochRows(EpochReader[ParquetDataReader]):
@@ -258,7 +257,9 @@ class EpochRows(EpochReader[ParquetDataReader]):
         """Yield the rows or batches in lists."""
         tables = self._in_order(order, intervals)
         if order.shuffles_buffers or width > 1:
-            tables = self._tables((self._piece(order, piece) for piece in order.pieces(intervals)), width)
+            located = (order.locate(*piece) for piece in order.pieces(intervals))
+            pieces = (_Piece(*self._reader.locate(self._names, shards, rows)) for shards, rows in located)
+            tables = self._tables(pieces, width)
         if self._batch_size is not None:
             for batch in batches_of(tables, self._batch_size):
                 yield _Weighted([batch], 0 if batch.sample is LOST else batch.sample.nbytes)
@@ -289,25 +290,12 @@ class EpochRows(EpochReader[ParquetDataReader]):
         if first < last:
             yield shard, first, last
 
-    def _piece(self, order: Epoch, piece: Interval) -> _Piece:
-        first, last = piece
-        if order.shuffles_buffers:
-            return _Piece(*self._reader.locate(self._names, *order.locate(first, last)))
-        shards, rows = order.locate(first, first + 1)
-        chunk = self._reader.chunk_of(self._names[int(shards[0])], int(rows[0]))
-        start = int(rows[0]) - chunk.first
-        return _Piece([chunk], None, np.array([start, start + last - first]))
-
     def _tables(self, pieces: Iterator[_Piece], width: int) -> Iterator[tuple[Any, Numbers]]:
         """Yield the rows of each piece in order: a table, and for each row its number there or -1."""
         tables: list[Any] = []
         for piece, table in self._decoded(((one, chunk) for one in pieces for chunk in one.chunks), width):
             tables.append(table())
             if len(tables) == len(piece.chunks):
-                if piece.which is None:
-                    start, stop = piece.within.tolist()
-                    yield _run(tables.pop(), start, stop - start)
-                    continue
                 found = assembled(tables, piece.which, piece.within)
                 tables.clear()
                 yield found
@@ -331,10 +319,6 @@ class EpochRows(EpochReader[ParquetDataReader]):
     def _decode_of(self, piece: _Piece) -> Callable[[Chunk], pa.Table | None]:
         """Return what decodes chunks: where a piece has some rows of each, these are kept, within 64 MiB."""
         return self._reader.decoded if piece.partial else self._reader.decode
-
-
-def _run(table: pa.Table | None, start: int, count: int) -> tuple[Any, Numbers]:
-    return (None, np.full(count, -1)) if table is None else (table.slice(start, count), np.arange(count))
 
 
 def batches_of(tables: Iterator[tuple[Any, Numbers]], size: int) -> Iterator[CountedBatch]:

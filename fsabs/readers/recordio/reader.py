@@ -14,9 +14,10 @@ import itertools
 import operator
 import time
 from array import array
+from collections import OrderedDict
 from collections.abc import Container, Iterable, Iterator
 from itertools import islice
-from operator import attrgetter, length_hint
+from operator import length_hint
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from ...core import errors, hooks, process
@@ -551,14 +552,13 @@ class ChunkLayout:
 class CachedPayload:
     """The payload of a chunk, decompressed and checked, and its layout."""
 
-    __slots__ = ("data", "last_used", "layout", "number", "plain")
+    __slots__ = ("data", "layout", "number", "plain")
 
     def __init__(self, number: int, data: bytes, layout: ChunkLayout, plain: bool) -> None:
         self.number = number
         self.data = data
         self.layout = layout
         self.plain = plain
-        self.last_used = 0
 
     def fill(self, found: list[bytes], wanted: list[int], slots: list[int], first: int) -> None:
         """Put the records whose numbers stand at `slots` of `wanted` there in `found`; `first` is the chunk's first."""
@@ -581,19 +581,20 @@ class PayloadCache:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._cached: dict[int, CachedPayload] = {}
+        self._cached: OrderedDict[int, CachedPayload] = OrderedDict()  # the one used last at the end
         self._layouts: dict[int, ChunkLayout] = {}
-        self._size = 0
+        self.size = 0
+        """The bytes of the payloads that are kept."""
         self._records = 0
-        self._clock = itertools.count()
         self._lock = process.Lock()
 
     def get(self, number: int) -> CachedPayload | None:
         """The payload of a chunk, if it is here."""
-        cached = self._cached.get(number)
-        if cached is not None:
-            cached.last_used = next(self._clock)
-        return cached
+        try:
+            self._cached.move_to_end(number)
+        except KeyError:
+            return None
+        return self._cached.get(number)  # another thread may have evicted it
 
     def layout(self, number: int) -> ChunkLayout | None:
         """The layout of a chunk, if it is known."""
@@ -601,45 +602,31 @@ class PayloadCache:
 
     def put(self, cached: CachedPayload) -> None:
         """Keep a payload, and evict those that were not used for longest."""
-        cached.last_used = next(self._clock)
         with self._lock:
-            self._size += len(cached.data)
-            if self._size > self._limit:
-                self._make_room(len(cached.data))
             if cached.number not in self._layouts:
                 self._records += len(cached.layout.places)
                 if self._records > _RECORDS:
                     self._layouts.clear()
                     self._records = len(cached.layout.places)
                 self._layouts[cached.number] = cached.layout
+            before = self._cached.pop(cached.number, None)
             self._cached[cached.number] = cached
-
-    def _make_room(self, size: int) -> None:
-        """Evict an eighth more than necessary, so that not every payload evicts."""
-        total = sum(len(cached.data) for cached in self._cached.values()) + size
-        for cached in sorted(self._cached.values(), key=attrgetter("last_used")):
-            if total <= self._limit - self._limit // 8:
-                break
-            cached.take_checksums()
-            del self._cached[cached.number]
-            total -= len(cached.data)
-        self._size = total
-
-    @property
-    def size(self) -> int:
-        """The bytes of the payloads that are kept."""
-        return self._size if self._cached else 0
+            self.size += len(cached.data) - (0 if before is None else len(before.data))
+            while self.size > self._limit and len(self._cached) > 1:
+                _, evicted = self._cached.popitem(last=False)
+                evicted.take_checksums()
+                self.size -= len(evicted.data)
 
     def free_cached(self) -> None:
         """Free the payloads; where records lie is still known."""
         with self._lock:
-            cached, self._cached, self._size = self._cached, {}, 0
+            cached, self._cached, self.size = self._cached, OrderedDict(), 0
         for one in cached.values():
             one.take_checksums()
 
     def clear(self) -> None:
         """Free everything."""
         with self._lock:
-            self._cached = {}
+            self._cached = OrderedDict()
             self._layouts = {}
-            self._size = self._records = 0
+            self.size = self._records = 0
