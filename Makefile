@@ -67,7 +67,7 @@ soak: servers ## the randomised tests with new seeds for SOAK_MINUTES (60); writ
 	$(RUN) -m tests.soak $(PYTEST_ARGS)
 
 clean: ## remove all that these commands made, the virtual environment included
-	rm -rf $(VENV) .venv-judges build dist *.egg-info docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-* build dist *.egg-info docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One stamp for each extra of setup.cfg: `pip` runs again when what it would install may have changed. A module is compiled

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import marshal
+import math
 import os
 import re
 import sys
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from .. import __version__
 from ..core import errors
+from ..core.threads import Flag
 from .output import OutputDirectory
 from .plan import PrepareJob, Unit, UnitResult
 from .work import ATTEMPTS, run_unit
@@ -59,15 +61,13 @@ class SparkRunner:
         group = f"fsabs-prepare-{uuid.uuid4().hex}"
         with self._context() as context:
             ship_package(context)
-            thread = threading.Thread(
-                target=self._collect, args=(context, group, job, units), name="fsabs-prepare-spark", daemon=True
-            )
-            thread.start()
+            ended = Flag()  # Python before 3.13 takes a thread for ended whose `join` was interrupted
+            arguments = context, group, job, units, ended
+            threading.Thread(target=self._collect, args=arguments, name="fsabs-prepare-spark", daemon=True).start()
             try:
-                ended = False
-                while not ended:
-                    thread.join(POLL_SECONDS)
-                    ended = not thread.is_alive()
+                has_ended = False
+                while not has_ended:
+                    has_ended = ended.wait(POLL_SECONDS)
                     done = self._output.done_units() & wanted
                     wanted -= done
                     for number in sorted(done):
@@ -76,19 +76,21 @@ class SparkRunner:
                         yield failed
                     yield None
             finally:
-                if thread.is_alive():
+                if not ended.is_set():
                     context.cancelJobGroup(group)
-                    thread.join()
+                    ended.wait(math.inf)
             if self._error is not None:
                 raise RuntimeError(f"the Spark job failed: {reason_of(self._error)}") from self._error
 
-    def _collect(self, context: SparkContext, group: str, job: PrepareJob, units: Sequence[Unit]) -> None:
+    def _collect(self, context: SparkContext, group: str, job: PrepareJob, units: Sequence[Unit], ended: Flag) -> None:
         """Run the job; its results are read from staging, and its error is kept."""
         try:
             context.setJobGroup(group, f"fsabs prepare {self._output.url}", interruptOnCancel=True)
             context.parallelize(units, len(units)).foreachPartition(partial(run_units, job))
         except Exception as exc:  # of py4j, or of what runs on the executors; raised by `run`
             self._error = exc
+        finally:
+            ended.set()
 
     @contextlib.contextmanager
     def _context(self) -> Iterator[SparkContext]:

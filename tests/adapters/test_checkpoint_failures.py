@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,9 +18,11 @@ from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
 from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
 
 import fsabs
-from fsabs.adapters.torch import load_checkpoint, save_checkpoint
+from fsabs.adapters.torch import CheckpointManager, load_checkpoint, save_checkpoint
 from fsabs.adapters.torch.distributed import DistributedReader, DistributedWriter
 from fsabs.testing import Fault, FaultyFS, Raise
+from tests import preloaded
+from tests.adapters import stores
 
 STATE = {"w": torch.ones(400_000), "v": torch.ones(100), "step": 1}
 FAILURES = [KeyboardInterrupt("x"), SystemExit(3), PermissionError(13, "no credentials"), TimeoutError(110, "gone")]
@@ -143,3 +146,38 @@ def test_interrupts_at_the_lines_of_a_save_abort_nothing(step: int, tmp_path: Pa
     assert dropped <= 0.05 * sum(ends.values()), ends
     assert sum(ends.values()) >= 500 // step
     assert [name for name in os.listdir(tmp_path) if not name.startswith(".")] == ["x.pt"]
+
+
+WAITS = """
+import os, signal, sys, threading, time
+import torch
+from fsabs.adapters.torch import CheckpointManager
+
+waiting, interrupted = threading.Event(), threading.Event()
+
+class Slow:
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        waiting.wait(60)
+        os.kill(os.getpid(), signal.SIGINT)
+        interrupted.wait(60)
+        time.sleep(0.5)  # the program could end now
+        return str, ()
+
+manager = CheckpointManager(sys.argv[1])
+manager.save_async(1, {"slow": Slow(), "w": torch.ones(400_000)})
+waiting.set()
+try:
+    manager.wait()
+finally:
+    interrupted.set()
+"""
+
+
+def test_a_checkpoint_that_was_waited_for_is_written_after_an_interrupt(tmp_path: Path) -> None:
+    """Before the program ends, as by any Ctrl-C."""
+    ended = preloaded.run(preloaded.TORCH, ["-c", WAITS, tmp_path], cwd=stores.ROOT, timeout=100)
+    assert ended.returncode == -signal.SIGINT, ended.stderr
+    assert CheckpointManager(tmp_path).load(weights_only=False)["w"].sum() == 400_000

@@ -25,10 +25,19 @@ from tests.adapters.drivers import IMPORTS
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 
 HEAD = """
-import itertools, os, shutil, signal, sys, warnings
+import itertools, os, shutil, signal, sys, traceback, warnings
 warnings.simplefilter("ignore")
 import torch
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+def end(number, frame):
+    names = [one.f_code.co_name for one, _ in traceback.walk_stack(frame)]
+    os.write(2, f"a signal came in {names}\\n".encode())
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    sys.exit(143)
+
+for number in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(number, end)
 folder, first, rank, ranks = sys.argv[1], *map(int, sys.argv[2:5])
 """
 MANAGER = f"""{HEAD}
@@ -98,6 +107,15 @@ def announced(log: Path) -> list[int]:
     return [int(line) for line in lines if line[:-1].isdecimal() and line.endswith("\n")]
 
 
+def was_dropped(log: Path) -> bool:
+    """Return whether the last signal came where Python drops what its handler raises.
+
+    That is in a finalizer, and in a function of pickle that passes over any exception.
+    """
+    came = [line for line in log.read_text().splitlines() if line.startswith("a signal came in ")]
+    return bool(came) and ("'__del__'" in came[-1] or "'_slotnames'" in came[-1])
+
+
 def ended(program: str, folder: Path, first: int, number: int, ranks: int, seconds: float) -> tuple[int, list[int]]:
     """Send a signal to all ranks of a program; return the last step that they announced, and their exit codes."""
     logs, running = [folder.with_name(f"log-{rank}") for rank in range(ranks)], []
@@ -114,26 +132,24 @@ def ended(program: str, folder: Path, first: int, number: int, ranks: int, secon
         for one in running:
             if one.poll() is None:
                 os.kill(one.pid, number)
-        codes = [code_of(one, number) for one in running]
+        codes = [code_of(one, log, number) for one, log in zip(running, logs, strict=True)]
     finally:
         for one in running:
             one.kill()
     return max(max(announced(log)) for log in logs), codes
 
 
-def code_of(program: preloaded.Program, number: int) -> int:
-    """Return how a program ends after a signal, which is sent again after a while.
-
-    Python drops what a handler raises in a finalizer, so a signal that had no effect is sent again.
-    """
-    for _ in range(6):
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
-            if (code := program.poll()) is not None:
-                return code
-            time.sleep(0.01)
-        os.kill(program.pid, number)
-    raise AssertionError("the program does not end")
+def code_of(program: preloaded.Program, log: Path, number: int) -> int:
+    """Return how a program ends after a signal, which is sent again where Python has dropped it."""
+    begin = time.monotonic()
+    while (code := program.poll()) is None:
+        waited = time.monotonic() - begin
+        assert waited < 60, log.read_text()
+        if waited > 10 and was_dropped(log):
+            os.kill(program.pid, number)
+            begin = time.monotonic()
+        time.sleep(0.01)
+    return code
 
 
 def newest_of_manager(folder: Path) -> int:
@@ -174,6 +190,8 @@ PROGRAMS: dict[str, tuple[str, int, Callable[[Path], int], list[set[int]]]] = {
     "lightning": (LIGHTNING, 1, newest_of_lightning, [{-9}, {143}, {1}]),
 }
 """Each with its ranks, a function that looks at what it has saved, and its exit codes by these signals."""
+BY_ITSELF = 0
+"""The exit code of Lightning where Python has dropped its SIGTERM, with any checkpoints: it has noted the signal."""
 
 
 @pytest.mark.parametrize(
@@ -196,7 +214,10 @@ def test_a_signal_leaves_what_was_announced(name: str, rounds: int, tmp_path: Pa
     for number in range(rounds):
         which = number % len(SIGNALS)
         last, ends = ended(program, folder, first, SIGNALS[which], ranks, chance.random() * 0.4)
-        assert set(ends) <= codes[which], (number, SIGNALS[which])
+        allowed, log = codes[which], folder.with_name("log-0")
+        if name == "lightning" and SIGNALS[which] == signal.SIGTERM and was_dropped(log):
+            allowed = allowed | {BY_ITSELF}
+        assert set(ends) <= allowed, (number, SIGNALS[which], log.read_text())
         assert newest(folder) >= last
         first = last + 1000
     soak.count("signals to programs that save checkpoints", rounds)

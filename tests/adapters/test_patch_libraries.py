@@ -1,13 +1,12 @@
 """Data sets of others' libraries, with nothing changed but their root or by the lines of the page: as of local files.
 
-A library that is not installed is passed over, set by set.
+Some of the libraries have an environment of their own, `.venv-libraries`, which is made when a test needs it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gzip
-import importlib.util
 import io
 import json
 import os
@@ -26,6 +25,7 @@ import soundfile
 from PIL import Image
 
 from tests.adapters import stores
+from tests.release.__main__ import kept_environment
 
 LIBRARIES = (
     *("builtins", "os", "shutil", "glob", "pathlib"),
@@ -300,6 +300,15 @@ SETS = {
     "ultralytics": ["Yolo"],
     "mmengine": ["Mmengine"],
 }
+FOLDER = stores.ROOT / ".venv-libraries"
+# What the others of them are in; torchvision is the one of the tests' torch.
+PACKAGES = {
+    "torchvision": "torchvision==0.28.0",
+    "pycocotools": "pycocotools==2.0.11",
+    "timm": "timm==1.0.31",
+    "ultralytics": "ultralytics==8.4.190",
+    "mmengine": "mmengine==0.10.7",
+}
 
 
 def files() -> Iterator[tuple[str, bytes]]:
@@ -370,7 +379,9 @@ def run(folder: Path, lines: str, root: str, names: list[str], methods: list[str
     """Return what the program prints, in a folder of its own."""
     folder.mkdir()
     script = folder / "script.py"
-    script.write_text(f"import os\nBATCH, META = {BATCH!r}, {META!r}\n{lines}{SCRIPT}")
+    # Behind the packages of the tests: the cv2 there needs a display's libraries.
+    found = f"import os, sys\nsys.path += {[*map(str, FOLDER.glob('lib/*/site-packages'))]}\n"
+    script.write_text(f"{found}BATCH, META = {BATCH!r}, {META!r}\n{lines}{SCRIPT}")
     done = subprocess.run(
         [sys.executable, str(script), json.dumps([root, names, methods])],
         env={**os.environ, "PYTHONPATH": str(stores.ROOT), "HF_DATASETS_CACHE": str(folder / "cache")},
@@ -383,22 +394,13 @@ def run(folder: Path, lines: str, root: str, names: list[str], methods: list[str
     return [line for line in done.stdout.splitlines() if line.startswith(("None ", "fork ", "spawn "))]
 
 
-def _installed(library: str) -> bool:
-    return importlib.util.find_spec(library) is not None
-
-
 @pytest.mark.timeout(700)
 @pytest.mark.parametrize(
     ("library", "kind", "methods"),
     [
         ("webdataset", "nested", [None, "fork"]),
         *(
-            pytest.param(
-                library,
-                kind,
-                methods,
-                marks=[pytest.mark.nightly, pytest.mark.skipif(not _installed(library), reason=f"needs {library}")],
-            )
+            pytest.param(library, kind, methods, marks=pytest.mark.nightly)
             for library in SETS
             for kind in ("zip on s3", "nested", "corp")
             for methods in ([None, "fork"], ["spawn"])
@@ -408,6 +410,8 @@ def _installed(library: str) -> bool:
 def test_samples_are_those_of_local_files(
     library: str, kind: str, methods: list[str | None], request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
+    if library in PACKAGES:
+        kept_environment(FOLDER, PACKAGES.values())
     contents = dict(files())
     for name, data in contents.items():
         path = tmp_path / "local" / name

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from tests.judges import sources
 from tests.judges.suites import SUITES, Suite
-from tests.release.__main__ import AT_ONCE, ROOT, call, environment
+from tests.release.__main__ import AT_ONCE, ROOT, kept_environment
 from tests.servers import guard
 
 FOLDER = ROOT / ".venv-judges"
@@ -68,17 +68,6 @@ class Expected(NamedTuple):
     def names(self, test: str) -> str | None:
         """Return the line of the list that a test is named by."""
         return next((line for line in self.tests if re.fullmatch(re.escape(line).replace(r"\*", ".*"), test)), None)
-
-
-def prepare() -> Path:
-    """Return the interpreter of the environment of the suites, made anew if its packages are others."""
-    python, stamp = FOLDER / "bin/python", FOLDER / "packages.txt"
-    if not stamp.exists() or stamp.read_text().split() != PACKAGES:
-        call("rm", "-rf", FOLDER)
-        environment(FOLDER, *PACKAGES, beside=Path(sys.prefix))
-        SOURCES.mkdir()
-        stamp.write_text("\n".join(PACKAGES))
-    return python
 
 
 def run(python: Path, name: str, place: str) -> Run:
@@ -166,7 +155,8 @@ def main() -> int:
     parser.add_argument("--output", action="store_true", help="show what the suites print")
     chosen = parser.parse_args()
     guard.start()
-    python, expected, failed, runs = prepare(), load(), False, []
+    python, expected, failed, runs = kept_environment(FOLDER, PACKAGES) / "bin/python", load(), False, []
+    SOURCES.mkdir(exist_ok=True)
     names = chosen.names or [*SUITES]
     for name in names:
         sources.fetch(SUITES[name], SOURCES)

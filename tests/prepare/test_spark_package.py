@@ -1,19 +1,22 @@
-"""The package as executors of Spark import it."""
+"""The package as executors of Spark import it, and what needs no Spark."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 import uuid
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import fsabs
-from fsabs.prepare.spark import ship_package, write_package
+from fsabs.prepare.spark import SparkRunner, ship_package, write_package
 
 PROGRAM = "import fsabs, fsabs.prepare.work as work; print(fsabs.__version__, work.__file__)"
 
@@ -40,22 +43,59 @@ def test_executors_import_compiled_modules_of_their_own_version_only(tmp_path: P
     assert imported(other, tmp_path) == (fsabs.__version__, f"{other}/fsabs/prepare/work.py")
 
 
+class Context:
+    """Of an application, of which one job runs until its group is cancelled."""
+
+    master = "local[1]"
+
+    def __init__(self) -> None:
+        self.applicationId = uuid.uuid4().hex
+        self.sent: list[str] = []
+        self.waited_for, self.cancelled = threading.Event(), threading.Event()
+
+    def addPyFile(self, path: str) -> None:  # noqa: N802 - Spark's names, here and below
+        self.sent.append(path)
+
+    def setJobGroup(self, *_: object, **__: object) -> None:  # noqa: N802
+        pass
+
+    def cancelJobGroup(self, group: str) -> None:  # noqa: N802
+        self.cancelled.set()
+
+    def parallelize(self, *_: object) -> Context:
+        return self
+
+    def foreachPartition(self, *_: object) -> None:  # noqa: N802
+        self.waited_for.wait(10)
+        os.kill(os.getpid(), signal.SIGINT)
+        self.cancelled.wait(10)
+
+
+def test_ctrl_c_cancels_the_job_in_the_session_of_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pyspark = pytest.importorskip("pyspark.sql")
+    context = Context()
+    monkeypatch.setattr(pyspark.SparkSession, "getActiveSession", lambda: SimpleNamespace(sparkContext=context))
+
+    def done_units() -> set[int]:
+        context.waited_for.set()
+        return set()
+
+    output: Any = SimpleNamespace(url="file:///out", done_units=done_units, failed=lambda: None)
+    job: Any = SimpleNamespace(output=None, roots=())
+    with pytest.raises(KeyboardInterrupt):
+        list(SparkRunner(output, None, None).run(job, []))
+    assert context.cancelled.is_set()
+
+
 def test_a_package_whose_writing_was_interrupted_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Context:
-        applicationId = uuid.uuid4().hex  # noqa: N815 - Spark's name
-
-        def addPyFile(self, path: str) -> None:  # noqa: N802
-            sent.append(path)
-
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    sent: list[str] = []
     context: Any = Context()
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(zipfile.ZipFile, "writestr", interrupted)
         ship_package(context)
     ship_package(context)
-    assert len(sent) == 1
-    with zipfile.ZipFile(sent[0]) as archive:
+    assert len(context.sent) == 1
+    with zipfile.ZipFile(context.sent[0]) as archive:
         assert archive.testzip() is None

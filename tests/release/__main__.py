@@ -24,6 +24,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from tests.release import checks
+from tests.servers.process import locked
 
 ROOT = Path(__file__).parents[2]
 EXTRAS = [name for name in checks.CHECKS if name != "required"]
@@ -54,13 +55,25 @@ def environment(
     call(sys.executable, "-m", "venv", "--without-pip", folder)
     python = folder / "bin/python"
     if beside is not None:
-        (packages(folder) / "beside.pth").write_text(f"{packages(beside)}\n")
+        # With what the `.pth` files there lead to.
+        (packages(folder) / "beside.pth").write_text(f"import site; site.addsitedir({str(packages(beside))!r})\n")
     pip = (sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check")
     known = folder / "constraints.txt"  # torch's newest may come with gigabytes for GPUs, and so does its lowest
     known.write_text("\n".join((f"torch=={importlib.metadata.version('torch')}", *versions)))
     call(*pip, "install", "--quiet", "--no-compile", "--constraint", known, *requirements)
     call(*pip, "check")
     return python
+
+
+def kept_environment(folder: Path, requirements: Iterable[str]) -> Path:
+    """Return an environment that finds the packages of the tests, too; made anew if its requirements are others."""
+    wanted, stamp = sorted(requirements), folder / "packages.txt"
+    with locked(folder.with_suffix(".lock")):
+        if not stamp.exists() or stamp.read_text().split() != wanted:
+            shutil.rmtree(folder, ignore_errors=True)
+            environment(folder, *wanted, beside=Path(sys.prefix))
+            stamp.write_text("\n".join(wanted))
+    return folder
 
 
 def lowest() -> list[str]:

@@ -58,10 +58,9 @@ def _is_url(path: str) -> bool:
 def is_own_scheme(scheme: str) -> bool:
     """Return whether this library opens a scheme by itself, and not through fsspec."""
     from ...core import registry
-    from ...urls import config
-    from ...urls.locations import PFS
+    from ...urls import config, locations
 
-    built_in = scheme == PFS or scheme in registry.BUILTIN_SCHEMES or registry.backend(scheme) is not None
+    built_in = scheme == locations.PFS or scheme in registry.BUILTIN_SCHEMES or registry.backend(scheme) is not None
     return built_in or config.get_custom_scheme(scheme) is not None
 
 
@@ -179,11 +178,11 @@ class PatchedCall:
                 for at, name, test in tests:
                     value = args[at] if len(args) > at else kwargs.get(name)
                     is_local = type(value) is str and "://" not in value and _PFS not in value
-                    path = test(value) if self.active and not is_local else None
+                    path = test(value) if not is_local and self.active else None
                     if path is not None:
                         return self._handler(Call(self, args, kwargs, at, path))
             try:
-                return original(*args, **kwargs)
+                return original(*args, **kwargs) if kwargs else original(*args)  # which is faster
             except FileNotFoundError as exc:
                 _name_cause(exc)
                 raise
@@ -267,11 +266,6 @@ def open_file(path: str | Path, mode: str = "rb", **options: Any) -> IO[Any]:
     return file if mode in ("r", "rb", "rt") else keep_if_dropped(file)
 
 
-def as_local(path: str | Path, mode: str = "r") -> contextlib.AbstractContextManager[str]:
-    """Return a context manager of a local path."""
-    return as_path(path).as_local(mode)
-
-
 def local(path: str | Path) -> str | None:
     """Return what the operating system calls the file of a `Path`; None if it is on no local disk."""
     try:
@@ -316,19 +310,14 @@ def by_remembering_file(call: Call, mode: str = "rb") -> Any:
         return call(remembered)
 
 
-def by_written_remembering_file(call: Call) -> Any:
-    """As `by_remembering_file`, with a file to write, which becomes visible when the function returns."""
-    return by_remembering_file(call, "wb")
-
-
-def by_written_file(call: Call) -> Any:
-    """Give the function a file to write, which becomes visible when it returns."""
-    return by_file(call, "wb")
+# With a file to write, which becomes visible when the function returns.
+by_written_file = functools.partial(by_file, mode="wb")
+by_written_remembering_file = functools.partial(by_remembering_file, mode="wb")
 
 
 def by_local(call: Call, mode: str = "r") -> Any:
     """Give the function a local path with the content of the file."""
-    with as_local(call.path, mode) as path:
+    with as_path(call.path).as_local(mode) as path:
         return call(path)
 
 
@@ -346,7 +335,7 @@ def by_lasting_local(call: Call) -> Any:
     import weakref
 
     with contextlib.ExitStack() as stack:
-        found = call(stack.enter_context(as_local(call.path)))
+        found = call(stack.enter_context(as_path(call.path).as_local()))
         weakref.finalize(found, stack.pop_all().close)
     return found
 
@@ -403,7 +392,7 @@ def copy_until_closed(
     stack = contextlib.ExitStack()
     vars(owner)[_COPY] = stack
     try:
-        call(stack.enter_context(as_local(path, mode)))
+        call(stack.enter_context(as_path(path).as_local(mode)))
     except BaseException:
         close_copy(owner, failed=True)
         raise

@@ -134,9 +134,8 @@ def _sound_file(call: Call) -> Any:
 
 
 _SAFETENSORS: Rows = [
-    ("load_file", "*filename", calls.by_local),
+    ("load_file safe_open", "*filename", calls.by_local),  # mapped at once, so that the copy may go
     ("save_file", "tensors *filename", calls.by_written_local),
-    ("safe_open", "*filename", calls.by_local),  # mapped at once, so that the copy may go
 ]
 
 
@@ -188,7 +187,7 @@ def _write(call: Call) -> Any:
         return _read(call)
     mode = str(call.kwargs.get("mode", "a" if call.patched.name == "to_hdf" else "w"))
     if mode.startswith("x"):
-        with calls.as_local(call.path, "x") as local:
+        with calls.as_path(call.path).as_local("x") as local:
             return call(local, mode=mode.replace("x", "w"))
     return calls.by_written_local(call, adds=mode.startswith(("a", "r+")))
 

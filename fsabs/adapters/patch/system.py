@@ -110,18 +110,21 @@ def _makedirs(path: Path, mode: int = 0o777, exist_ok: bool = False) -> None:
         path.mkdir(parents=True, exist_ok=exist_ok)
 
 
-def _two(call: Call) -> tuple[Path, Path]:
-    """Return both paths of a call, either of which may be local."""
-    first, second = call.patched.parameters[:2]
-    return _either(call.get(first)), _either(call.get(second))
+def _between(function: Callable[[Path, Path], Any]) -> Handler:
+    """Return a handler that calls `function` with both paths, either of which may be local."""
+
+    def served(call: Call) -> Any:
+        first, second = call.patched.parameters[:2]
+        return function(_either(call.get(first)), _either(call.get(second)))
+
+    return served
 
 
 def _either(path: Any) -> Path:
     return calls.as_path(calls.ours(path) or os.path.abspath(os.fsdecode(path)))
 
 
-def _rename(call: Call) -> None:
-    source, target = _two(call)
+def _rename(source: Path, target: Path) -> None:
     source.replace(target)
 
 
@@ -151,14 +154,13 @@ _OS: Rows = [
     ("listdir", "*path", elsewhere(lambda call: [name.rstrip("/") for name in _names(call.path)])),
     ("scandir", "*path", elsewhere(lambda call: _Entries(call.path))),
     ("walk", "*top topdown onerror followlinks", elsewhere(_walk)),
-    ("stat", "*path", _by(lambda path, follow_symlinks=True: path.stat())),
-    ("lstat", "*path", _by(lambda path: path.stat())),
+    ("stat lstat", "*path", _by(lambda path, follow_symlinks=True: path.stat())),
     ("access", "*path mode", _by(_access)),
     ("remove unlink", "*path", _by(lambda path: path.unlink())),
     ("rmdir", "*path", _by(lambda path: path.rmdir())),
     ("mkdir", "*path mode", _by(lambda path, mode=0: path.mkdir())),
     ("makedirs", "*name mode exist_ok", _by(_makedirs)),
-    ("rename replace", "*src *dst", _rename),
+    ("rename replace", "*src *dst", _between(_rename)),
     ("open chdir chmod chown lchown truncate utime statvfs readlink mkfifo mknod", "*path", refused),
     ("getxattr setxattr listxattr removexattr", "*path", refused),
     ("link symlink", "*src *dst", refused),
@@ -171,7 +173,7 @@ _OS: Rows = [
     ("path.isabs", "+s", elsewhere(lambda call: True)),
     ("path.ismount", "*path", elsewhere(lambda call: False)),
     ("path.relpath", "+path +start", _relative),
-    ("path.samefile", "*f1 *f2", lambda call: _two(call)[0].samefile(_two(call)[1])),
+    ("path.samefile", "*f1 *f2", _between(lambda first, second: first.samefile(second))),
 ]
 
 
@@ -197,8 +199,7 @@ def _copy(call: Call) -> Any:
     return target
 
 
-def _move(call: Call) -> Any:
-    source, target = _two(call)
+def _move(source: Path, target: Path) -> str:
     return str(source.move_into(target) if target.is_dir() else source.move(target))
 
 
@@ -226,10 +227,8 @@ def _glob(call: Call) -> list[str]:
     return [f"{base}/{_joinable(path, name)}" for name in names]
 
 
-def _path(call: Call) -> Any:
-    from ...paths import Path
-
-    return Path(*call.args[1:])
+def _path(call: Call) -> Path:
+    return calls.as_path(call.path).joinpath(*call.args[2:])
 
 
 TABLE: dict[str, dict[str, Rows]] = {
@@ -241,7 +240,7 @@ TABLE: dict[str, dict[str, Rows]] = {
     "shutil": {
         "shutil": [
             ("copy copy2 copyfile", "*src *dst", _copy),
-            ("move", "*src *dst", _move),
+            ("move", "*src *dst", _between(_move)),
             ("copymode copystat", "*src *dst", refused),
             ("disk_usage chown", "*path", refused),
             ("unpack_archive", "*filename", calls.by_local),

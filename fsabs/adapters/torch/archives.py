@@ -120,9 +120,9 @@ class CheckedArchive(RememberingFile):
             pass
         if self.is_archive:
             self.file.seek(0)
-            unchecked: Any = RememberingFile(self.file)
             try:
-                torch._C.PyTorchFileReader(unchecked).get_all_records()
+                with remembering(RememberingFile(self.file)) as unchecked:
+                    torch._C.PyTorchFileReader(unchecked).get_all_records()
             except RuntimeError as exc:
                 reason = f"torch can't open the archive: {exc}".partition("\n")[0]
                 raise errors.corrupt(self._url, reason, "load") from None

@@ -22,6 +22,7 @@ import torch
 from ...core import errors, process
 from ...core.fs import FS
 from ...core.remembering import RememberingFile, remembering
+from ...core.threads import Flag
 from ...core.writing import ClosesOnExit, durable
 from ...paths import Path
 from .archives import CheckedArchive, check_archive, is_archive
@@ -134,7 +135,7 @@ class CheckpointManager(ClosesOnExit):
         self._keep = keep
         self._keep_best = keep_best
         self._sign = 1 if mode == "min" else -1
-        self._writer = _BackgroundWriter()
+        self._writer = process.PerProcess(_BackgroundWriter)
 
     def save(self, step: int, state: object, metric: float | None = None) -> Path:
         """Write a checkpoint, and return its path when it is complete.
@@ -142,9 +143,10 @@ class CheckpointManager(ClosesOnExit):
         What went wrong in the background before is raised then.
         """
         _check(step, metric)
-        self._writer.join()
+        writer = self._writer.get()
+        writer.join()
         path = self._write(step, state, metric)
-        self._writer.raise_failure()
+        writer.raise_failure()
         return path
 
     def save_async(self, step: int, state: object, metric: float | None = None) -> None:
@@ -155,8 +157,8 @@ class CheckpointManager(ClosesOnExit):
         next call, which writes its own checkpoint all the same.
         """
         _check(step, metric)
-        held = on_host(state)
-        replaced = self._writer.put(step, lambda: self._write(step, held, metric))
+        held, writer = on_host(state), self._writer.get()
+        replaced = writer.put(step, lambda: self._write(step, held, metric))
         if replaced is not None:
             logger.warning(
                 "the checkpoint of step %s is not written: that of step %s takes its place, since the one before it is "
@@ -164,11 +166,11 @@ class CheckpointManager(ClosesOnExit):
                 replaced,
                 step,
             )
-        self._writer.raise_failure()
+        writer.raise_failure()
 
     def wait(self) -> None:
         """Wait until everything is written, and raise what went wrong."""
-        self._writer.wait()
+        self._writer.get().wait()
 
     def checkpoints(self) -> list[Checkpoint]:
         """Return the complete checkpoints in the order of the run: by steps, after those that it went back before."""
@@ -282,29 +284,34 @@ def _check(step: int, metric: float | None) -> None:
 
 
 class _BackgroundWriter:
-    """A thread that writes one thing at a time, while at most one more waits."""
+    """A thread that writes one thing at a time, while at most one more waits.
+
+    Python waits for it when it exits. Nothing here asks `threading` for its end: Python before 3.13 concludes from an
+    interrupted `join` that the thread has ended, and exits under it, which a writer of C++ ends by an abort.
+    """
 
     def __init__(self) -> None:
         self._lock = process.Lock()
         self._waiting: tuple[int, Callable[[], object]] | None = None
-        self._thread: threading.Thread | None = None
+        self._ended: Flag | None = None  # of the thread that was started last
         self._failure: BaseException | None = None
 
     def put(self, step: int, write: Callable[[], object]) -> int | None:
         """Have `write` called; return the step that waited for its turn and is not written."""
         with self._lock:
             replaced, self._waiting = self._waiting, (step, write)
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._run, name="fsabs-checkpoint")
-                self._thread.start()
+            if self._ended is None or self._ended.is_set():
+                ended = Flag()
+                threading.Thread(target=self._run, args=(ended,), name="fsabs-checkpoint").start()
+                self._ended = ended
         return None if replaced is None else replaced[0]
 
-    def _run(self) -> None:
+    def _run(self, ended: Flag) -> None:
         while True:
             with self._lock:
                 waiting, self._waiting = self._waiting, None
                 if waiting is None:
-                    self._thread = None
+                    ended.set()
                     return
             try:
                 waiting[1]()
@@ -319,8 +326,8 @@ class _BackgroundWriter:
 
     def join(self) -> None:
         """Wait until nothing is left to write."""
-        while (thread := self._thread) is not None and thread.is_alive():
-            thread.join()
+        if self._ended is not None:
+            self._ended.wait(math.inf)
 
     def raise_failure(self) -> None:
         """Raise what went wrong since the last call."""
