@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import random
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -44,13 +45,13 @@ SHUFFLES: list[dict[str, Any]] = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same numbers as RecordIO, Parquet, JSON lines and files."""
+    """The same numbers as RecordIO, Parquet, JSON lines, MDS and files."""
     import pyarrow
     import pyarrow.parquet
 
     found = tmp_path_factory.mktemp("data")
     fs = fsabs.from_url(found)
-    for name in ("recordio", "parquet", "jsonl", "files"):
+    for name in ("recordio", "parquet", "jsonl", "mds", "files"):
         fs.mkdir(name)
     for shard in range(3):
         numbers = range(31 * shard, 31 * shard + 31)
@@ -62,7 +63,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         fs.write_bytes(f"jsonl/{shard}.jsonl", "".join(json.dumps({"id": one}) + "\n" for one in numbers).encode())
     for number in range(TOTAL):
         fs.write_bytes(f"files/{number:03}", b"%d" % number)
+    shards = [write_mds(fs, f"{shard}.mds", range(31 * shard, 31 * shard + 31)) for shard in range(3)]
+    fs.write_bytes("mds/index.json", json.dumps({"version": 2, "shards": shards}).encode())
     return found
+
+
+def write_mds(fs: fsabs.FS, name: str, numbers: range) -> dict[str, Any]:
+    """Write a shard of MosaicML Streaming's format, of one column; return its entry of the index."""
+    first = 4 * (len(numbers) + 2)
+    offsets = range(first, first + 8 * len(numbers) + 1, 8)
+    content = struct.pack(f"<{len(numbers) + 2}I{len(numbers)}q", len(numbers), *offsets, *numbers)
+    fs.write_bytes(f"mds/{name}", content)
+    columns = {"column_encodings": ["int"], "column_names": ["id"], "column_sizes": [8]}
+    raw = {"basename": name, "bytes": len(content), "hashes": {}}
+    others = {"compression": None, "format": "mds", "hashes": [], "version": 2, "size_limit": None, "zip_data": None}
+    return {**columns, **others, "raw_data": raw, "samples": len(numbers)}
 
 
 def number_of(row: Any) -> int:
@@ -73,7 +88,7 @@ def data_of(kind: str, folder: Path) -> Any:
     if kind == "recordio":
         return ShardedDataset(folder / "recordio", int, seed=3, buffer_size=12, block_size=6)
     if kind == "mds":
-        return ShardedDataset(MDS, number_of, seed=3, buffer_size=4)
+        return ShardedDataset(folder / kind, number_of, seed=3, buffer_size=12)
     if kind in ("parquet", "jsonl"):
         return ShardedDataset(folder / kind, number_of, seed=3, window=4)
     if kind == "files":
@@ -84,8 +99,13 @@ def data_of(kind: str, folder: Path) -> Any:
     return Mixture(sources, {"a": 2, "b": 1}, ending="leave")
 
 
-MDS = Path(__file__).parents[1] / "readers" / "samples" / "mds" / "zstd"
-KINDS = ("recordio", "parquet", "jsonl", "mds", "files", "map", "mixture")
+LANES = {"lanes": (2, 3)}
+SEED = {"seed": 3}
+BY_LANES: list[Any] = [(kind, LANES) for kind in ("recordio", "parquet", "jsonl", "mds", "mixture")]
+BY_LANES += [(kind, {**SEED, **given}) for kind in ("files", "map") for given in (LANES, {})]
+FEW = [(2, 0), (3, 2), (4, 0), (6, 1)]
+MANY = [(ranks, workers) for ranks in (1, 2, 3, 4, 6) for workers in range(4)]
+"""Numbers of ranks, and of workers of each."""
 
 
 def joined(
@@ -102,22 +122,24 @@ def joined(
     return [list(itertools.chain.from_iterable(one)) for one in zip(*found, strict=True)], last
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_global_batches_are_the_same_on_any_ranks_and_workers(kind: str, folder: Path) -> None:
-    """Fresh, and resumed by the state of one rank; without lanes= where nothing is gained by blocks of one's own."""
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("pairs", [FEW, pytest.param(MANY, marks=pytest.mark.nightly)], ids=["few", "many"])
+@pytest.mark.parametrize(("kind", "given"), BY_LANES, ids=[f"{kind}-{'-'.join(given)}" for kind, given in BY_LANES])
+def test_global_batches_are_the_same_on_any_ranks_and_workers(
+    kind: str, given: dict[str, Any], pairs: list[tuple[int, int]], folder: Path
+) -> None:
+    """Fresh, and resumed by the state of any rank; without lanes= where nothing is gained by blocks of one's own."""
     data = data_of(kind, folder)
-    given: dict[str, Any] = {"seed": 3} if kind in ("files", "map") else {"lanes": (2, 3)}
     whole, _ = joined(data, 1, 0, 12, **given)
-    expected = sorted(data[number] for number in range(len(data)))
-    assert sorted(samples(whole)) == expected
-    first, state = joined(data, 1, 0, 12, stop=3 if kind != "mds" else 0, **given)
-    for ranks, workers in ((2, 0), (3, 2), (4, 0), (6, 1)):
-        left = len(expected) % 12
-        kept = len(expected) - left % ranks
-        fresh, _ = joined(data, ranks, workers, 12, **given)
-        assert samples(fresh) == samples(whole)[:kept]
-        rest, _ = joined(data, ranks, workers, 12, state, **given)
-        assert samples(first + rest) == samples(whole)[:kept]
+    assert sorted(samples(whole)) == sorted(data[number] for number in range(len(data)))
+    first, state = joined(data, 2, 3 if pairs is MANY else 0, 12, stop=3, **given)
+    assert first == whole[:3]
+    for ranks, workers in pairs:
+        *full, last = whole
+        last = last[: len(last) // ranks * ranks]
+        expected = [*full, last] if last else full
+        assert joined(data, ranks, workers, 12, **given)[0] == expected
+        assert joined(data, ranks, workers, 12, state, **given)[0] == expected[3:]
 
 
 @pytest.mark.parametrize("shuffle", SHUFFLES, ids=str)
