@@ -9,7 +9,7 @@ import random
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from fsabs import CorruptFileError
 from fsabs.adapters.torch import EpochBatches, FileDataset, Loader, Mixture, Packing, ShardedDataset
 from fsabs.readers.data import Task
 from fsabs.readers.recordio import RecordWriter
+from tests import soak
 from tests.counting import Counting
 
 from .workers import ByRuns, Numbers, forked, samples, saved, threads, wait_for
@@ -149,34 +150,49 @@ def test_any_chain_of_jobs_reads_each_sample_once(reader: Numbers, shuffle: dict
     source = random.Random(str(shuffle))
     assert sorted(ShardedDataset(reader, **shuffle)) == reader.everything
     for _ in range(12):
-        seen: list[int] = []
-        state: Any = None
-        for job in range(5):
-            ranks, size = source.randrange(1, 4), source.randrange(1, 6)
-            lanes = source.choice([None, (2, 2)]) if not state else None
-            loaders = [
-                Loader(
-                    ShardedDataset(reader, **shuffle),
-                    size,
-                    rank=rank,
-                    ranks=ranks,
-                    uneven="repeat" if job == 4 else "drop",
-                    lanes=lanes,
-                )
-                for rank in range(ranks)
-            ]
-            stop = source.randrange(1, 6) if job < 4 else None
-            for loader in loaders:
-                if state:
-                    loader.load_state_dict(state)
-                loader.set_epoch(0)
-                seen += samples(itertools.islice(loader, stop))
-            state = saved(source.choice(loaders))
-            if state["epoch"]:
-                break
-        dropped = len(reader.everything) - len(set(seen))
-        assert dropped < 4 if job < 4 else not dropped
-        assert job == 4 or len(seen) == len(set(seen))
+        chain_of_jobs(source, lambda: ShardedDataset(reader, **shuffle), reader.everything)
+
+
+@pytest.mark.nightly
+@pytest.mark.soak
+def test_any_chain_of_jobs_reads_each_sample_of_a_mixture_once() -> None:
+    """With other weights each time, too."""
+    source = random.Random(f"mixture {soak.seed(4)}")
+
+    def made() -> Mixture:
+        shards = ShardedDataset(NUMBERS, seed=5, buffer_size=10, block_size=4)
+        weights = {"shards": source.randrange(1, 9), "numbers": source.randrange(1, 9)}
+        return Mixture({"shards": shards, "numbers": range(100_000, 100_040)}, weights, seed=3, ending="leave")
+
+    everything = [*NUMBERS.everything, *range(100_000, 100_040)]
+    chains = soak.rounds(100)
+    for _ in range(chains):
+        chain_of_jobs(source, made, everything)
+    soak.count("jobs of mixtures stopped and resumed", chains)
+
+
+def chain_of_jobs(source: random.Random, made: Callable[[], Any], everything: list[int]) -> None:
+    """Run up to five jobs, each from the state of a rank of the one before; fail if a sample is lost or comes twice."""
+    seen: list[int] = []
+    state: Any = None
+    for job in range(5):
+        ranks, size = source.randrange(1, 4), source.randrange(1, 6)
+        lanes = source.choice([None, (2, 2)]) if not state else None
+        uneven: Any = "repeat" if job == 4 else "drop"
+        data = made()
+        loaders = [Loader(data, size, rank=rank, ranks=ranks, uneven=uneven, lanes=lanes) for rank in range(ranks)]
+        stop = source.randrange(1, 6) if job < 4 else None
+        for loader in loaders:
+            if state:
+                loader.load_state_dict(state)
+            loader.set_epoch(0)
+            seen += samples(itertools.islice(loader, stop))
+        state = saved(source.choice(loaders))
+        if state["epoch"]:
+            break
+    dropped = len(everything) - len(set(seen))
+    assert dropped < 4 if job < 4 else not dropped
+    assert job == 4 or len(seen) == len(set(seen))
 
 
 def test_ranks_have_equal_parts() -> None:
@@ -390,37 +406,31 @@ def windows(batches: Any) -> list[list[int]]:
     return [window for batch in batches for window in batch["tokens"].tolist()]
 
 
+def tokens_of_lanes(jobs: list[tuple[int, int, int]], lanes: int) -> dict[int, list[int]]:
+    """Return the tokens of each lane, of jobs of so many ranks, workers and steps; each goes on from all states."""
+    found: dict[int, list[int]] = {number: [] for number in range(lanes)}
+    state: Any = None
+    for ranks, workers, steps in jobs:
+        states = []
+        for rank in range(ranks):
+            loader = Loader(packed(), 1, steps=1000, rank=rank, ranks=ranks, lanes=(lanes, 1), **forked(workers))
+            if state:
+                loader.load_state_dict(state)
+            places = dict(saved(loader)["places"])
+            for batch in itertools.islice(loader, steps):
+                after = dict(saved(loader)["places"])
+                (lane,) = (number for number, place in after.items() if place != places[number])
+                found[lane] += batch["tokens"][0].tolist()
+                places = after
+            states.append(saved(loader))
+        state = states
+    return found
+
+
 def test_packed_windows_go_on_where_any_rank_was() -> None:
     """Lanes never end: no token is lost, and the windows of each lane are those of a run without a stop."""
-
-    def lanes(jobs: list[tuple[int, int, int]]) -> dict[int, list[int]]:
-        found: dict[int, list[int]] = {}
-        state: Any = None
-        for ranks, workers, steps in jobs:
-            states = []
-            for rank in range(ranks):
-                loader = Loader(packed(), 1, steps=100, rank=rank, ranks=ranks, lanes=(4, 1), **forked(workers))
-                if state:
-                    loader.load_state_dict(state)
-                for batch in itertools.islice(loader, steps):
-                    tokens = batch["tokens"][0].tolist()
-                    found.setdefault(_lane_of(loader, found), []).extend(tokens)
-                states.append(saved(loader))
-            state = states
-        return found
-
-    def _lane_of(loader: Loader, found: Any) -> int:
-        """The lane of the last batch: the one whose place has changed."""
-        places = {number: tuple(place or ()) for number, place in saved(loader)["places"]}
-        changed = [number for number, place in places.items() if known.get(number, ()) != place]
-        known.update(places)
-        assert len(changed) == 1
-        return int(changed[0])
-
-    known: dict[int, Any] = {}
-    whole = lanes([(1, 0, 80)])
-    known.clear()
-    parts = lanes([(2, 0, 10), (4, 0, 5), (1, 2, 8), (2, 1, 6)])
+    whole = tokens_of_lanes([(1, 0, 80)], 4)
+    parts = tokens_of_lanes([(2, 0, 10), (4, 0, 5), (1, 2, 8), (2, 1, 6)], 4)
     for number, tokens in parts.items():
         assert tokens == whole[number][: len(tokens)]
     assert min(map(len, parts.values())) >= 7 * 10
@@ -429,6 +439,23 @@ def test_packed_windows_go_on_where_any_rank_was() -> None:
     alone = saved(Loader(packed(), 1, steps=9, rank=0, ranks=2, lanes=(4, 1)))
     with pytest.raises(ValueError, match="the states of all ranks"):
         Loader(packed(), 1, steps=9, rank=0, ranks=1).load_state_dict(alone)
+
+
+@pytest.mark.nightly
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+def test_any_chain_of_jobs_packs_each_token_once() -> None:
+    """From the states of all ranks, with numbers of ranks and workers that divide the lanes."""
+    source = random.Random(f"packed {soak.seed(4)}")
+    whole = tokens_of_lanes([(1, 0, 400)], 12)
+    numbers = [(1, 0), (1, 1), (1, 2), (1, 3), (2, 0), (2, 2), (3, 0), (3, 1), (4, 0), (6, 0), (12, 0)]
+    chains = soak.rounds(100)
+    for _ in range(chains):
+        chosen = [source.choice(numbers) for _ in range(source.randrange(2, 5))]
+        jobs = [(*one, source.randrange(1, 8)) for one in chosen]
+        for number, tokens in tokens_of_lanes(jobs, 12).items():
+            assert tokens == whole[number][: len(tokens)], jobs
+    soak.count("jobs of packed windows stopped and resumed", chains)
 
 
 def test_epochs_of_packed_windows_are_steps() -> None:
