@@ -108,7 +108,8 @@ class StepReader:
                 _warn_of_workers(step.plan.workers, stride)
             self._stream = self._dataset.stream(step, stride)
         try:
-            items = self._stream.take(1 if self._dataset.batch_size else step.plan.size(step.number))
+            # The last batch of a pass alone may have fewer, and the stream ends with it.
+            items = self._stream.take(1 if self._dataset.batch_size else step.plan.batch_size // step.plan.ranks)
         except BaseException:
             self.close()  # the batch after it begins anew
             raise

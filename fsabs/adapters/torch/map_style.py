@@ -26,7 +26,7 @@ from ...readers.data import RecordIODataReader, Shard, shards_of
 from ...readers.data.base import LOST, OnError, ShardContent, check_skipped, digest_of
 from ...readers.data.files import Location, visible
 from ...readers.data.images import EXTENSIONS
-from ...readers.data.order import Epoch, Interval, RandomOrder, drop, gathered, key_of, permuted
+from ...readers.data.order import Epoch, Interval, RandomOrder, drop, gathered, key_of, length, permuted
 from ...readers.epochs.content import OrderContent
 from ...readers.epochs.reading import joined
 from ...readers.prefetch import MAX_BYTES, hand_over, read_batches_ahead
@@ -490,9 +490,7 @@ class IndexedDataset(EpochDataset):
     def _read_ahead(self, coming: ComingNumbers, ahead: process.Resumable[Any]) -> Iterator[Any]:
         try:
             for batch in coming.batches():
-                for index in batch:
-                    content = next(ahead)
-                    yield content if content is LOST else self.dataset.sample(index, content)
+                yield from self.dataset.made(batch, ahead.take(len(batch)))
         finally:
             ahead.close()
 
@@ -546,7 +544,9 @@ class ComingNumbers(Sequence[int]):
         self._first, self._stride, self._taken = step.number, stride, taken
         self._size = step.plan.batch_size // step.plan.ranks
         steps = range(step.number, len(step.plan), stride)
-        self._total = max(0, len(steps) - 1) * self._size + (step.plan.size(steps[-1]) if steps else 0) - taken
+        last = length(step.plan.positions(steps[-1])) if steps else 0
+        self._total = max(0, len(steps) - 1) * self._size + last - taken
+        self._kept: tuple[int, list[int]] = (0, [])  # numbers that were computed last, from one on
 
     def __len__(self) -> int:
         return self._total
@@ -577,7 +577,11 @@ class ComingNumbers(Sequence[int]):
         if not isinstance(index, slice):
             return self[index : index + 1][0]
         start, end, _ = index.indices(self._total)
-        return list(itertools.islice(self._from(start, max(1, end - start)), max(0, end - start)))
+        first, found = self._kept
+        if not first <= start <= end <= first + len(found):
+            count = max(end - start, _FEWEST, min(2 * len(found), _MOST))
+            first, found = self._kept = start, list(itertools.islice(self._from(start, count), count))
+        return found[start - first : end - first]
 
     def all(self) -> Iterator[int]:
         """Yield the numbers of all workers of this rank, then those of the next epoch."""

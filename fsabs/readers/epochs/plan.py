@@ -241,10 +241,6 @@ class PassPlan:
         """Return the step that is done as number `number` of this pass."""
         return next(drop(self.order, number))[0]
 
-    def size(self, number: int) -> int:
-        """Return how many samples this rank's batch number `number` has: the last one alone may have others."""
-        return self.batch_size // self.ranks if number < len(self) - 1 else length(self.positions(number))
-
     def positions(self, number: int) -> list[Interval]:
         """Return the positions of this rank's batch number `number` of this pass."""
         return part_of(self.plan.batch(self.step(number)), self.rank, self.ranks, self.uneven)
