@@ -2,7 +2,8 @@
 
 A stage is a line of JSON on standard input: which driver, with which loader, from which states, and after how many
 batches it stops. The answer is a line of JSON: what was read in each epoch, and the state that the stage leaves, or why
-it was refused. The process group, where there is more than one rank, is made once.
+it was refused. A stage that is to be killed goes on after its answer. The process group, where there is more than one
+rank, is made once.
 """
 
 from __future__ import annotations
@@ -51,10 +52,16 @@ class Stage(NamedTuple):
     uneven: str
     batch_size: int
     workers: int
+    method: str
+    """By which its workers are started."""
+    persistent: bool
+    """Its workers stay from one epoch to the next one."""
     epochs: int
     """How many the whole job has."""
     stop: int | None
     """Stop after so many batches; None runs to the end of the job."""
+    killed: bool
+    """Go on there, until somebody kills this process."""
     snapshots: int
     """Of a `StatefulDataLoader`: every how many batches."""
     epoch: int
@@ -74,17 +81,30 @@ class Answer(NamedTuple):
     refused: str | None = None
 
 
-class _Reader:
-    """The batches that a rank was given, by epoch, until it stops."""
+class Reader:
+    """The batches that a rank was given, by epoch, and its answer."""
 
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
+    def __init__(self, stage: Stage, answers: Any) -> None:
+        self._stage, self._answers = stage, answers
         self.seen: list[tuple[int, list[int]]] = []
+        self.answered = False
 
     def take(self, epoch: int, batch: Any) -> bool:
-        """Note a batch; return True where the stage stops."""
+        """Note a batch; return True where a state is saved."""
         self.seen.append((epoch, torch.as_tensor(batch).flatten().tolist()))
-        return len(self.seen) == self.stage.stop
+        return len(self.seen) == self._stage.stop
+
+    def stop(self, epoch: int, state: Any) -> bool:
+        """Answer by the state that was saved; return True if the stage ends there."""
+        self.answer(Answer(self.seen, epoch, state))
+        return not self._stage.killed
+
+    def answer(self, answer: Answer) -> None:
+        """Write the answer; nothing where it was written before."""
+        if not self.answered:
+            self.answered = True
+            self._answers.write(json.dumps(answer) + "\n")
+            self._answers.flush()
 
 
 def data_of(stage: Stage) -> Any:
@@ -108,12 +128,14 @@ class _Consecutive(Numbers):
 
 
 def _workers(stage: Stage) -> dict[str, Any]:
-    """Return the options of a loader's workers, which are forked where no thread of gloo may be entering Python.
-
-    Before Python 3.12 a child that is forked at that instant hangs: it waits for the lock of the list of threads.
-    """
-    method = "forkserver" if torch.distributed.is_initialized() else "fork"
-    return {"num_workers": stage.workers, "multiprocessing_context": method if stage.workers else None}
+    """Return the options of a loader's workers."""
+    if not stage.workers:
+        return {}
+    return {
+        "num_workers": stage.workers,
+        "multiprocessing_context": stage.method,
+        "persistent_workers": stage.persistent,
+    }
 
 
 def loader_of(stage: Stage, **given: Any) -> Loader:
@@ -141,37 +163,37 @@ def _resume(target: Any, stage: Stage) -> None:
 # ---- the drivers
 
 
-def by_loader(stage: Stage) -> Answer:
+def by_loader(stage: Stage, reader: Reader) -> None:
     """A loop over a `Loader`."""
-    loader, reader = loader_of(stage), _Reader(stage)
+    loader = loader_of(stage)
     _resume(loader, stage)
     while True:
         for batch in loader:
-            if reader.take(loader.epoch, batch):
-                return Answer(reader.seen, loader.epoch, loader.state_dict())
+            if reader.take(loader.epoch, batch) and reader.stop(loader.epoch, loader.state_dict()):
+                return
         if loader.epoch >= stage.epochs - 1:
-            return Answer(reader.seen)
+            return
 
 
-def by_plain(stage: Stage) -> Answer:
+def by_plain(stage: Stage, reader: Reader) -> None:
     """A loop over a plain `DataLoader`, which counts its steps."""
-    data, reader = data_of(stage), _Reader(stage)
+    data = data_of(stage)
     batches = batches_of(stage, data)
     loader: Any = DataLoader(data, batch_sampler=batches, **_workers(stage))
     _resume(batches, stage)
     while True:
         for steps, batch in enumerate(loader, 1):
-            if reader.take(batches.epoch, batch):
-                return Answer(reader.seen, batches.epoch, batches.state_dict(steps))
+            if reader.take(batches.epoch, batch) and reader.stop(batches.epoch, batches.state_dict(steps)):
+                return
         if batches.epoch >= stage.epochs - 1:
-            return Answer(reader.seen)
+            return
 
 
-def by_stateful(stage: Stage) -> Answer:
+def by_stateful(stage: Stage, reader: Reader) -> None:
     """A loop over torchdata's `StatefulDataLoader`, which resumes by its own state, or by that of its batches."""
     from torchdata.stateful_dataloader import StatefulDataLoader  # type: ignore[import-untyped]
 
-    data, reader = data_of(stage), _Reader(stage)
+    data = data_of(stage)
     batches = batches_of(stage, data)
     loader: Any = StatefulDataLoader(
         data, batch_sampler=batches, snapshot_every_n_steps=stage.snapshots, **_workers(stage)
@@ -189,18 +211,19 @@ def by_stateful(stage: Stage) -> Answer:
             given = True
             if reader.take(batches.epoch, batch):
                 state = {"loader": loader.state_dict(), "workers": stage.workers, "batch_size": stage.batch_size}
-                return Answer(reader.seen, batches.epoch, state)
+                if reader.stop(batches.epoch, state):
+                    return
         if batches.epoch >= stage.epochs - 1 and given:
-            return Answer(reader.seen)
+            return
 
 
-def by_lightning(stage: Stage) -> Answer:
+def by_lightning(stage: Stage, reader: Reader) -> None:
     """Lightning's `Trainer`."""
     import pytorch_lightning as pl
 
     from fsabs.adapters.torch.lightning import FsabsCheckpointIO, ResumedEpochs
 
-    reader, checkpoint = _Reader(stage), f"file://{stage.folder}/checkpoints/last.ckpt"
+    checkpoint = f"file://{stage.folder}/checkpoints/last.ckpt"
     loader = loader_of(stage)
 
     class Mean(pl.LightningModule):
@@ -215,7 +238,7 @@ def by_lightning(stage: Stage) -> Answer:
         def on_train_batch_end(self, outputs: Any, batch: Any, index: int) -> None:
             if self.stops:
                 self.trainer.save_checkpoint(checkpoint)
-                self.trainer.should_stop = True
+                self.trainer.should_stop = reader.stop(self.current_epoch, "in the checkpoint")
 
         def configure_optimizers(self) -> Any:
             return torch.optim.SGD(self.parameters(), lr=0.01)
@@ -239,10 +262,9 @@ def by_lightning(stage: Stage) -> Answer:
     trainer.fit(Mean(), loader, **resumed)  # type: ignore[arg-type]
     if stage.stop is None:
         trainer.strategy.remove_checkpoint(checkpoint)
-    return Answer(reader.seen, reader.seen[-1][0] if reader.seen else 0, "in the checkpoint")
 
 
-def by_accelerate(stage: Stage) -> Answer:
+def by_accelerate(stage: Stage, reader: Reader) -> None:
     """A loop as accelerate's examples have it."""
     from accelerate import Accelerator  # type: ignore[import-untyped]
     from accelerate.state import (  # type: ignore[import-untyped]
@@ -253,7 +275,7 @@ def by_accelerate(stage: Stage) -> Answer:
 
     for state in (AcceleratorState, GradientState, PartialState):
         state._reset_state()
-    reader, folder = _Reader(stage), f"{stage.folder}/accelerate"
+    folder = f"{stage.folder}/accelerate"
     accelerator = Accelerator(cpu=True)
     model = torch.nn.Linear(1, 1)
     model, optimizer, loader = accelerator.prepare(
@@ -269,18 +291,19 @@ def by_accelerate(stage: Stage) -> Answer:
             optimizer.zero_grad()
             if reader.take(loader.epoch, batch):
                 accelerator.save_state(folder)
-                return Answer(reader.seen, loader.epoch, "in the folder")
+                if reader.stop(loader.epoch, "in the folder"):
+                    return
         if loader.epoch >= stage.epochs - 1:
-            return Answer(reader.seen)
+            return
 
 
-def by_trainer(stage: Stage) -> Answer:
+def by_trainer(stage: Stage, reader: Reader) -> None:
     """Hugging Face's `Trainer`."""
     from transformers import TrainerCallback, TrainingArguments
 
     from fsabs.adapters.torch.transformers import LoaderTrainer
 
-    reader, folder = _Reader(stage), f"{stage.folder}/trainer"
+    folder = f"{stage.folder}/trainer"
     loader = loader_of(stage, collate_fn=_named)
 
     class Mean(torch.nn.Module):
@@ -296,7 +319,11 @@ def by_trainer(stage: Stage) -> Answer:
 
     class Stops(TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> Any:
-            control.should_save = control.should_training_stop = model.stops
+            control.should_save = model.stops
+            return control
+
+        def on_save(self, args: Any, state: Any, control: Any, **others: Any) -> Any:
+            control.should_training_stop = model.stops and reader.stop(loader.epoch, "in the folder")
             return control
 
     arguments = TrainingArguments(
@@ -311,7 +338,6 @@ def by_trainer(stage: Stage) -> Answer:
     )
     trainer = LoaderTrainer(model, arguments, train_loader=loader, callbacks=[Stops()])
     trainer.train(resume_from_checkpoint=_newest(folder) if stage.states else None)
-    return Answer(reader.seen, loader.epoch, "in the folder" if model.stops else None)
 
 
 def _named(samples: list[Any]) -> dict[str, Any]:
@@ -322,7 +348,7 @@ def _newest(folder: str) -> str:
     return max(map(str, Path(folder).glob("checkpoint-*")), key=lambda path: int(path.rpartition("-")[2]))
 
 
-DRIVERS: dict[str, Callable[[Stage], Answer]] = {
+DRIVERS: dict[str, Callable[[Stage, Reader], None]] = {
     "plain": by_plain,
     "loader": by_loader,
     "stateful": by_stateful,
@@ -340,12 +366,14 @@ def place() -> tuple[int, int]:
     return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def run(stage: Stage) -> Answer:
-    """Run a stage; what is refused is part of the answer."""
+def run(stage: Stage, answers: Any) -> None:
+    """Run a stage, and answer; what is refused is part of the answer."""
+    reader = Reader(stage, answers)
     try:
-        return DRIVERS[stage.driver](stage)
+        DRIVERS[stage.driver](stage, reader)
     except REFUSED as exc:
-        return Answer([], refused=f"{type(exc).__name__}: {exc}")
+        reader.answer(Answer([], refused=f"{type(exc).__name__}: {exc}"))
+    reader.answer(Answer(reader.seen))
 
 
 def serve() -> None:
@@ -354,17 +382,15 @@ def serve() -> None:
     for name in ("pytorch_lightning", "lightning.pytorch", "accelerate", "transformers"):
         logging.getLogger(name).setLevel("CRITICAL")
     torch.set_num_threads(1)
+    multiprocessing.set_forkserver_preload(["fsabs.adapters.torch", "tests.adapters.workers"])
     if place()[1] > 1:
         rank, ranks = place()
         store = f"file://{os.environ['FSABS_TEST_STORE']}"
         torch.distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=ranks)
-        multiprocessing.set_forkserver_preload(["fsabs.adapters.torch", "tests.adapters.workers"])
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print
     for line in sys.stdin:
-        answer = run(Stage(*json.loads(line)))
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
+        run(Stage(*json.loads(line)), answers)
 
 
 if __name__ == "__main__":

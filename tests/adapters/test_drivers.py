@@ -5,12 +5,15 @@ Each sample comes once an epoch, whoever drives; or the driver refuses to resume
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import json
 import os
 import random
 import select
+import signal
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -24,7 +27,7 @@ from tests.adapters.drivers import DRIVERS, IMPORTS, Answer, Stage
 from tests.servers.fixtures import require
 
 ROOT = Path(__file__).parents[2]
-JOBS = 12  # of each driver
+JOBS = {"plain": 40, "loader": 40, "stateful": 20, "lightning": 8, "accelerate": 10, "trainer": 8}
 SECONDS = 120.0  # of one stage
 LIBRARIES = {
     "stateful": "torchdata",
@@ -34,6 +37,12 @@ LIBRARIES = {
 }
 IN_STEP = ("lightning", "accelerate", "trainer")
 """Drivers whose ranks wait for each other in each step."""
+
+
+METHODS = ("fork", "forkserver", "forkserver", "spawn")
+"""By which workers are started; spawned ones take seconds."""
+NO_FORKS_HANG = sys.version_info >= (3, 12)
+"""Before, a child that is forked while a thread of gloo enters Python waits for a lock that nobody releases."""
 
 
 class Rank(NamedTuple):
@@ -49,7 +58,13 @@ class Ranks:
 
     def __init__(self, ranks: int, log: Path) -> None:
         self._log = log.open("ab")
-        self._ranks = []
+        self._count, self._started = ranks, 0
+        self._ranks: list[Rank] = []
+        self._start()
+
+    def _start(self) -> None:
+        ranks = self._count
+        self._started += 1
         for rank in range(ranks):
             env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "TOKENIZERS_PARALLELISM": "false"}
             if ranks > 1:
@@ -60,7 +75,9 @@ class Ranks:
                     "LOCAL_WORLD_SIZE": ranks,
                 }
                 group |= {"GROUP_RANK": 0, "MASTER_ADDR": "none", "MASTER_PORT": 1, "TORCHELASTIC_RUN_ID": "x"}
-                group["FSABS_TEST_STORE"] = f"{log}.store"  # a file: a port may be taken before it is used
+                group["FSABS_TEST_STORE"] = (
+                    f"{self._log.name}.store{self._started}"  # a file: a port may be taken before it is used
+                )
                 env |= {name: str(value) for name, value in group.items()}
             (theirs, orders), (answers, own) = os.pipe(), os.pipe()
             files = (theirs, own, self._log.fileno())
@@ -70,13 +87,17 @@ class Ranks:
             self._ranks.append(Rank(program, orders, answers))
 
     def run(self, stage: Stage) -> list[Answer]:
-        """Return the answers of the ranks to a stage."""
+        """Return the answers of the ranks to a stage; kill them then, if they are to be, while they go on."""
         line = json.dumps(stage).encode() + b"\n"
         for rank in self._ranks:
             with open(rank.orders, "wb", closefd=False) as orders:
                 orders.write(line)
         end = time.monotonic() + SECONDS
-        return [Answer(*json.loads(self._line(rank, end))) for rank in self._ranks]
+        answers = [Answer(*json.loads(self._line(rank, end))) for rank in self._ranks]
+        if stage.killed:
+            self._kill()
+            self._start()
+        return answers
 
     def _line(self, rank: Rank, end: float) -> bytes:
         found = b""
@@ -89,12 +110,19 @@ class Ranks:
             found += more
         return found
 
-    def close(self) -> None:
-        """End the processes."""
+    def _kill(self) -> None:
+        for rank in self._ranks:  # and not their workers, which have to end by themselves
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(rank.program.pid, signal.SIGKILL)
         for rank in self._ranks:
-            rank.program.kill()
+            rank.program.wait(SECONDS)
             os.close(rank.orders)
             os.close(rank.answers)
+        self._ranks.clear()
+
+    def close(self) -> None:
+        """End the processes."""
+        self._kill()
         self._log.close()
 
 
@@ -105,6 +133,9 @@ class Part(NamedTuple):
     workers: int
     ranks: int
     stop: int | None
+    method: str = "fork"
+    persistent: bool = False
+    killed: bool = False
 
 
 class Job(NamedTuple):
@@ -130,7 +161,10 @@ def random_job(driver: str, rng: random.Random) -> Job:
         batch_size = rng.randint(1, 9)
         steps = max(1, epochs * sum(counts) // several // batch_size // len(ranks))
         stop = rng.randint(1, steps) if number + 1 < len(ranks) else None
-        parts.append(Part(batch_size, rng.choice([0, 0, 1, 2]), several, stop))
+        method = rng.choice(METHODS if several == 1 or NO_FORKS_HANG else METHODS[1:])
+        workers = rng.choice([0, 1, 2] if method != "spawn" else [1, 1, 2])
+        killed = stop is not None and rng.random() < 0.3
+        parts.append(Part(batch_size, workers, several, stop, method, rng.random() < 0.5, killed))
     uneven = "drop" if driver in IN_STEP and max(ranks) > 1 else rng.choice(["keep", "keep", "drop"])
     return Job(driver, rng.choice(["sharded", "map"]), counts, uneven, epochs, rng.choice([1, 1, 3]), parts)
 
@@ -148,8 +182,11 @@ def run_job(job: Job, sets: dict[int, Ranks], folder: Path) -> str | None:
             job.uneven,
             part.batch_size,
             part.workers,
+            part.method,
+            part.persistent,
             job.epochs,
             part.stop,
+            part.killed,
             job.snapshots,
             epoch,
             states,
@@ -196,16 +233,16 @@ def missing(driver: str) -> str | None:
 
 COUNTS = [15, 17, 29, 0, 22, 7, 30]
 SENTINELS = (
-    Job("loader", "sharded", COUNTS, "keep", 2, 1, [Part(4, 2, 2, 6), Part(3, 0, 1, None)]),
-    Job("loader", "map", COUNTS, "drop", 2, 1, [Part(4, 0, 2, 9), Part(5, 1, 2, None)]),
-    Job("plain", "map", COUNTS, "keep", 2, 1, [Part(4, 2, 1, 9), Part(6, 0, 2, None)]),
-    Job("plain", "sharded", COUNTS, "drop", 2, 1, [Part(4, 1, 2, 9), Part(6, 2, 1, None)]),
-    Job("stateful", "sharded", COUNTS, "keep", 2, 1, [Part(4, 2, 2, 5), Part(4, 2, 1, None)]),
+    Job("loader", "sharded", COUNTS, "keep", 2, 1, [Part(4, 2, 2, 6, "forkserver"), Part(3, 0, 1, None)]),
+    Job("loader", "map", COUNTS, "drop", 2, 1, [Part(4, 0, 2, 9), Part(5, 1, 2, None, "forkserver", True)]),
+    Job("plain", "map", COUNTS, "keep", 2, 1, [Part(4, 2, 1, 9, "fork", False, True), Part(6, 0, 2, None)]),
+    Job("plain", "sharded", COUNTS, "drop", 2, 1, [Part(4, 1, 2, 9, "forkserver"), Part(6, 2, 1, None, "fork", True)]),
+    Job("stateful", "sharded", COUNTS, "keep", 2, 1, [Part(4, 2, 2, 5, "forkserver", True), Part(4, 2, 1, None)]),
     Job("stateful", "map", COUNTS, "keep", 2, 1, [Part(4, 2, 1, 5), Part(4, 2, 1, None)]),
     # Stopped after the last batch of an epoch, whose counters say of the next epoch that it has ended.
     Job("lightning", "map", COUNTS, "drop", 3, 1, [Part(6, 0, 2, 10), Part(5, 0, 2, 11), Part(4, 0, 2, None)]),
     Job("lightning", "sharded", COUNTS, "keep", 2, 1, [Part(4, 0, 1, 10), Part(4, 2, 1, 9), Part(8, 0, 1, None)]),
-    Job("accelerate", "sharded", COUNTS, "drop", 2, 1, [Part(4, 0, 2, 7), Part(6, 1, 1, None)]),
+    Job("accelerate", "sharded", COUNTS, "drop", 2, 1, [Part(4, 0, 2, 7, "fork", False, True), Part(6, 1, 1, None)]),
     Job("trainer", "map", COUNTS, "drop", 2, 1, [Part(4, 0, 2, 6), Part(6, 0, 1, None)]),
     Job("trainer", "sharded", COUNTS, "keep", 2, 1, [Part(4, 0, 1, 6), Part(5, 1, 1, None)]),
 )
@@ -235,7 +272,7 @@ def may_refuse(job: Job, reason: str) -> bool:
 def test_each_sample_comes_once_whoever_drives(driver: str, sets: dict[int, Ranks], tmp_path: Path) -> None:
     require(lambda: missing(driver))
     rng = random.Random(f"{driver} {soak.seed(4)}")
-    jobs = soak.rounds(JOBS)
+    jobs = soak.rounds(JOBS[driver])
     for number in range(jobs):
         job = random_job(driver, rng)
         (folder := tmp_path / str(number)).mkdir()

@@ -6,9 +6,10 @@ import io
 import itertools
 import json
 import random
+import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from fsabs import CorruptFileError
 from fsabs.adapters.torch import EpochBatches, FileDataset, Loader, Mixture, Packing, ShardedDataset
 from fsabs.readers.data import Task
 from fsabs.readers.recordio import RecordWriter
+from tests import soak
 from tests.counting import Counting
 
 from .workers import ByRuns, Numbers, forked, samples, saved, threads, wait_for
@@ -44,13 +46,13 @@ SHUFFLES: list[dict[str, Any]] = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same numbers as RecordIO, Parquet, JSON lines and files."""
+    """The same numbers as RecordIO, Parquet, JSON lines, MDS and files."""
     import pyarrow
     import pyarrow.parquet
 
     found = tmp_path_factory.mktemp("data")
     fs = fsabs.from_url(found)
-    for name in ("recordio", "parquet", "jsonl", "files"):
+    for name in ("recordio", "parquet", "jsonl", "mds", "files"):
         fs.mkdir(name)
     for shard in range(3):
         numbers = range(31 * shard, 31 * shard + 31)
@@ -62,7 +64,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         fs.write_bytes(f"jsonl/{shard}.jsonl", "".join(json.dumps({"id": one}) + "\n" for one in numbers).encode())
     for number in range(TOTAL):
         fs.write_bytes(f"files/{number:03}", b"%d" % number)
+    shards = [write_mds(fs, f"{shard}.mds", range(31 * shard, 31 * shard + 31)) for shard in range(3)]
+    fs.write_bytes("mds/index.json", json.dumps({"version": 2, "shards": shards}).encode())
     return found
+
+
+def write_mds(fs: fsabs.FS, name: str, numbers: range) -> dict[str, Any]:
+    """Write a shard of MosaicML Streaming's format, of one column; return its entry of the index."""
+    first = 4 * (len(numbers) + 2)
+    offsets = range(first, first + 8 * len(numbers) + 1, 8)
+    content = struct.pack(f"<{len(numbers) + 2}I{len(numbers)}q", len(numbers), *offsets, *numbers)
+    fs.write_bytes(f"mds/{name}", content)
+    columns = {"column_encodings": ["int"], "column_names": ["id"], "column_sizes": [8]}
+    raw = {"basename": name, "bytes": len(content), "hashes": {}}
+    others = {"compression": None, "format": "mds", "hashes": [], "version": 2, "size_limit": None, "zip_data": None}
+    return {**columns, **others, "raw_data": raw, "samples": len(numbers)}
 
 
 def number_of(row: Any) -> int:
@@ -73,7 +89,7 @@ def data_of(kind: str, folder: Path) -> Any:
     if kind == "recordio":
         return ShardedDataset(folder / "recordio", int, seed=3, buffer_size=12, block_size=6)
     if kind == "mds":
-        return ShardedDataset(MDS, number_of, seed=3, buffer_size=4)
+        return ShardedDataset(folder / kind, number_of, seed=3, buffer_size=12)
     if kind in ("parquet", "jsonl"):
         return ShardedDataset(folder / kind, number_of, seed=3, window=4)
     if kind == "files":
@@ -84,8 +100,13 @@ def data_of(kind: str, folder: Path) -> Any:
     return Mixture(sources, {"a": 2, "b": 1}, ending="leave")
 
 
-MDS = Path(__file__).parents[1] / "readers" / "samples" / "mds" / "zstd"
-KINDS = ("recordio", "parquet", "jsonl", "mds", "files", "map", "mixture")
+LANES = {"lanes": (2, 3)}
+SEED = {"seed": 3}
+BY_LANES: list[Any] = [(kind, LANES) for kind in ("recordio", "parquet", "jsonl", "mds", "mixture")]
+BY_LANES += [(kind, {**SEED, **given}) for kind in ("files", "map") for given in (LANES, {})]
+FEW = [(2, 0), (3, 2), (4, 0), (6, 1)]
+MANY = [(ranks, workers) for ranks in (1, 2, 3, 4, 6) for workers in range(4)]
+"""Numbers of ranks, and of workers of each."""
 
 
 def joined(
@@ -102,22 +123,24 @@ def joined(
     return [list(itertools.chain.from_iterable(one)) for one in zip(*found, strict=True)], last
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_global_batches_are_the_same_on_any_ranks_and_workers(kind: str, folder: Path) -> None:
-    """Fresh, and resumed by the state of one rank; without lanes= where nothing is gained by blocks of one's own."""
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("pairs", [FEW, pytest.param(MANY, marks=pytest.mark.nightly)], ids=["few", "many"])
+@pytest.mark.parametrize(("kind", "given"), BY_LANES, ids=[f"{kind}-{'-'.join(given)}" for kind, given in BY_LANES])
+def test_global_batches_are_the_same_on_any_ranks_and_workers(
+    kind: str, given: dict[str, Any], pairs: list[tuple[int, int]], folder: Path
+) -> None:
+    """Fresh, and resumed by the state of any rank; without lanes= where nothing is gained by blocks of one's own."""
     data = data_of(kind, folder)
-    given: dict[str, Any] = {"seed": 3} if kind in ("files", "map") else {"lanes": (2, 3)}
     whole, _ = joined(data, 1, 0, 12, **given)
-    expected = sorted(data[number] for number in range(len(data)))
-    assert sorted(samples(whole)) == expected
-    first, state = joined(data, 1, 0, 12, stop=3 if kind != "mds" else 0, **given)
-    for ranks, workers in ((2, 0), (3, 2), (4, 0), (6, 1)):
-        left = len(expected) % 12
-        kept = len(expected) - left % ranks
-        fresh, _ = joined(data, ranks, workers, 12, **given)
-        assert samples(fresh) == samples(whole)[:kept]
-        rest, _ = joined(data, ranks, workers, 12, state, **given)
-        assert samples(first + rest) == samples(whole)[:kept]
+    assert sorted(samples(whole)) == sorted(data[number] for number in range(len(data)))
+    first, state = joined(data, 2, 3 if pairs is MANY else 0, 12, stop=3, **given)
+    assert first == whole[:3]
+    for ranks, workers in pairs:
+        *full, last = whole
+        last = last[: len(last) // ranks * ranks]
+        expected = [*full, last] if last else full
+        assert joined(data, ranks, workers, 12, **given)[0] == expected
+        assert joined(data, ranks, workers, 12, state, **given)[0] == expected[3:]
 
 
 @pytest.mark.parametrize("shuffle", SHUFFLES, ids=str)
@@ -127,34 +150,49 @@ def test_any_chain_of_jobs_reads_each_sample_once(reader: Numbers, shuffle: dict
     source = random.Random(str(shuffle))
     assert sorted(ShardedDataset(reader, **shuffle)) == reader.everything
     for _ in range(12):
-        seen: list[int] = []
-        state: Any = None
-        for job in range(5):
-            ranks, size = source.randrange(1, 4), source.randrange(1, 6)
-            lanes = source.choice([None, (2, 2)]) if not state else None
-            loaders = [
-                Loader(
-                    ShardedDataset(reader, **shuffle),
-                    size,
-                    rank=rank,
-                    ranks=ranks,
-                    uneven="repeat" if job == 4 else "drop",
-                    lanes=lanes,
-                )
-                for rank in range(ranks)
-            ]
-            stop = source.randrange(1, 6) if job < 4 else None
-            for loader in loaders:
-                if state:
-                    loader.load_state_dict(state)
-                loader.set_epoch(0)
-                seen += samples(itertools.islice(loader, stop))
-            state = saved(source.choice(loaders))
-            if state["epoch"]:
-                break
-        dropped = len(reader.everything) - len(set(seen))
-        assert dropped < 4 if job < 4 else not dropped
-        assert job == 4 or len(seen) == len(set(seen))
+        chain_of_jobs(source, lambda: ShardedDataset(reader, **shuffle), reader.everything)
+
+
+@pytest.mark.nightly
+@pytest.mark.soak
+def test_any_chain_of_jobs_reads_each_sample_of_a_mixture_once() -> None:
+    """With other weights each time, too."""
+    source = random.Random(f"mixture {soak.seed(4)}")
+
+    def made() -> Mixture:
+        shards = ShardedDataset(NUMBERS, seed=5, buffer_size=10, block_size=4)
+        weights = {"shards": source.randrange(1, 9), "numbers": source.randrange(1, 9)}
+        return Mixture({"shards": shards, "numbers": range(100_000, 100_040)}, weights, seed=3, ending="leave")
+
+    everything = [*NUMBERS.everything, *range(100_000, 100_040)]
+    chains = soak.rounds(100)
+    for _ in range(chains):
+        chain_of_jobs(source, made, everything)
+    soak.count("jobs of mixtures stopped and resumed", chains)
+
+
+def chain_of_jobs(source: random.Random, made: Callable[[], Any], everything: list[int]) -> None:
+    """Run up to five jobs, each from the state of a rank of the one before; fail if a sample is lost or comes twice."""
+    seen: list[int] = []
+    state: Any = None
+    for job in range(5):
+        ranks, size = source.randrange(1, 4), source.randrange(1, 6)
+        lanes = source.choice([None, (2, 2)]) if not state else None
+        uneven: Any = "repeat" if job == 4 else "drop"
+        data = made()
+        loaders = [Loader(data, size, rank=rank, ranks=ranks, uneven=uneven, lanes=lanes) for rank in range(ranks)]
+        stop = source.randrange(1, 6) if job < 4 else None
+        for loader in loaders:
+            if state:
+                loader.load_state_dict(state)
+            loader.set_epoch(0)
+            seen += samples(itertools.islice(loader, stop))
+        state = saved(source.choice(loaders))
+        if state["epoch"]:
+            break
+    dropped = len(everything) - len(set(seen))
+    assert dropped < 4 if job < 4 else not dropped
+    assert job == 4 or len(seen) == len(set(seen))
 
 
 def test_ranks_have_equal_parts() -> None:
@@ -368,37 +406,31 @@ def windows(batches: Any) -> list[list[int]]:
     return [window for batch in batches for window in batch["tokens"].tolist()]
 
 
+def tokens_of_lanes(jobs: list[tuple[int, int, int]], lanes: int) -> dict[int, list[int]]:
+    """Return the tokens of each lane, of jobs of so many ranks, workers and steps; each goes on from all states."""
+    found: dict[int, list[int]] = {number: [] for number in range(lanes)}
+    state: Any = None
+    for ranks, workers, steps in jobs:
+        states = []
+        for rank in range(ranks):
+            loader = Loader(packed(), 1, steps=1000, rank=rank, ranks=ranks, lanes=(lanes, 1), **forked(workers))
+            if state:
+                loader.load_state_dict(state)
+            places = dict(saved(loader)["places"])
+            for batch in itertools.islice(loader, steps):
+                after = dict(saved(loader)["places"])
+                (lane,) = (number for number, place in after.items() if place != places[number])
+                found[lane] += batch["tokens"][0].tolist()
+                places = after
+            states.append(saved(loader))
+        state = states
+    return found
+
+
 def test_packed_windows_go_on_where_any_rank_was() -> None:
     """Lanes never end: no token is lost, and the windows of each lane are those of a run without a stop."""
-
-    def lanes(jobs: list[tuple[int, int, int]]) -> dict[int, list[int]]:
-        found: dict[int, list[int]] = {}
-        state: Any = None
-        for ranks, workers, steps in jobs:
-            states = []
-            for rank in range(ranks):
-                loader = Loader(packed(), 1, steps=100, rank=rank, ranks=ranks, lanes=(4, 1), **forked(workers))
-                if state:
-                    loader.load_state_dict(state)
-                for batch in itertools.islice(loader, steps):
-                    tokens = batch["tokens"][0].tolist()
-                    found.setdefault(_lane_of(loader, found), []).extend(tokens)
-                states.append(saved(loader))
-            state = states
-        return found
-
-    def _lane_of(loader: Loader, found: Any) -> int:
-        """The lane of the last batch: the one whose place has changed."""
-        places = {number: tuple(place or ()) for number, place in saved(loader)["places"]}
-        changed = [number for number, place in places.items() if known.get(number, ()) != place]
-        known.update(places)
-        assert len(changed) == 1
-        return int(changed[0])
-
-    known: dict[int, Any] = {}
-    whole = lanes([(1, 0, 80)])
-    known.clear()
-    parts = lanes([(2, 0, 10), (4, 0, 5), (1, 2, 8), (2, 1, 6)])
+    whole = tokens_of_lanes([(1, 0, 80)], 4)
+    parts = tokens_of_lanes([(2, 0, 10), (4, 0, 5), (1, 2, 8), (2, 1, 6)], 4)
     for number, tokens in parts.items():
         assert tokens == whole[number][: len(tokens)]
     assert min(map(len, parts.values())) >= 7 * 10
@@ -407,6 +439,23 @@ def test_packed_windows_go_on_where_any_rank_was() -> None:
     alone = saved(Loader(packed(), 1, steps=9, rank=0, ranks=2, lanes=(4, 1)))
     with pytest.raises(ValueError, match="the states of all ranks"):
         Loader(packed(), 1, steps=9, rank=0, ranks=1).load_state_dict(alone)
+
+
+@pytest.mark.nightly
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+def test_any_chain_of_jobs_packs_each_token_once() -> None:
+    """From the states of all ranks, with numbers of ranks and workers that divide the lanes."""
+    source = random.Random(f"packed {soak.seed(4)}")
+    whole = tokens_of_lanes([(1, 0, 400)], 12)
+    numbers = [(1, 0), (1, 1), (1, 2), (1, 3), (2, 0), (2, 2), (3, 0), (3, 1), (4, 0), (6, 0), (12, 0)]
+    chains = soak.rounds(100)
+    for _ in range(chains):
+        chosen = [source.choice(numbers) for _ in range(source.randrange(2, 5))]
+        jobs = [(*one, source.randrange(1, 8)) for one in chosen]
+        for number, tokens in tokens_of_lanes(jobs, 12).items():
+            assert tokens == whole[number][: len(tokens)], jobs
+    soak.count("jobs of packed windows stopped and resumed", chains)
 
 
 def test_epochs_of_packed_windows_are_steps() -> None:

@@ -17,7 +17,7 @@ from torch.utils.data import Dataset, get_worker_info
 
 from ...core import errors, process
 from ...readers.data.base import LOST, check_skipped
-from ...readers.data.order import Epoch, Interval, drop, length
+from ...readers.data.order import Epoch, Interval, drop
 from ...readers.epochs.packing import PackedLane, Packing
 from ...readers.epochs.plan import Grid, PassPlan, Stop
 from ...readers.epochs.reading import CountedBatch
@@ -45,11 +45,6 @@ class PlannedStep(NamedTuple):
     plan: PassPlan
     number: int
 
-    @property
-    def size(self) -> int:
-        """The number of samples."""
-        return length(self.plan.positions(self.number))
-
 
 class Batch(list[int]):
     """The record numbers of a batch, for any loader, which may slice them; and which step of a pass they are."""
@@ -70,15 +65,16 @@ def guarded(function: Callable[..., Any], *arguments: Any) -> Any:
         raise RuntimeError(f"{getattr(function, '__qualname__', function)} raised StopIteration") from exc
 
 
-def _coming(dataset: EpochDataset, step: PlannedStep, stride: int, taken: int) -> Iterator[Any]:
+def _samples_from(dataset: EpochDataset, step: PlannedStep, stride: int, taken: int) -> Iterator[Any]:
+    """Return the samples of each `stride`-th batch from a step on, without the first ones."""
     plan = step.plan
     dataset.set_order(plan)
-    intervals = _Coming(step, stride, taken * (dataset.batch_size or 1))
+    intervals = _PositionsFrom(step, stride, taken * (dataset.batch_size or 1))
     return dataset.read(dataset.order(plan.epoch, plan.base), intervals)
 
 
-class _Coming(Iterable[Interval]):
-    """The positions that a worker reads from a step on; computed anew in each iteration."""
+class _PositionsFrom(Iterable[Interval]):
+    """The positions of each `stride`-th batch from a step on; computed anew in each iteration."""
 
     def __init__(self, step: PlannedStep, stride: int, taken: int) -> None:
         self._step, self._stride, self._taken = step, stride, taken
@@ -100,18 +96,20 @@ class StepReader:
         info = get_worker_info()
         stride = info.num_workers if info else 1
         last, self._last = self._last, step
-        follows = last is not None and last.plan == step.plan and step.number > last.number
-        if follows and last is not None and step.number != last.number + stride:
+        if last is None or step.number <= last.number or not (step.plan is last.plan or step.plan == last.plan):
+            self.close()  # another pass
+        elif step.number != last.number + stride:
             raise RuntimeError(
                 f"the batches {last.number} and {step.number} of a pass came to one of {stride} workers: they were "
                 "sharded or skipped once more (as accelerate does with a batch_sampler): give the loop a Loader"
             )
-        if not follows or self._stream is None:
-            self.close()
-            _check_workers(step.plan, stride)
+        if self._stream is None:
+            if max(1, step.plan.workers) != stride and step.plan.grid.turns > 1:
+                _warn_of_workers(step.plan.workers, stride)
             self._stream = self._dataset.stream(step, stride)
         try:
-            items = self._stream.take(1 if self._dataset.batch_size else step.size)
+            # The last batch of a pass alone may have fewer, and the stream ends with it.
+            items = self._stream.take(1 if self._dataset.batch_size else step.plan.batch_size // step.plan.ranks)
         except BaseException:
             self.close()  # the batch after it begins anew
             raise
@@ -142,11 +140,6 @@ def _warn_of_workers(workers: int, stride: int) -> None:
         "(EpochBatches(workers=) tells their number)",
         stacklevel=2,
     )
-
-
-def _check_workers(plan: PassPlan, stride: int) -> None:
-    if max(1, plan.workers) != stride and plan.grid.turns > 1:
-        _warn_of_workers(plan.workers, stride)
 
 
 class EpochDataset(Dataset[Any], abc.ABC):
@@ -222,7 +215,7 @@ class EpochDataset(Dataset[Any], abc.ABC):
 
     def stream(self, step: PlannedStep, stride: int) -> process.Resumable[Any]:
         """Return the samples of each `stride`-th batch of a pass from one on, read ahead."""
-        return process.Resumable(functools.partial(_coming, self, step, stride))
+        return process.Resumable(functools.partial(_samples_from, self, step, stride))
 
     # ---- records
 

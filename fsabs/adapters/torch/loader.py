@@ -1,8 +1,9 @@
 """Loader: torch's DataLoader for a data set of this package or your own, with a state.
 
-The main process draws the steps of a pass, and sends each to a worker; what the worker reads is arithmetic. It counts a
-step when it hands its batch to the training loop, and nothing else counts. `_Read` stands for the data set in the
-workers.
+`_Steps` is the batch sampler: it gives the steps of a pass, each of which torch sends to a worker. There `_Read` stands
+for the data set: its `StepReader` takes the samples of the step from what is read ahead of this worker's steps, which
+are known by arithmetic. `Collate` makes the batch, with which the number of the step comes back (`Given`). `_Handed`
+counts the step when it hands its batch to the training loop, and nothing else counts.
 """
 
 from __future__ import annotations
@@ -97,7 +98,8 @@ class Loader(DataLoader[Any]):
                 )
         self._counted_on: int | None = None  # the length that was asked for before a state was loaded
         self.tasks: TaskDataset | None = None
-        """The data set, if it is that of a job's tasks."""
+        """The data set, if it is that of a job's tasks; it counts them itself."""
+        self._batches: Any  # EpochBatches, PackedBatches or the tasks
         self.skipped = 0
         """How many damaged samples the batches of the last pass lack, of those that were handed out."""
         if collate_fn is None:
@@ -107,7 +109,7 @@ class Loader(DataLoader[Any]):
                 raise TypeError(
                     "a job's dispatcher divides its tasks: seed, rank, ranks, uneven, lanes, steps are none"
                 )
-            self.tasks = dataset
+            self.tasks = self._batches = dataset
             collate_fn = dataset.tagged(collate_fn, batched=batch_size is not None)
             super().__init__(dataset, batch_size, collate_fn=collate_fn, drop_last=drop_last, **options)
             return
@@ -115,7 +117,6 @@ class Loader(DataLoader[Any]):
             raise ValueError("drop_last=True needs a batch_size")
         source = ordered(dataset, seed)
         workers = options.get("num_workers", 0)
-        self._batches: EpochBatches | PackedBatches
         if source.packing is not None:
             if drop_last or skip:
                 raise ValueError("drop_last and skip are not for packed windows, which have no end and no numbers")
@@ -171,11 +172,11 @@ class Loader(DataLoader[Any]):
     @property
     def epoch(self) -> int:
         """The number of the epoch of the last iteration; of the next one where none has begun."""
-        return int(self.tasks.epoch if self.tasks is not None else self._batches.epoch)
+        return int(self._batches.epoch)
 
     def set_epoch(self, epoch: int) -> None:
         """Read epoch `epoch` next; what a state that was just loaded left of that epoch stays in force."""
-        (self._batches if self.tasks is None else self.tasks).set_epoch(epoch)
+        self._batches.set_epoch(epoch)
 
     def samples(self, step: int) -> dict[int, list[SamplePlace]]:
         """Return where the samples of a step come from, for each rank: source, shard and record.
@@ -186,20 +187,16 @@ class Loader(DataLoader[Any]):
 
         `LookupError` for a step that the epoch has not; `TypeError` for packed windows and a job's tasks.
         """
-        batches = None if self.tasks is not None else self._batches
-        if not isinstance(batches, EpochBatches):
+        if not isinstance(self._batches, EpochBatches):
             raise TypeError(f"a {type(self.dataset).__name__} does not say where its samples come from")
-        return batches.samples(step)
+        return self._batches.samples(step)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what was done of the epoch, as plain data: that of all ranks, but for packed windows."""
-        return self.tasks.state_dict() if self.tasks is not None else self._batches.state_dict()
+        return self._batches.state_dict()
 
     def load_state_dict(self, state_dict: Any) -> None:
         """Continue from a state: of any rank; of packed windows, from those of all ranks, in one state or a list."""
-        if self.tasks is not None:
-            self.tasks.load_state_dict(state_dict)
-            return
         before = self._counted_on
         self._batches.load_state_dict(state_dict)
         if before is not None and before != len(self):
@@ -301,7 +298,7 @@ class _Read(Dataset[Any]):
             raise errors.corrupt(self.name, "all records of a batch are damaged", "read_records")
         return Samples(found, (step.number,), lost)
 
-    def __getitem__(self, step: Any) -> Any:
+    def __getitem__(self, step: Any) -> Any:  # of a loader without a batch size; of a number, which a user gives
         return self.dataset[step] if isinstance(step, int) else self.__getitems__(step)
 
     def close(self) -> None:

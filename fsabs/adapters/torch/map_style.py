@@ -9,12 +9,13 @@ import errno
 import functools
 import inspect
 import io
+import itertools
 import operator
 import os
 import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from torch.utils.data import Dataset, Sampler
@@ -25,7 +26,7 @@ from ...readers.data import RecordIODataReader, Shard, shards_of
 from ...readers.data.base import LOST, OnError, ShardContent, check_skipped, digest_of
 from ...readers.data.files import Location, visible
 from ...readers.data.images import EXTENSIONS
-from ...readers.data.order import Epoch, Interval, RandomOrder, gathered, key_of, length, permuted
+from ...readers.data.order import Epoch, Interval, RandomOrder, drop, gathered, key_of, length, permuted
 from ...readers.epochs.content import OrderContent
 from ...readers.epochs.reading import joined
 from ...readers.prefetch import MAX_BYTES, hand_over, read_batches_ahead
@@ -477,20 +478,19 @@ class IndexedDataset(EpochDataset):
 
     def stream(self, step: PlannedStep, stride: int) -> process.Resumable[Any]:
         """Return the samples of each `stride`-th batch; a data set of this package reads them ahead."""
-        return process.Resumable(functools.partial(self._coming, step, stride))
+        return process.Resumable(functools.partial(self._samples_from, step, stride))
 
-    def _coming(self, step: PlannedStep, stride: int, taken: int) -> Iterator[Any]:
-        coming = ComingNumbers(_RandomNumbers(self._total, step.plan.base["seed"]), step, stride, taken)
+    def _samples_from(self, step: PlannedStep, stride: int, taken: int) -> Iterator[Any]:
+        coming = ComingNumbers(step, stride, taken)
         ahead = self.dataset.read_ahead(coming) if isinstance(self.dataset, ReadAheadDataset) else None
         if ahead is None:
-            for batch in coming.batches():
-                yield from self._by_number(batch)
-            return
+            return itertools.chain.from_iterable(map(self._by_number, coming.batches()))
+        return self._read_ahead(coming, ahead)
+
+    def _read_ahead(self, coming: ComingNumbers, ahead: process.Resumable[Any]) -> Iterator[Any]:
         try:
             for batch in coming.batches():
-                for index in batch:
-                    content = next(ahead)
-                    yield content if content is LOST else self.dataset.sample(index, content)
+                yield from self.dataset.made(batch, ahead.take(len(batch)))
         finally:
             ahead.close()
 
@@ -509,21 +509,25 @@ class IndexedDataset(EpochDataset):
         getattr(self.dataset, "close", lambda: None)()
 
 
-_TOGETHER = 64  # steps whose numbers are computed together
+_FEWEST, _MOST = 1 << 10, 1 << 16  # numbers that are computed at once: each time costs as much as hundreds of them
 
 
-class _RandomNumbers(NamedTuple):
-    """The numbers of the samples at positions, as `RandomOrder` has them."""
-
-    total: int
-    seed: int | None
-
-    def at(self, epoch: int, intervals: Sequence[Interval]) -> list[int]:
-        """Return the numbers of the samples at positions of an epoch."""
-        at = np.concatenate([np.empty(0, np.int64), *(np.arange(start, end) for start, end in intervals)])
-        found = at if self.seed is None else permuted(at, self.total, key_of(self.seed, epoch))
-        numbers: list[int] = found.tolist()
-        return numbers
+def _groups(intervals: Iterable[Interval], size: int) -> Iterator[list[Interval]]:
+    """Yield the intervals in groups, cut where these are full: of `size` positions, then of up to twice as many."""
+    group: list[Interval] = []
+    room = size
+    for start, end in intervals:
+        while start < end:
+            cut = min(end, start + room)
+            group.append((start, cut))
+            room -= cut - start
+            start = cut
+            if not room:
+                yield group
+                group, size = [], max(size, min(2 * size, _MOST))
+                room = size
+    if group:
+        yield group
 
 
 def _one_by_one(dataset: Any) -> Callable[[list[int]], list[Any]]:
@@ -533,46 +537,57 @@ def _one_by_one(dataset: Any) -> Callable[[list[int]], list[Any]]:
 class ComingNumbers(Sequence[int]):
     """The numbers of the samples that a worker reads from a step of a pass on, computed where they are asked for."""
 
-    def __init__(self, order: _RandomNumbers, step: PlannedStep, stride: int, taken: int) -> None:
-        self._order, self._plan = order, step.plan  # not the data set, which a thread that has these must not hold
+    # It has not the data set, which a thread that has these must not hold.
+
+    def __init__(self, step: PlannedStep, stride: int, taken: int) -> None:
+        self._plan = step.plan
+        self._first, self._stride, self._taken = step.number, stride, taken
         self._size = step.plan.batch_size // step.plan.ranks
-        self._steps = range(step.number, len(step.plan), stride)
-        self._taken = taken
-        last = PlannedStep(step.plan, self._steps[-1]).size if self._steps else 0
-        self._total = max(0, len(self._steps) - 1) * self._size + last - taken
+        steps = range(step.number, len(step.plan), stride)
+        last = length(step.plan.positions(steps[-1])) if steps else 0
+        self._total = max(0, len(steps) - 1) * self._size + last - taken
+        self._kept: tuple[int, list[int]] = (0, [])  # numbers that were computed last, from one on
 
     def __len__(self) -> int:
         return self._total
 
     def batches(self, start: int = 0) -> Iterator[list[int]]:
         """Yield the numbers of each batch, from one of the numbers on."""
-        first, skipped = divmod(start + self._taken, self._size)
-        steps = self._steps[first:]
-        for at in range(0, len(steps), _TOGETHER):
-            parts = [self._plan.positions(number) for number in steps[at : at + _TOGETHER]]
-            numbers = self._order.at(self._plan.epoch, [one for part in parts for one in part])
-            for part in parts:
-                size = length(part)
-                yield numbers[skipped:size]
-                numbers, skipped = numbers[size:], 0
+        numbers = self._from(start, _FEWEST)
+        size = self._size - (start + self._taken) % self._size
+        while batch := list(itertools.islice(numbers, size)):
+            yield batch
+            size = self._size
+
+    def _from(self, start: int, together: int) -> Iterator[int]:
+        """Return the numbers from one of them on, of which so many are computed at first."""
+        steps, skipped = divmod(start + self._taken, self._size)
+        coming = self._plan.coming(self._first + steps * self._stride, self._stride)
+        return self._of_epoch(self._plan.epoch, drop(coming, skipped), together)
+
+    def _of_epoch(self, epoch: int, intervals: Iterable[Interval], together: int) -> Iterator[int]:
+        """Return the numbers at positions, as `RandomOrder` has them."""
+        seed, total = self._plan.base["seed"], self._plan.total
+        key = None if seed is None else key_of(seed, epoch)
+        groups = (np.concatenate([np.arange(*one) for one in group]) for group in _groups(intervals, together))
+        numbers = groups if key is None else (permuted(at, total, key) for at in groups)
+        return itertools.chain.from_iterable(at.tolist() for at in numbers)
 
     def __getitem__(self, index: Any) -> Any:
         if not isinstance(index, slice):
             return self[index : index + 1][0]
         start, end, _ = index.indices(self._total)
-        found: list[int] = []
-        for batch in self.batches(start):
-            found += batch
-            if len(found) >= end - start:
-                break
-        return found[: end - start]
+        first, found = self._kept
+        if not first <= start <= end <= first + len(found):
+            count = max(end - start, _FEWEST, min(2 * len(found), _MOST))
+            first, found = self._kept = start, list(itertools.islice(self._from(start, count), count))
+        return found[start - first : end - first]
 
     def all(self) -> Iterator[int]:
         """Yield the numbers of all workers of this rank, then those of the next epoch."""
         plan = self._plan
-        for number in range(self._steps[0] if self._steps else 0, len(plan)):
-            yield from self._order.at(plan.epoch, plan.positions(number))
-        yield from self._order.at(plan.epoch + 1, [(0, plan.total)] if plan.total else [])
+        yield from self._of_epoch(plan.epoch, plan.coming(self._first, 1), _MOST)
+        yield from self._of_epoch(plan.epoch + 1, [(0, plan.total)], _MOST)
 
 
 def ordered(dataset: Any, seed: int | None) -> EpochDataset:

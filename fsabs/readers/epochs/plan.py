@@ -241,10 +241,9 @@ class PassPlan:
         """Return the step that is done as number `number` of this pass."""
         return next(drop(self.order, number))[0]
 
-    def positions(self, number: int, rank: int | None = None) -> list[Interval]:
-        """Return the positions of a rank's batch number `number` of this pass."""
-        batch = self.plan.batch(self.step(number))
-        return part_of(batch, self.rank if rank is None else rank, self.ranks, self.uneven)
+    def positions(self, number: int) -> list[Interval]:
+        """Return the positions of this rank's batch number `number` of this pass."""
+        return part_of(self.plan.batch(self.step(number)), self.rank, self.ranks, self.uneven)
 
     def coming(self, number: int, stride: int) -> Iterator[Interval]:
         """Yield the positions of this rank's batches from one on, each `stride`-th one."""
