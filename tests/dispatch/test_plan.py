@@ -31,7 +31,7 @@ def test_tasks_are_the_shards(counts: list[int], records_per_task: int) -> None:
     shards = [Shard(f"s{number}", 3, count) for number, count in enumerate(counts)]
     table = ShardTable(shards, records_per_task)
     pieces = [table.piece(number) for number in range(table.tasks)]
-    found = [(piece.shard, number) for piece in pieces for number in range(piece.start, piece.end)]
+    found = [(piece.name, number) for piece in pieces for number in range(piece.start, piece.end)]
     assert found == [(shard.name, number) for shard in shards for number in range(shard.start, shard.end)]
     assert all(0 < piece.end - piece.start <= records_per_task for piece in pieces)
 

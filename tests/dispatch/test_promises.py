@@ -63,9 +63,15 @@ def drained(dispatcher: TaskDispatcher, worker: str = "w", most: int = 10**9) ->
 
 
 @pytest.mark.parametrize(
-    "failure", [PermissionError(errno.EACCES, "no credentials"), TimeoutError(errno.ETIMEDOUT, "no answer")]
+    "failure",
+    [
+        PermissionError(errno.EACCES, "no credentials"),
+        TimeoutError(errno.ETIMEDOUT, "no answer"),
+        FileNotFoundError(errno.ENOENT, "not mounted"),
+        ModuleNotFoundError("no such library"),
+    ],
 )
-def test_a_worker_that_can_not_read_ends_and_the_others_do_all_tasks(url: str, failure: OSError) -> None:
+def test_a_worker_that_can_not_read_ends_and_the_others_do_all_tasks(url: str, failure: Exception) -> None:
     dispatcher = create(url, max_failures=0)
     raised: list[BaseException] = []
     ended = threading.Event()
@@ -74,21 +80,36 @@ def test_a_worker_that_can_not_read_ends_and_the_others_do_all_tasks(url: str, f
         try:
             with TaskDataService(TaskDispatcher(url), reader, name) as service:
                 for _ in service.batches(1):
-                    ended.wait(20)  # the one that fails has had a task
+                    ended.wait(20)  # the one that fails has had its tasks
         except BaseException as exc:
             raised.append(exc)
             ended.set()
 
-    readers = [Numbers(failure), Numbers(), Numbers(), Numbers()]
+    readers = [Numbers(), Numbers(), Numbers(), Numbers(failure)]
     threads = [threading.Thread(target=work, args=(f"w{n}", one), daemon=True) for n, one in enumerate(readers)]
-    for thread in threads:
+    for thread in threads[:3]:
         thread.start()
+    while len(dispatcher.status().workers) < 3:
+        time.sleep(0.01)
+    threads[3].start()
     for thread in threads:
         thread.join(60)
     assert raised == [failure]
     status = dispatcher.status()
     assert (status.state, status.tasks.done, status.tasks.failed) == ("finished", 300, 0)
     dispatcher.close()
+
+
+def test_a_task_fails_for_good_when_another_worker_has_failed_on_it_too(url: str) -> None:
+    with create(url, 2, max_failures=0) as dispatcher:
+        held = dispatcher.get("other")
+        for _ in range(3):
+            assert dispatcher.report(*dispatcher.get("broken"), error="no such file")
+            assert dispatcher.failed() == []
+        assert dispatcher.report(*held)
+        assert dispatcher.report(*dispatcher.get("other"), error="no such file")
+        with pytest.raises(JobFailedError, match="1 tasks of job 'default' failed"):
+            dispatcher.get("other")
 
 
 def test_a_task_that_ends_its_workers_is_named_and_fails_in_the_end(url: str) -> None:
