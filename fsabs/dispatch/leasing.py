@@ -44,7 +44,7 @@ _END: Any = object()
 class HeldTask:
     """A leased task, and how many of its records its owner has counted."""
 
-    __slots__ = ("counted", "failed", "lease", "lost", "size", "task")
+    __slots__ = ("counted", "lease", "lost", "size", "task")
 
     def __init__(self, task: Task, lease: int) -> None:
         self.task = task
@@ -52,7 +52,6 @@ class HeldTask:
         self.size = len(task.numbers())
         self.counted = 0
         self.lost = False  # the lease is not in force any more
-        self.failed = False  # the reader raised
 
 
 class TaskChunk(NamedTuple):

@@ -151,7 +151,6 @@ class TaskDataService(ClosesOnExit):
                 continue
             self._current = held.task
             if failure is not None:
-                held.failed = True
                 self._fail(held, f"{type(failure).__name__}: {failure}")
             else:
                 yield held, records
@@ -160,7 +159,7 @@ class TaskDataService(ClosesOnExit):
         """Count records of a task; return True if those are all, so that the task is to be reported."""
         with self._tasks.lock:
             held.counted += count
-            return held.counted == held.size and not held.failed
+            return held.counted == held.size
 
     def _fail(self, held: HeldTask, reason: str) -> bool:
         held.lost = True

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
 import shutil
 import signal
 import socket
@@ -223,30 +225,42 @@ def test_a_loop_and_its_block_end_with_one_outage(own_postgresql: PostgreSQL) ->
     assert 8 < took < 15  # it took 1.8 to 3.9 times as long
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_ctrl_c_during_an_outage(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    locked: Any = None
-    if kind == "sqlite":
-        url = f"sqlite:///{tmp_path}/tasks.db"
+@contextlib.contextmanager
+def _away(url: str, server: PostgreSQL | None, stops: bool) -> Iterator[None]:
+    """Have a database be away in the block: locked, ended, or one that takes connections and never answers."""
+    if server is None:
+        with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)) as connection:
+            connection.execute("BEGIN EXCLUSIVE")
+            yield
+    elif not stops:
+        server.pause()
+        yield
     else:
-        server = request.getfixturevalue("own_postgresql")
-        url = server.database_url()
+        first = int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
+        others = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        for pid in (first, *map(int, others)):
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in (first, *map(int, others)):
+                os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("kind", ["locked", "ended", "silent"])
+def test_ctrl_c_during_an_outage(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    server = None if kind == "locked" else request.getfixturevalue("own_postgresql")
+    url = f"sqlite:///{tmp_path}/tasks.db" if server is None else server.database_url()
     create(url, lease_seconds=3).close()
     worker = _at_work(url, 120)
-    if kind == "sqlite":
-        locked = sqlite3.connect(tmp_path / "tasks.db", timeout=60, isolation_level=None)
-        locked.execute("BEGIN EXCLUSIVE")
-    else:
-        server.pause()
-    time.sleep(2)
-    begun = time.monotonic()
-    worker.send_signal(signal.SIGINT)
-    assert _last(worker) == "KeyboardInterrupt"
-    took = time.monotonic() - begun
+    with _away(url, server, kind == "silent"):
+        time.sleep(2)
+        begun = time.monotonic()
+        worker.send_signal(signal.SIGINT)
+        assert _last(worker) == "KeyboardInterrupt"
+        took = time.monotonic() - begun
     print(f"{took:.2f} s")
     assert took < 10  # it waited for minutes
-    if locked is not None:
-        locked.close()
 
 
 def test_a_standby_that_is_promoted_later_is_waited_for(postgresql: PostgreSQL) -> None:
