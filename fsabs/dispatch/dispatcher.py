@@ -254,6 +254,11 @@ class TaskDispatcher(ClosesOnExit):
         """Return the tasks that failed for good, with their last reasons."""
         return self._run("failed", lambda connection: accounts.failed(connection, self._job))
 
+    def failed_by(self, task: Task) -> str | None:
+        """Return the worker that failed first on a task; None if none has."""
+        first = sa.select(tasks.c.failed_by).where(tasks.c.job == self._job.id, tasks.c.id == task.task_id)
+        return self._run("failed", lambda connection: connection.execute(first).scalar())
+
     def retry_failed(self) -> int:
         """Put the failed tasks back, with no failure counted, and let a failed job go on; return how many."""
         return self._run("retry", lambda connection: accounts.retry(connection, self._job))

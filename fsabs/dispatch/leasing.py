@@ -37,7 +37,7 @@ FIRST_DELAY, HOLDING_DELAY, MAX_WAIT = 0.02, 0.05, 2.0
 POLL = 0.5
 """Seconds between two looks at whether tasks are still wanted, and two reports while the database is away."""
 MAX_FAILURES = 10
-"""How many tasks of which it reads nothing a worker fails in succession."""
+"""How many tasks a worker fails in succession, without a record of one, before it ends with its error."""
 _END: Any = object()
 
 
@@ -154,6 +154,8 @@ class LeasedTasks:
             self._chunks.close()
         if self._thread is not None:
             self._thread.join(patience)
+            if not (self._thread.is_alive() or self._is_active() or self._failure is not None):
+                self._give_back()  # the thread has ended before this was closed
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
@@ -217,9 +219,13 @@ class LeasedTasks:
             if at < held.size:
                 yield TaskChunk(held, chunk)
             self._failures = 0 if at or chunk else self._failures + 1
-            if _is_of_worker(exc) or self._failures == MAX_FAILURES:
+            if _is_of_worker(exc) or (self._failures >= MAX_FAILURES and self._is_first(held)):
                 raise
             yield TaskChunk(held, [], last=True, failure=exc)
+
+    def _is_first(self, held: HeldTask) -> bool:
+        """Return True if no other worker has failed on a task."""
+        return self.dispatcher.failed_by(held.task) in (None, self._worker_id)
 
     # ---- the thread that leases, renews and reports
 
@@ -231,7 +237,7 @@ class LeasedTasks:
                 request = 0.0  # what was reported may have freed a task
             if self._stopped.is_set():
                 if not self._is_active():
-                    self._give_back()
+                    self._give_back()  # here, so that it may be left alone with a database that does not answer
                 return
             is_due = monotonic() >= renewal
             if is_due:
