@@ -156,6 +156,8 @@ class LeasedTasks:
             self._thread.join(patience)
             if not (self._thread.is_alive() or self._is_active() or self._failure is not None):
                 self._give_back()  # the thread has ended before this was closed
+        with self.lock:
+            self.held.clear()
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure

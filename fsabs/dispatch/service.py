@@ -19,7 +19,7 @@ from ..readers.data.base import adopt
 from .dispatcher import TaskDispatcher
 from .leasing import HeldTask, LeasedTasks
 
-PATIENCE = 1.0
+PATIENCE = 0.5
 """How many seconds Ctrl-C waits for a database that does not answer."""
 
 

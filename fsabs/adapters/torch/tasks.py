@@ -19,6 +19,7 @@ import torch
 from torch.utils.data import IterableDataset
 
 from ...core import process
+from ...core.threads import Flag
 from ...dispatch import JobFailedError, Task, TaskDispatcher, TaskType
 from ...dispatch.leasing import HeldTask, LeasedTasks
 from ...readers.data.base import adopt
@@ -27,6 +28,8 @@ from .datasets import guarded
 MAX_WAIT = 0.25
 """Seconds between two requests for a task while none is free, at most: the ranks of a job wait for each other."""
 _END = object()
+_ENDED = Flag()  # what is left is reported by one attempt each, whether or not the database answers
+_ENDED.set()
 
 
 class NoRecord:
@@ -145,7 +148,7 @@ class TaskDataset(IterableDataset[Any]):
     def flush(self) -> None:
         """Report what was consumed, the batch in hand included unless it is `ahead`."""
         if not self.ahead:
-            self._count()
+            self._count(self.dispatcher)
         for lease, span in list(self._partly.items()):
             if not self.dispatcher.renew(span.task, lease, span.records):
                 self._refused(span)
@@ -207,7 +210,7 @@ class TaskDataset(IterableDataset[Any]):
                 except GeneratorExit:  # the batch that the loop was left in was not consumed
                     self._in_hand = ()
                     raise
-                self._count()
+                self._count(self.dispatcher)
             if self.dispatcher.status().state == "failed":
                 raise JobFailedError(self.dispatcher.job, self.dispatcher.failed())
         finally:
@@ -228,7 +231,7 @@ class TaskDataset(IterableDataset[Any]):
         finally:
             self._notice.set(0)  # workers that live on give back what they have leased since
 
-    def _count(self) -> None:
+    def _count(self, dispatcher: TaskDispatcher) -> None:
         """Count the batch in hand as consumed, and report the tasks that are complete.
 
         May be called again after an exception, of a signal handler say, has interrupted it: nothing is counted twice.
@@ -240,25 +243,25 @@ class TaskDataset(IterableDataset[Any]):
         self._in_hand, self._partly = (), partly  # no handler runs between the two
         for lease, span in partly.copy().items():
             if span.error:
-                self.dispatcher.report(span.task, lease, success=False, records=span.records, error=span.error)
+                dispatcher.report(span.task, lease, success=False, records=span.records, error=span.error)
                 del partly[lease]
             elif span.task.type == TaskType.TRAIN_END_CALLBACK:
                 del partly[lease]  # first: the user's function is not called again
-                self._end_training(span)
+                self._end_training(span, dispatcher)
             elif span.records >= span.task.end:
-                if not self.dispatcher.report(span.task, lease):
+                if not dispatcher.report(span.task, lease):
                     self._refused(span)
                 del partly[lease]
 
-    def _end_training(self, span: TaskSpan) -> None:
+    def _end_training(self, span: TaskSpan, dispatcher: TaskDispatcher) -> None:
         try:
             if self._on_train_end is not None:
                 self._on_train_end(span.task)
         except Exception as exc:  # the callback is the user's: its task fails, and the job goes on
             error = f"{type(exc).__name__}: {exc}"
-            self.dispatcher.report(span.task, span.lease, success=False, error=error)
+            dispatcher.report(span.task, span.lease, success=False, error=error)
             return
-        self.dispatcher.report(span.task, span.lease)
+        dispatcher.report(span.task, span.lease)
 
     def _refused(self, span: TaskSpan) -> None:
         warnings.warn(
@@ -269,14 +272,15 @@ class TaskDataset(IterableDataset[Any]):
 
     def _give_back(self) -> None:
         """Report what was counted of tasks that are not done, and free the tasks of all workers."""
+        dispatcher = self.dispatcher.until(_ENDED)
         if self._pass is not None:
             self._pass.close()
-        self._count()
+        self._count(dispatcher)
         for lease, span in list(self._partly.items()):
-            self.dispatcher.report(span.task, lease, records=span.records)
+            dispatcher.report(span.task, lease, records=span.records)
             del self._partly[lease]
         with suppress(LookupError):
-            self.dispatcher.recover(self._name)
+            dispatcher.recover(self._name)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_pass": None, "_partly": {}, "_in_hand": (), "_running": False}
@@ -381,7 +385,8 @@ class _Pass(Iterator[Any]):
 
     def close(self) -> None:
         """End the threads; the main process gives the tasks back."""
-        self._tasks.close()
+        with suppress(OSError):  # the database is away: leases end by themselves
+            self._tasks.close()
 
     def __del__(self) -> None:
         if hasattr(self, "_tasks"):
