@@ -24,10 +24,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.utils.data import DataLoader
 
 import fsabs
-from fsabs.adapters.torch import TaskDataset
+from fsabs.adapters.torch import Loader, TaskDataset
 from fsabs.dispatch import TaskDispatcher
 from fsabs.readers.data import AbstractDataReader
 
@@ -104,10 +103,11 @@ class Training:
 def train(folder: Path) -> None:
     """Train until the job has ended."""
     dist.init_process_group("gloo")
-    dataset = TaskDataset(f"sqlite:///{folder}/job.db", Points(), worker_id=f"rank {dist.get_rank()} {os.getpid()}")
+    name = f"rank {dist.get_rank()} {os.getpid()}"
+    dataset = TaskDataset(f"sqlite:///{folder}/job.db", Points(), worker_id=name, idle_batches=True)
     training = Training(folder, dataset)
     training.load()
-    steps = dataset.steps(DataLoader(dataset, BATCH, collate_fn=dataset.tagged()))
+    steps = iter(Loader(dataset, BATCH))
     ended = torch.zeros(1)
     saved = training.steps
     while ended < dist.get_world_size():

@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import errno
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from ..readers.data import TaskType
 from . import queries
-from .jobs import BATCH, DispatchJob, order_of, rows_of
+from .jobs import BATCH, DispatchJob, rows_of
 from .schema import DONE, FAILED, RUNNING, STATES, TODO, jobs, tasks
 
 
@@ -136,19 +135,15 @@ def ledger(connection: sa.Connection, job: DispatchJob, epoch: int, after: int) 
 
 def failed(connection: sa.Connection, job: DispatchJob) -> list[FailedTask]:
     """Return the tasks that failed for good."""
-    return [
-        FailedTask(
-            row.id, TaskType(row.type), row.epoch, row.shard, row.start, row.end, row.progress, row.failures, row.reason
-        )
-        for row in connection.execute(queries.all_failed, {"job_id": job.id})
-    ]
+    rows = connection.execute(queries.all_failed, {"job_id": job.id})
+    return [FailedTask(id, TaskType(type), *others) for id, type, *others in rows]
 
 
 def retry(connection: sa.Connection, job: DispatchJob) -> int:
     """Put the failed tasks back; return how many."""
     mine = (tasks.c.job == job.id, tasks.c.state == FAILED)
     back = connection.execute(
-        tasks.update().where(*mine).values(state=TODO, failures=0, dispatches=0).returning(tasks.c.id)
+        tasks.update().where(*mine).values(state=TODO, failures=0, failed_by=None, dispatches=0).returning(tasks.c.id)
     ).all()
     if back:
         connection.execute(jobs.update().where(jobs.c.id == job.id).values(state=RUNNING))
@@ -161,9 +156,7 @@ def reset(connection: sa.Connection, job: DispatchJob) -> None:
     connection.execute(tasks.delete().where(tasks.c.job == job.id))
 
 
-FORMAT = 2
-_CHUNK = 500
-"""Tasks that a statement names at most."""
+FORMAT = 3
 
 
 # ---- states
@@ -182,10 +175,7 @@ def state_of(connection: sa.Connection, job: DispatchJob) -> dict[str, Any]:
         "content": _content(job),
         "epoch": row.epoch,
         "laid_out": row.laid_out,
-        "open": [
-            [one.type, one.epoch, one.number, one.progress, one.failures, one.position]
-            for one in connection.execute(left)
-        ],
+        "open": [[one.type, one.epoch, one.number, one.progress, one.failures] for one in connection.execute(left)],
         "others": [list(one) for one in connection.execute(others)],
     }
 
@@ -207,61 +197,36 @@ def restore(connection: sa.Connection, job: DispatchJob, state: Mapping[str, Any
     if not isinstance(state, Mapping) or state.get("format") != FORMAT or "job" not in state:
         raise ValueError(f"not a state of a job: {state!r}")
     content = _content(job)
-    # States that were saved before the digest was in them have the rest alone.
-    if state["job"] != job.name or state["content"] not in (content, content[:-1]):
+    if state["job"] != job.name or state["content"] != content:
         raise ValueError(
             f"the state is of job {state['job']!r} with (type, records_per_task, seed, shards, records, digest of the "
             f"shards) {state['content']}, not of {job.name!r} with {content}"
         )
     row = connection.execute(queries.locked_job, {"job_id": job.id}).one()
-    epoch, laid_out = state["epoch"], state["laid_out"]
-    for of in range(row.epoch, epoch + 1):  # a database that is older than the state lacks some of its tasks
-        begin, end = (row.laid_out if of == row.epoch else 0), (laid_out if of == epoch else job.table.tasks)
-        for at in range(begin, end, BATCH):
-            places = range(at, min(at + BATCH, end))
-            connection.execute(tasks.insert(), rows_of(job, job.table, job.type, of, places))
-    mine = (tasks.c.job == job.id,)
-    connection.execute(tasks.delete().where(*mine, tasks.c.type == int(job.type), tasks.c.epoch > epoch))
-    later = range(laid_out, job.table.tasks if row.epoch > epoch else row.laid_out if row.epoch == epoch else 0)
-    order = order_of(job.table.tasks, job.settings.seed, epoch)
-    for numbers in _chunks(order[later.start : later.stop].tolist()):
-        of_epoch = (*mine, tasks.c.type == int(job.type), tasks.c.epoch == epoch)
-        connection.execute(tasks.delete().where(*of_epoch, tasks.c.number.in_(numbers)))
-    _keep_others(connection, job, {tuple(one) for one in state["others"]})
+    begin = row.epoch * job.table.tasks + row.laid_out
+    end = state["epoch"] * job.table.tasks + state["laid_out"]
+    for at in range(begin, end, BATCH):  # a database that is older than the state lacks some of its tasks
+        connection.execute(tasks.insert(), rows_of(job, job.type, range(at, min(at + BATCH, end))))
+    mine = tasks.c.job == job.id
+    is_of_epoch = tasks.c.type == int(job.type)
+    is_later = sa.and_(tasks.c.epoch >= state["epoch"], tasks.c.position >= end)
+    connection.execute(tasks.delete().where(mine, sa.or_(~is_of_epoch, is_later)))
+    for type, epoch, number in state["others"]:
+        position = epoch * job.tables.get(TaskType(type), job.table).tasks + number
+        connection.execute(tasks.insert(), rows_of(job, TaskType(type), [position]))
     # What was open then and is not listed would have to be done; what is listed is open again.
     connection.execute(
         tasks.update()
-        .where(*mine, tasks.c.state != DONE)
+        .where(mine, tasks.c.state != DONE)
         .values(state=DONE, progress=tasks.c.end - tasks.c.start, lease=None, worker=None)
     )
-    for type, of, number, progress, failures, position in state["open"]:
-        one = (*mine, tasks.c.type == type, tasks.c.epoch == of, tasks.c.number == number)
-        values = {"progress": progress, "before": progress, "failures": failures, "position": position}
+    for type, epoch, number, progress, failures in state["open"]:
+        one = (mine, tasks.c.type == type, tasks.c.epoch == epoch, tasks.c.number == number)
+        values = {"progress": progress, "before": progress, "failures": failures}
         found = connection.execute(tasks.update().where(*one).values(state=TODO, lease=None, worker=None, **values))
         if found.rowcount != 1:
             raise ValueError(
-                f"task {number} of epoch {of} is gone: was job {job.name!r} reset, or were epochs forgotten?"
+                f"task {number} of epoch {epoch} is gone: was job {job.name!r} reset, or were epochs forgotten?"
             )
-    connection.execute(jobs.update().where(jobs.c.id == job.id).values(state=RUNNING, epoch=epoch, laid_out=laid_out))
-
-
-def _keep_others(connection: sa.Connection, job: DispatchJob, kept: set[tuple[Any, ...]]) -> None:
-    """Remove evaluations and the callback that were laid out later, and lay out those that are missing."""
-    found = sa.select(tasks.c.id, tasks.c.type, tasks.c.epoch, tasks.c.number).where(
-        tasks.c.job == job.id, tasks.c.type.in_([int(TaskType.EVALUATION), int(TaskType.TRAIN_END_CALLBACK)])
-    )
-    if job.type == TaskType.EVALUATION:
-        found = found.where(tasks.c.type != int(job.type))
-    there = {tuple(one)[1:]: one.id for one in connection.execute(found)}
-    for ids in _chunks(id for key, id in there.items() if key not in kept):
-        connection.execute(tasks.delete().where(tasks.c.id.in_(ids)))
-    for type, epoch, number in kept - there.keys():
-        table = job.evaluation if type == TaskType.EVALUATION and job.evaluation is not None else job.table
-        rows = rows_of(job, table, TaskType(type), epoch, range(number, number + 1))
-        connection.execute(tasks.insert(), rows)
-
-
-def _chunks(values: Iterable[int]) -> Iterator[Sequence[int]]:
-    iterator = iter(values)
-    while chunk := list(islice(iterator, _CHUNK)):
-        yield chunk
+    there = {"state": RUNNING, "epoch": state["epoch"], "laid_out": state["laid_out"]}
+    connection.execute(jobs.update().where(jobs.c.id == job.id).values(**there))

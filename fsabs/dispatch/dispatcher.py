@@ -69,7 +69,8 @@ class TaskDispatcher(ClosesOnExit):
             self._database.close()
             raise
         self._registered: set[str] = set()  # workers whose rows are in the database
-        self._ended: Flag | None = None
+        self.ended: Flag | None = None
+        """When set, no call waits any more for a database that is away."""
 
     @classmethod
     def create(
@@ -102,8 +103,9 @@ class TaskDispatcher(ClosesOnExit):
             seed: of the order of the tasks, another one in each epoch; None keeps the order of the shards.
             shuffle_records: also shuffle the records within each task: a task then has `indices`.
             lease_seconds: how long a worker has until it reports or renews.
-            max_failures: how often a task is tried again after a reported failure. A lost worker is no failure; ten in
-                succession that account for no record of a task are.
+            max_failures: how often a task is tried again after a reported failure. It fails for good when another
+                worker has failed on it, too, or there is no other. A lost worker is no failure; ten in succession that
+                account for no record of a task are.
             barrier: begin an epoch only when every task of the one before has ended.
             train_end_callback: hand out one task of the type TRAIN_END_CALLBACK when training has ended.
             exist_ok: open a job of that name if it has the same shards and settings.
@@ -121,7 +123,7 @@ class TaskDispatcher(ClosesOnExit):
             train_end_callback,
         )
         sources = {Mode.TRAINING: training, Mode.EVALUATION: evaluation, Mode.PREDICTION: prediction}
-        description = jobs.describe(settings, {mode: one for mode, one in sources.items() if one is not None})
+        description = jobs.describe(job, settings, {mode: one for mode, one in sources.items() if one is not None})
         database = Database(url, outage_seconds)
         try:
             database.prepare()
@@ -129,7 +131,7 @@ class TaskDispatcher(ClosesOnExit):
 
             def insert(connection: sa.Connection) -> None:
                 attempts.append(1)  # the first one may have been committed, though its connection was lost
-                jobs.insert(connection, job, description, exist_ok or len(attempts) > 1, database.url)
+                jobs.insert(connection, description, exist_ok or len(attempts) > 1, database.url)
 
             database.run("create", insert)
         finally:
@@ -177,8 +179,7 @@ class TaskDispatcher(ClosesOnExit):
 
         Args:
             task, lease: as `get` returned them.
-            success: False counts as a failure of the task: it is tried again, up to `max_failures` times. So does a
-                report with an `error`.
+            success: False counts as a failure of the task: it is tried again. So does a report with an `error`.
             records: how many of the task's records, in order, were processed under this lease; None is all of them
                 after a success and none after a failure. The others are dispatched again.
             error: the reason of a failure.
@@ -253,6 +254,11 @@ class TaskDispatcher(ClosesOnExit):
         """Return the tasks that failed for good, with their last reasons."""
         return self._run("failed", lambda connection: accounts.failed(connection, self._job))
 
+    def failed_by(self, task: Task) -> str | None:
+        """Return the worker that failed first on a task; None if none has."""
+        first = sa.select(tasks.c.failed_by).where(tasks.c.job == self._job.id, tasks.c.id == task.task_id)
+        return self._run("failed", lambda connection: connection.execute(first).scalar())
+
     def retry_failed(self) -> int:
         """Put the failed tasks back, with no failure counted, and let a failed job go on; return how many."""
         return self._run("retry", lambda connection: accounts.retry(connection, self._job))
@@ -320,13 +326,13 @@ class TaskDispatcher(ClosesOnExit):
     def until(self, ended: Flag) -> Self:
         """Return a dispatcher by the same connections that waits for the database until `ended` alone."""
         other = copy.copy(self)
-        other._ended = ended
+        other.ended = ended
         return other
 
     # ---- transactions
 
     def _run(self, operation: str, transaction: Callable[[sa.Connection], T]) -> T:
-        return self._database.run(operation, transaction, self._ended)
+        return self._database.run(operation, transaction, self.ended)
 
     def _types(self, type: TaskType | None) -> tuple[TaskType, ...]:
         """Return the queues to look into, in order."""

@@ -7,6 +7,7 @@ the readers' shuffle. So tasks can be laid out in parts, by any process, at any 
 from __future__ import annotations
 
 import bisect
+import dataclasses
 import errno
 import functools
 import itertools
@@ -32,32 +33,23 @@ BATCH = 1000
 """How many tasks are laid out at once."""
 
 
-class TaskRecords(NamedTuple):
-    """The records of a task."""
-
-    shard: str
-    start: int
-    end: int
-
-
+@dataclasses.dataclass
 class ShardTable:
     """Shards, each cut into tasks of `records_per_task` records and a rest."""
 
-    def __init__(self, shards: Iterable[Shard], records_per_task: int) -> None:
-        self.shards = list(shards)
-        self.records_per_task = records_per_task
-        self.first_tasks: list[int] = []
-        self.tasks = 0
-        for shard in self.shards:
-            self.first_tasks.append(self.tasks)
-            self.tasks += -(-shard.count // records_per_task)
+    shards: list[Shard]
+    records_per_task: int
 
-    def piece(self, number: int) -> TaskRecords:
+    def __post_init__(self) -> None:
+        sizes = [-(-shard.count // self.records_per_task) for shard in self.shards]
+        *self.first_tasks, self.tasks = itertools.accumulate(sizes, initial=0)
+
+    def piece(self, number: int) -> Shard:
         """Return the records of task `number`."""
         at = bisect.bisect_right(self.first_tasks, number) - 1
         shard = self.shards[at]
         start = shard.start + (number - self.first_tasks[at]) * self.records_per_task
-        return TaskRecords(shard.name, start, min(start + self.records_per_task, shard.end))
+        return Shard(shard.name, start, min(self.records_per_task, shard.end - start))
 
 
 @functools.lru_cache(4)  # each batch of tasks that is laid out asks for it
@@ -69,7 +61,7 @@ def order_of(size: int, seed: int | None, epoch: int) -> Numbers:
     return np.argsort(shuffled(numbers, key_of(seed, epoch)), kind="stable").astype(np.int64)
 
 
-def shuffled_numbers(piece: TaskRecords, seed: int | None, epoch: int, number: int) -> tuple[int, ...]:
+def shuffled_numbers(piece: Shard, seed: int | None, epoch: int, number: int) -> tuple[int, ...]:
     """Return the record numbers of a task in a seeded order, for jobs that shuffle records."""
     records = np.arange(piece.start, piece.end, dtype=np.int64)
     places = np.argsort(shuffled(records, key_of(seed or 0, epoch), number + 1), kind="stable")
@@ -133,19 +125,24 @@ class Settings(NamedTuple):
 class DispatchJob(NamedTuple):
     """The facts of a job that do not change."""
 
-    id: int
+    id: int | None
+    """None before it is written."""
     name: str
     type: TaskType
     """Of the tasks of its epochs."""
     settings: Settings
-    table: ShardTable
-    evaluation: ShardTable | None
-    """Its evaluation shards."""
+    tables: dict[TaskType, ShardTable]
+    """Its shards: those of its epochs, and those of evaluations beside them."""
+
+    @property
+    def table(self) -> ShardTable:
+        """The shards of its epochs."""
+        return self.tables[self.type]
 
     @property
     def evaluates(self) -> bool:
         """True if the job has evaluation shards beside those of its epochs."""
-        return self.evaluation is not None and self.type != TaskType.EVALUATION
+        return len(self.tables) > 1
 
 
 def load_job(connection: sa.Connection, name: str, url: str) -> DispatchJob:
@@ -155,28 +152,21 @@ def load_job(connection: sa.Connection, name: str, url: str) -> DispatchJob:
         there = connection.execute(sa.select(jobs.c.name).order_by(jobs.c.name)).scalars().all()
         known = f"there are {', '.join(map(repr, there))}" if there else "there is none"
         raise errors.error(errno.ENOENT, "open", url, f"no job is called {name!r}; {known}")
-    type = TaskType(row.type)
-    evaluation = _table(connection, row.id, TaskType.EVALUATION, row.records_per_task)
-    return DispatchJob(
-        row.id,
-        name,
-        type,
-        Settings(*(getattr(row, name) for name in Settings._fields)),
-        _table(connection, row.id, type, row.records_per_task),
-        evaluation if evaluation.tasks else None,
-    )
+    found: defaultdict[TaskType, list[Shard]] = defaultdict(list)
+    for type, *shard in connection.execute(queries.all_shards, {"job_id": row.id}):
+        found[TaskType(type)].append(Shard(*shard))
+    settings = Settings(*(getattr(row, name) for name in Settings._fields))
+    tables = {type: ShardTable(own, settings.records_per_task) for type, own in found.items()}
+    return DispatchJob(row.id, name, TaskType(row.type), settings, tables)
 
 
-def _table(connection: sa.Connection, job: int, type: TaskType, records_per_task: int) -> ShardTable:
-    rows = connection.execute(queries.shards_of_type, {"job_id": job, "task_type": int(type)})
-    return ShardTable((Shard(*row) for row in rows), records_per_task)
-
-
-def rows_of(job: DispatchJob, table: ShardTable, type: TaskType, epoch: int, places: range) -> list[dict[str, Any]]:
-    """Return the rows of the tasks at these places of an epoch's order."""
-    order = order_of(table.tasks, job.settings.seed if type == job.type else None, epoch)
+def rows_of(job: DispatchJob, type: TaskType, positions: Iterable[int]) -> list[dict[str, Any]]:
+    """Return the rows of the tasks at these positions, which count through all epochs."""
+    table = job.tables.get(type, job.table)  # the callback has the first records of the job
     rows = []
-    for place, number in zip(places, order[places.start : places.stop].tolist(), strict=True):
+    for position in positions:
+        epoch, place = divmod(position, table.tasks)
+        number = int(order_of(table.tasks, job.settings.seed if type == job.type else None, epoch)[place])
         piece = table.piece(number)
         rows.append(
             {
@@ -184,10 +174,10 @@ def rows_of(job: DispatchJob, table: ShardTable, type: TaskType, epoch: int, pla
                 "type": int(type),
                 "epoch": epoch,
                 "number": number,
-                "shard": piece.shard,
+                "shard": piece.name,
                 "start": piece.start,
                 "end": piece.end,
-                "position": epoch * table.tasks + place,
+                "position": position,
             }
         )
     return rows
@@ -214,9 +204,10 @@ def lay_out(connection: sa.Connection, job: DispatchJob) -> str | None:
         if last:
             return _end(connection, job)
         epoch, laid_out = epoch + 1, 0
-    places = range(laid_out, min(laid_out + BATCH, row.tasks))
-    connection.execute(tasks.insert(), rows_of(job, job.table, job.type, epoch, places))
-    connection.execute(queries.mark_laid_out, {"job_id": job.id, "of_epoch": epoch, "count": places.stop})
+    end = min(laid_out + BATCH, row.tasks)
+    positions = range(epoch * row.tasks + laid_out, epoch * row.tasks + end)
+    connection.execute(tasks.insert(), rows_of(job, job.type, positions))
+    connection.execute(queries.mark_laid_out, {"job_id": job.id, "of_epoch": epoch, "count": end})
     return None
 
 
@@ -231,7 +222,7 @@ def _end(connection: sa.Connection, job: DispatchJob) -> str | None:
         callback = (*mine, tasks.c.type == int(TaskType.TRAIN_END_CALLBACK))
         if connection.execute(sa.select(tasks.c.id).where(*callback)).first() is None:
             # ElasticDL gives it the first records, for callbacks that export a model and need a batch for its shapes.
-            connection.execute(tasks.insert(), rows_of(job, job.table, TaskType.TRAIN_END_CALLBACK, 0, range(1)))
+            connection.execute(tasks.insert(), rows_of(job, TaskType.TRAIN_END_CALLBACK, [0]))
             return None
     state = FINISHED if failed is None else ABANDONED
     connection.execute(jobs.update().where(jobs.c.id == job.id).values(state=state))
@@ -248,23 +239,8 @@ _TYPES = {
 }
 
 
-class Description(NamedTuple):
-    """A job that is to be written."""
-
-    settings: Settings
-    type: TaskType
-    """Of the tasks of its epochs."""
-    tables: dict[TaskType, ShardTable]
-
-    def row(self) -> dict[str, Any]:
-        """Return the values of the job's row."""
-        values = self.settings._asdict()
-        values["num_epochs"] = max(0, self.settings.num_epochs)
-        return {**values, "type": int(self.type), "tasks": self.tables[self.type].tasks}
-
-
-def describe(settings: Settings, sources: Mapping[str, Any]) -> Description:
-    """Return the description of a job with these settings and sources of shards, by mode.
+def describe(name: str, settings: Settings, sources: Mapping[str, Any]) -> DispatchJob:
+    """Return the job with these settings and sources of shards, by mode, that is to be written.
 
     Raises `ValueError` and `TypeError` for what can't be a job.
     """
@@ -278,26 +254,25 @@ def describe(settings: Settings, sources: Mapping[str, Any]) -> Description:
         for mode, source in sources.items()
     }
     main = next(type for type in (TaskType.TRAINING, TaskType.PREDICTION, TaskType.EVALUATION) if type in tables)
-    if main != TaskType.TRAINING:
-        settings = settings._replace(num_epochs=1)  # evaluating and predicting is one pass
-    return Description(settings, main, tables)
+    # Evaluating and predicting is one pass.
+    num_epochs = max(0, settings.num_epochs) if main == TaskType.TRAINING else 1
+    return DispatchJob(None, name, main, settings._replace(num_epochs=num_epochs), tables)
 
 
-def insert(connection: sa.Connection, name: str, description: Description, exist_ok: bool, url: str) -> None:
+def insert(connection: sa.Connection, job: DispatchJob, exist_ok: bool, url: str) -> None:
     """Write a job, or find it written with `exist_ok`; `FileExistsError`."""
-    values = {**description.row(), "name": name, "created": now(), "state": RUNNING}
-    if not insert_missing(connection, jobs, values):
-        there = load_job(connection, name, url)
+    values = {**job.settings._asdict(), "type": int(job.type), "tasks": job.table.tasks}
+    if not insert_missing(connection, jobs, {**values, "name": job.name, "created": now(), "state": RUNNING}):
         if not exist_ok:
-            raise errors.error(errno.EEXIST, "create", url, f"there is a job {name!r}: exist_ok=True opens it")
-        if not _same(connection, there, description):
-            raise errors.error(errno.EEXIST, "create", url, f"job {name!r} has other shards or settings")
+            raise errors.error(errno.EEXIST, "create", url, f"there is a job {job.name!r}: exist_ok=True opens it")
+        if load_job(connection, job.name, url)._replace(id=None) != job:
+            raise errors.error(errno.EEXIST, "create", url, f"job {job.name!r} has other shards or settings")
         return
-    job = connection.execute(sa.select(jobs.c.id).where(jobs.c.name == name)).scalar_one()
-    for type, table in description.tables.items():
+    id = connection.execute(sa.select(jobs.c.id).where(jobs.c.name == job.name)).scalar_one()
+    for type, table in job.tables.items():
         rows = [
             {
-                "job": job,
+                "job": id,
                 "type": int(type),
                 "number": number,
                 "name": shard.name,
@@ -310,18 +285,9 @@ def insert(connection: sa.Connection, name: str, description: Description, exist
         connection.execute(shards.insert(), rows)
 
 
-def _same(connection: sa.Connection, there: DispatchJob, description: Description) -> bool:
-    wanted = description.row()
-    row = connection.execute(sa.select(*(jobs.c[name] for name in wanted)).where(jobs.c.id == there.id)).one()
-    tables: dict[TaskType, list[Shard]] = {there.type: there.table.shards}
-    if there.evaluation is not None:
-        tables[TaskType.EVALUATION] = there.evaluation.shards
-    return dict(row._mapping) == wanted and tables == {type: table.shards for type, table in description.tables.items()}
-
-
 def evaluate(connection: sa.Connection, job: DispatchJob, model_version: int) -> int:
     """Lay out the evaluation shards for a version of the model; return how many tasks are new."""
-    if job.evaluation is None or job.type == TaskType.EVALUATION:
+    if not job.evaluates:
         raise ValueError(f"job {job.name!r} has no evaluation shards beside those of its epochs")
     row = connection.execute(queries.locked_job, {"job_id": job.id}).one()
     if row.state != RUNNING:
@@ -331,7 +297,8 @@ def evaluate(connection: sa.Connection, job: DispatchJob, model_version: int) ->
     )
     if connection.execute(laid_out.limit(1)).first() is not None:
         return 0
-    rows = rows_of(job, job.evaluation, TaskType.EVALUATION, model_version, range(job.evaluation.tasks))
+    count = job.tables[TaskType.EVALUATION].tasks
+    rows = rows_of(job, TaskType.EVALUATION, range(model_version * count, (model_version + 1) * count))
     connection.execute(tasks.insert(), rows)
     return len(rows)
 

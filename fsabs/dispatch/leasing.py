@@ -1,8 +1,9 @@
-"""LeasedTasks: the records of the tasks that a worker leases; leased one ahead by a thread, renewed by another one.
+"""LeasedTasks: the records of the tasks that a worker leases.
 
-A third thread reads the records of one task after the other, some ahead of the consumer. Only files on a local disk are
-read by the consumer itself: a thread would save nothing, and records that one thread makes and another one frees cost a
-third more. What becomes of the records is not decided here: the owner counts them.
+One thread leases, a task ahead, and renews and reports. Another one reads the records of one task after the other,
+some ahead of the consumer. Only files on a local disk are read by the consumer itself: a thread would save nothing, and
+records that one thread makes and another one frees cost a third more. What becomes of the records is not decided here:
+the owner counts them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ..core.errors import CorruptFileError, StaleFileError
 from ..core.threads import Flag
 from ..readers.data import Task, TaskType
 from ..readers.data.base import AbstractDataReader, exactly
-from ..readers.prefetch import Ahead, read_ahead
+from ..readers.prefetch import Ahead
 from ..readers.recordio import Scan
 from .dispatcher import TaskDispatcher
 
@@ -33,15 +34,17 @@ AHEAD = 8
 """Chunks that a thread is ahead of the consumer."""
 FIRST_DELAY, HOLDING_DELAY, MAX_WAIT = 0.02, 0.05, 2.0
 """Seconds between two requests for a task while none is free: at first, at first while tasks are held, at most."""
-STANDSTILL = 0.5
-"""Seconds after which a finished task is reported at most."""
-_END = object()
+POLL = 0.5
+"""Seconds between two looks at whether tasks are still wanted, and two reports while the database is away."""
+MAX_FAILURES = 10
+"""How many tasks a worker fails in succession, without a record of one, before it ends with its error."""
+_END: Any = object()
 
 
 class HeldTask:
     """A leased task, and how many of its records its owner has counted."""
 
-    __slots__ = ("counted", "failed", "lease", "lost", "size", "task")
+    __slots__ = ("counted", "lease", "lost", "size", "task")
 
     def __init__(self, task: Task, lease: int) -> None:
         self.task = task
@@ -49,7 +52,6 @@ class HeldTask:
         self.size = len(task.numbers())
         self.counted = 0
         self.lost = False  # the lease is not in force any more
-        self.failed = False  # the reader raised
 
 
 class TaskChunk(NamedTuple):
@@ -67,8 +69,8 @@ class LeasedTasks:
     """The tasks that worker `worker_id` leases; used in the process that made it.
 
     `ended(task)` is called, in a thread, for a held task whose lease is found not to be in force any more. Once
-    `active()` is False, none is leased, and those that are held are given back. What a store raises
-    is raised by `chunks`, and its task is still held. Once this is closed, `dispatcher` waits for no database.
+    `active()` is False, none is leased, and those that are held are given back. What a store raises is raised by
+    `chunks`, and its task is still held.
     """
 
     def __init__(
@@ -79,7 +81,8 @@ class LeasedTasks:
         type: TaskType | None,
         ended: Callable[[HeldTask], object],
         max_wait: float = MAX_WAIT,
-        active: Callable[[], bool] = lambda: True,
+        *,
+        active: Callable[[], bool],
     ) -> None:
         self.held: deque[HeldTask] = deque()
         self.lock = threading.RLock()
@@ -91,13 +94,14 @@ class LeasedTasks:
         self._is_active = active
         self._stopped = Flag()
         self.dispatcher = dispatcher.until(self._stopped)
-        self._wakes: SimpleQueue[None] = SimpleQueue()  # for the leasing thread
-        self._wakes.put(None)
+        self._thread: threading.Thread | None = None
+        self._wakes: SimpleQueue[None] = SimpleQueue()  # for the thread
         self._wanted = True  # a task is to be leased
-        self._finished: deque[HeldTask] = deque()  # to be reported
+        self._leased: SimpleQueue[Any] = SimpleQueue()  # tasks to be read; None while none is free; an error; _END
+        self._failure: OSError | None = None  # of the last attempt to give tasks back
+        self._failures = 0  # in succession, of tasks of which nothing was read
         overridden = reader.__class__.reads_ahead is not AbstractDataReader.reads_ahead
         self._is_local = overridden and not reader.reads_ahead
-        self._renewing: threading.Thread | None = None
         self._chunks: Generator[TaskChunk, None, None] | None = None
         self._generation = process.generation()
 
@@ -115,14 +119,13 @@ class LeasedTasks:
         self._check_process()
         if self._chunks is not None:
             raise RuntimeError("the records of leased tasks are read once")
-        self._renewing = threading.Thread(target=self._renew, name="fsabs-leases", daemon=True)
-        self._renewing.start()
+        self._thread = threading.Thread(target=self._work, name="fsabs-leases", daemon=True)
+        self._thread.start()
         self._chunks = self._read(batch_size * -(-(LOCAL_CHUNK if self._is_local else CHUNK) // batch_size))
         return self._chunks
 
-    def finish(self, held: HeldTask) -> None:
-        """Report a task, all of whose records were counted, in a thread; it is renewed until then."""
-        self._finished.append(held)
+    def finish(self) -> None:
+        """Report tasks of which all records were counted, in a thread; they are renewed until then."""
         self._wakes.put(None)
 
     def release(self, held: HeldTask) -> None:
@@ -139,38 +142,40 @@ class LeasedTasks:
         self._wakes.put(None)  # if no task was free, there may be one now
         return in_force
 
-    def close(self) -> list[HeldTask]:
-        """End the threads; return the tasks that are still held."""
+    def close(self, patience: float | None = None) -> None:
+        """End the threads, which give back the tasks that are held unless these are `active`.
+
+        Waits up to `patience` seconds for a database that does not answer. Raises the error of what was not given back.
+        """
         if process.inherited(self._generation):
-            return []
+            return
         self._stop()
         if self._chunks is not None:
             self._chunks.close()
-        if self._renewing is not None:
-            self._renewing.join()
-            self._renewing = None
-        if not self._is_active():
-            self._give_back()
+        if self._thread is not None:
+            self._thread.join(patience)
+            if not (self._thread.is_alive() or self._is_active() or self._failure is not None):
+                self._give_back()  # the thread has ended before this was closed
         with self.lock:
-            held, self.held = list(self.held), deque()
-        return [one for one in held if not one.lost]
+            self.held.clear()
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
 
     def _stop(self) -> None:
         self._stopped.set()
         self._wakes.put(None)
+        self._leased.put(_END)
 
     def _check_process(self) -> None:
         if process.generation() != self._generation:
             raise RuntimeError("leased tasks belong to the process that leased them: lease others in each worker")
 
-    # ---- the consumer
+    # ---- the consumer, or the thread that reads
 
     def _read(self, size: int) -> Generator[TaskChunk, None, None]:
-        chunks: Any = self._produce(size)
-        if (
-            not self._is_local
-        ):  # closed below, after the threads were told to stop: Ctrl-C comes while one is waited for
-            chunks = Ahead(lambda: self._produce(size), AHEAD, waits=True)
+        # Closed below, after the threads were told to stop: Ctrl-C comes while one is waited for.
+        chunks: Any = self._produce(size) if self._is_local else Ahead(lambda: self._produce(size), AHEAD, waits=True)
         try:
             for chunk in chunks:
                 yield chunk
@@ -181,89 +186,118 @@ class LeasedTasks:
             chunks.close()
 
     def _produce(self, size: int) -> Iterator[TaskChunk]:
-        """Yield the chunks of one task after the other, in the thread that reads."""
-        with contextlib.closing(read_ahead(self._lease, 1)) as leased:
-            for held in leased:
-                if held is None:
-                    yield TaskChunk(None, [])
-                    continue
-                self._wanted = True  # the next one, while this one is read
-                self._wakes.put(None)
-                if held.task.type == TaskType.TRAIN_END_CALLBACK:
-                    yield TaskChunk(held, [], last=True)
-                else:
-                    yield from _chunks(self._reader, held, size)
+        """Yield the chunks of one task after the other."""
+        while (held := self._leased.get()) is not _END:
+            if isinstance(held, Exception):
+                raise held
+            if held is None:
+                yield TaskChunk(None, [])
+                continue
+            self._wanted = True  # the next one, while this one is read
+            self._wakes.put(None)
+            if held.task.type == TaskType.TRAIN_END_CALLBACK:
+                yield TaskChunk(held, [], last=True)
+            else:
+                yield from self._chunks_of(held, size)
 
-    # ---- the threads
+    def _chunks_of(self, held: HeldTask, size: int) -> Iterator[TaskChunk]:
+        """Yield the chunks of a task; a task whose records can't be read fails, and the worker goes on."""
+        chunk: list[Any] = []
+        at = 0
+        try:
+            with _records(self._reader, held.task) as records:
+                while at < held.size and not held.lost:
+                    chunk, wanted = [], min(size, held.size - at)
+                    if isinstance(records, Scan):  # it takes half of the time that the steps of an iterator take
+                        records.read_into(chunk, wanted)
+                    else:
+                        chunk.extend(islice(records, wanted))  # what came before an error stays in the list
+                    at += len(chunk)
+                    if len(chunk) < wanted or at == held.size:
+                        _check_end(records, held.task, at)
+                    self._failures = 0
+                    yield TaskChunk(held, chunk, last=at == held.size)
+        except Exception as exc:
+            if at < held.size:
+                yield TaskChunk(held, chunk)
+            self._failures = 0 if at or chunk else self._failures + 1
+            if _is_of_worker(exc) or (self._failures >= MAX_FAILURES and self._is_first(held)):
+                raise
+            yield TaskChunk(held, [], last=True, failure=exc)
 
-    def _lease(self) -> Iterator[HeldTask | None]:
-        """Yield the tasks, in the leasing thread; None while no task is free."""
-        delay = 0.0
+    def _is_first(self, held: HeldTask) -> bool:
+        """Return True if no other worker has failed on a task."""
+        return self.dispatcher.failed_by(held.task) in (None, self._worker_id)
+
+    # ---- the thread that leases, renews and reports
+
+    def _work(self) -> None:
+        renewal, request, delay = monotonic() + self.interval, 0.0, 0.0
         while True:
-            with contextlib.suppress(Empty):
-                self._wakes.get(timeout=delay or None)
-                while True:
-                    self._wakes.get_nowait()
-            self._report_finished()
-            if self._stopped.is_set() or not self._is_active():
-                return
-            if not self._wanted:
-                continue
-            task, lease = self.dispatcher.get(self._worker_id, self._type)
-            if task.type == TaskType.NONE:
-                return
-            if task.type == TaskType.WAIT:
-                yield None
-                delay = min(delay * 2, self._max_wait) or (HOLDING_DELAY if self.held else FIRST_DELAY)
-                continue
-            delay, self._wanted = 0.0, False
-            held = HeldTask(task, lease)
-            with self.lock:
-                self.held.append(held)
-            yield held
-
-    def _renew(self) -> None:
-        """Renew the leases, and report what is finished while the leasing thread stands still: its task is not read."""
-        due = monotonic() + self.interval
-        while not self._stopped.wait(max(0.0, min(STANDSTILL, due - monotonic()))):
-            try:
-                self._report_finished()
+            until = min(renewal, request) if self._wanted else renewal
+            if self._is_woken(until - monotonic()):
+                request = 0.0  # what was reported may have freed a task
+            if self._stopped.is_set():
                 if not self._is_active():
-                    self._give_back()
-                if monotonic() >= due:
-                    due = monotonic() + self.interval
-                    with self.lock:
-                        held = [one for one in self.held if not one.lost]
-                    for one in held:
-                        if not self._account(one):
-                            break
+                    self._give_back()  # here, so that it may be left alone with a database that does not answer
+                return
+            is_due = monotonic() >= renewal
+            if is_due:
+                renewal = monotonic() + self.interval
+            try:
+                self._account(is_due)
             except Exception:  # a warning that is an error, say: it is shown, and the other leases are renewed
                 threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
+            if self._wanted and monotonic() >= request:
+                delay = self._lease(delay)
+                request = monotonic() + delay
 
-    def _give_back(self) -> None:
-        """Free the tasks that are held."""
+    def _is_woken(self, seconds: float) -> bool:
+        """Wait until there is something to do, `POLL` seconds at most; return True if somebody said so."""
+        woken = False
+        with contextlib.suppress(Empty):
+            self._wakes.get(timeout=max(0.0, min(seconds, POLL)))
+            while woken := True:
+                self._wakes.get_nowait()
+        return woken
+
+    def _lease(self, delay: float) -> float:
+        """Lease a task; return after how many seconds one is asked for again if none is free."""
+        leased: Any = _END
+        try:
+            task, lease = self.dispatcher.get(self._worker_id, self._type)
+        except Exception as exc:
+            leased = exc
+        else:
+            if task.type == TaskType.WAIT:
+                if self._leased.empty():
+                    self._leased.put(None)
+                return min(delay * 2, self._max_wait) or (HOLDING_DELAY if self.held else FIRST_DELAY)
+            if task.type != TaskType.NONE:
+                leased = HeldTask(task, lease)
+                with self.lock:
+                    self.held.append(leased)
+        self._wanted = False
+        self._leased.put(leased)
+        return 0.0
+
+    def _account(self, is_due: bool) -> None:
+        """Report the tasks that are finished, and renew the others if that is due; give all back that is not wanted."""
+        if not self._is_active():
+            self._give_back()
+            if self._wanted:
+                self._wanted = False
+                self._leased.put(_END)
         with self.lock:
-            held = list(self.held)
+            held = [one for one in self.held if not one.lost and (is_due or one.counted == one.size)]
         for one in held:
-            one.lost = True
-            with contextlib.suppress(OSError):  # the database is away
-                self.dispatcher.report(one.task, one.lease, records=one.counted)
-                self.release(one)
+            if not self._renew(one):
+                break
 
-    def _report_finished(self) -> None:
-        while True:
-            try:
-                finished = self._finished.popleft()
-            except IndexError:
-                return
-            if not self._account(finished):
-                self._finished.appendleft(finished)
-                return
+    def _renew(self, held: HeldTask) -> bool:
+        """Renew a lease and account for the records that were counted, which reports the task if those are all.
 
-    def _account(self, held: HeldTask) -> bool:
-        """Account for the records of a task that were counted: renew its lease, or report it if those are all.
-
-        Returns False if the database is away: the next renewal may reach it.
+        Returns False if the database is away.
         """
         counted = held.counted
         try:
@@ -276,6 +310,19 @@ class LeasedTasks:
             self.release(held)
         return True
 
+    def _give_back(self) -> None:
+        """Report what was counted of the tasks that are held, and free them."""
+        self._failure = None
+        with self.lock:
+            held = list(self.held)
+        for one in held:
+            one.lost = True
+            try:
+                self.dispatcher.report(one.task, one.lease, records=one.counted)
+                self.release(one)
+            except OSError as exc:  # the database is away
+                self._failure = exc
+
 
 _OF_RECORDS = (
     *(CorruptFileError, StaleFileError, FileNotFoundError, IsADirectoryError, NotADirectoryError),
@@ -283,33 +330,11 @@ _OF_RECORDS = (
 )
 
 
-def is_of_store(exc: Exception) -> bool:
-    """Return True for an error of a store, which a worker meets at each task; others are of the records it reads."""
-    return isinstance(exc, OSError) and exc.errno is not None and not isinstance(exc, _OF_RECORDS)
-
-
-def _chunks(reader: AbstractDataReader, held: HeldTask, size: int) -> Iterator[TaskChunk]:
-    """Yield the chunks of a task; a task whose records can't be read fails, and the worker goes on."""
-    chunk: list[Any] = []
-    at = 0
-    try:
-        with _records(reader, held.task) as records:
-            while at < held.size and not held.lost:
-                chunk, wanted = [], min(size, held.size - at)
-                if isinstance(records, Scan):  # it takes half of the time that the steps of an iterator take
-                    records.read_into(chunk, wanted)
-                else:
-                    chunk.extend(islice(records, wanted))  # what came before an error stays in the list
-                at += len(chunk)
-                if len(chunk) < wanted or at == held.size:
-                    _check_end(records, held.task, at)
-                yield TaskChunk(held, chunk, last=at == held.size)
-    except Exception as exc:
-        if at < held.size:
-            yield TaskChunk(held, chunk)
-        if is_of_store(exc):
-            raise
-        yield TaskChunk(held, [], last=True, failure=exc)
+def _is_of_worker(exc: Exception) -> bool:
+    """Return True for an error that a worker meets at each task: of a store, or of a library that is not installed."""
+    if isinstance(exc, OSError):
+        return exc.errno is not None and not isinstance(exc, _OF_RECORDS)
+    return isinstance(exc, ImportError)
 
 
 @contextlib.contextmanager

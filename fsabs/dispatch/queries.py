@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from .schema import DOING, DONE, FAILED, MAX_DISPATCHES, RUNNING, TODO, jobs, now, shards, tasks, unflushed
+from .schema import DOING, DONE, FAILED, MAX_DISPATCHES, RUNNING, TODO, jobs, now, shards, tasks, unflushed, workers
 
 _value = sa.bindparam
 _ONE: sa.ColumnElement[int] = sa.literal_column("1")
@@ -69,8 +69,8 @@ _poisonous = tasks.c.dispatches >= sa.literal_column(str(MAX_DISPATCHES))
 _of_type = (tasks.c.job == _value("job_id"), tasks.c.type == _value("task_type"))
 _queue = sa.select(tasks.c.id).where(*_of_type, ~_poisonous)
 
-claim_todo = _claim(_queue.where(_is(TODO)).order_by(tasks.c.position))
-"""Lease the next free task of a type."""
+claim_todo = _claim(_queue.where(_is(TODO)).order_by(tasks.c.failures, tasks.c.position))
+"""Lease the next free task of a type; those that failed come last."""
 claim_late = _claim(_queue.where(_is(DOING), _late).order_by(tasks.c.deadline))
 """Lease the task of a type whose lease ended first."""
 fail_poisonous = (
@@ -101,16 +101,6 @@ held = sa.select(*_DISPATCHED).where(
 
 _reported = tasks.c.before + _value("records", type_=sa.BigInteger)
 _gained = sa.case((_reported > tasks.c.progress, _reported), else_=tasks.c.progress)  # never less than before
-_tail = tasks.alias("tail")
-_tail_position = (
-    sa.select(sa.func.coalesce(sa.func.max(_tail.c.position) + 1, tasks.c.position))
-    .where(
-        _tail.c.job == _value("job_id"),
-        _tail.c.type == tasks.c.type,
-        _tail.c.state == sa.literal_column(str(TODO)),
-    )
-    .scalar_subquery()
-)
 
 settle = tasks.update().where(*_mine).values(state=DONE, progress=tasks.c.end - tasks.c.start).returning(tasks.c.id)
 """Account for all records of a leased task."""
@@ -118,6 +108,12 @@ settle_part = (
     tasks.update().where(*_mine).values(state=TODO, progress=_gained, dispatches=0, worker=None).returning(tasks.c.id)
 )
 """Account for some records of a leased task; the others are free again."""
+_others_can_try = sa.and_(
+    sa.func.coalesce(tasks.c.failed_by, tasks.c.worker) == tasks.c.worker,
+    sa.exists().where(workers.c.job == _value("job_id"), workers.c.name != tasks.c.worker),
+)
+"""The condition that a worker alone has failed on a task, and is not the only one of the job."""
+_is_final = sa.and_(tasks.c.failures >= _value("max_failures", type_=sa.Integer), ~_others_can_try)
 settle_failure = (
     tasks.update()
     .where(*_mine)
@@ -125,14 +121,14 @@ settle_failure = (
         progress=_gained,
         dispatches=0,
         failures=tasks.c.failures + 1,
+        failed_by=sa.func.coalesce(tasks.c.failed_by, tasks.c.worker),
         reason=_value("error"),
         worker=None,
-        position=_tail_position,
-        state=sa.case((tasks.c.failures >= _value("max_failures", type_=sa.Integer), FAILED), else_=TODO),
+        state=sa.case((_is_final, FAILED), else_=TODO),
     )
     .returning(tasks.c.state)
 )
-"""Record a failure of a leased task: it goes to the end of the queue, or to the failed ones."""
+"""Record a failure of a leased task: it is free again, or fails for good."""
 extend = (
     tasks.update()
     .where(*_mine)
@@ -186,8 +182,13 @@ by a foreign key. Those of workers that register do, and then wait for the row t
 mark_laid_out = (
     jobs.update().where(jobs.c.id == _value("job_id")).values(epoch=_value("of_epoch"), laid_out=_value("count"))
 )
-all_failed = (sa.select(tasks).where(tasks.c.job == _value("job_id"), _is(FAILED))).order_by(
-    tasks.c.epoch, tasks.c.number
+all_failed = (  # in the order of `FailedTask`
+    sa.select(
+        *(tasks.c.id, tasks.c.type, tasks.c.epoch, tasks.c.shard, tasks.c.start, tasks.c.end, tasks.c.progress),
+        *(tasks.c.failures, tasks.c.reason),
+    )
+    .where(tasks.c.job == _value("job_id"), _is(FAILED))
+    .order_by(tasks.c.epoch, tasks.c.number)
 )
 by_worker = (
     sa.select(tasks.c.worker, sa.func.count(), sa.func.sum(sa.case((_late, 1), else_=0)))
@@ -205,8 +206,8 @@ release = (
     .returning(tasks.c.id)
 )
 """Free the tasks of a worker that is gone."""
-shards_of_type = (
-    sa.select(shards.c.name, shards.c.start, shards.c.count)
-    .where(shards.c.job == _value("job_id"), shards.c.type == _value("task_type"))
-    .order_by(shards.c.number)
+all_shards = (
+    sa.select(shards.c.type, shards.c.name, shards.c.start, shards.c.count)
+    .where(shards.c.job == _value("job_id"))
+    .order_by(shards.c.type, shards.c.number)
 )

@@ -17,7 +17,7 @@ from sqlalchemy.ext.compiler import compiles
 
 from ..core import errors
 
-VERSION = 2
+VERSION = 3
 """The version of this schema. A change gets the next number and a step in `MIGRATIONS`."""
 
 TODO, DOING, DONE, FAILED = range(4)
@@ -79,7 +79,7 @@ tasks = sa.Table(
     sa.Column("start", _id, nullable=False),
     sa.Column("end", _id, nullable=False),
     sa.Column("state", sa.SmallInteger, nullable=False, server_default="0"),
-    sa.Column("position", _id, nullable=False),  # the order of dispatch
+    sa.Column("position", _id, nullable=False),  # the order of dispatch, through all epochs
     sa.Column("lease", _id),  # of the last dispatch
     sa.Column("worker", sa.Text),
     sa.Column("deadline", sa.Float),
@@ -88,11 +88,13 @@ tasks = sa.Table(
     sa.Column("before", _id, nullable=False, server_default="0"),  # the progress when it was dispatched last
     sa.Column("failures", sa.Integer, nullable=False, server_default="0"),
     sa.Column("reason", sa.Text),  # of the last failure
+    sa.Column("failed_by", sa.Text),  # the worker that failed on it first
     sa.UniqueConstraint("job", "type", "epoch", "number"),
 )
 
 _todo, _doing, _failed = (tasks.c.state == state for state in (TODO, DOING, FAILED))
-sa.Index("fsabs_todo", tasks.c.job, tasks.c.type, tasks.c.position, sqlite_where=_todo, postgresql_where=_todo)
+_queue = (tasks.c.job, tasks.c.type, tasks.c.failures, tasks.c.position)
+_queued = sa.Index("fsabs_queue", *_queue, sqlite_where=_todo, postgresql_where=_todo)
 sa.Index("fsabs_doing", tasks.c.job, tasks.c.type, tasks.c.deadline, sqlite_where=_doing, postgresql_where=_doing)
 sa.Index("fsabs_failed", tasks.c.job, sqlite_where=_failed, postgresql_where=_failed)
 
@@ -113,7 +115,14 @@ def _reorder(connection: sa.Connection) -> None:
         raise errors.error(errno.EPROTO, "migrate", "", f"job {name!r} has begun: finish it with the former release")
 
 
-MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {1: _reorder}
+def _queue_by_failures(connection: sa.Connection) -> None:
+    """Have the tasks that failed come last by their number of failures, in place of another position."""
+    connection.execute(sa.text("ALTER TABLE fsabs_task ADD COLUMN failed_by TEXT"))
+    connection.execute(sa.text("DROP INDEX fsabs_todo"))
+    _queued.create(connection)
+
+
+MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {1: _reorder, 2: _queue_by_failures}
 """The step from a version to the next one, by the older version."""
 
 

@@ -19,6 +19,9 @@ from ..readers.data.shards import adopt
 from .dispatcher import TaskDispatcher
 from .leasing import HeldTask, LeasedTasks
 
+PATIENCE = 0.5
+"""How many seconds Ctrl-C waits for a database that does not answer."""
+
 
 class TaskDataService(ClosesOnExit):
     """The records of the tasks that worker `worker_id` gets from a dispatcher.
@@ -47,8 +50,14 @@ class TaskDataService(ClosesOnExit):
         self.reader = adopt(reader)
         self.worker_id = str(worker_id)
         self._on_train_end = on_train_end
+        self._closed = False
         self._tasks = LeasedTasks(
-            self.dispatcher, self.reader, self.worker_id, type, lambda held: self._accepted(held, accepted=False)
+            self.dispatcher,
+            self.reader,
+            self.worker_id,
+            type,
+            lambda held: self._accepted(held, accepted=False),
+            active=lambda: not self._closed,
         )
         self._current: Task | None = None
         self._handed_out: deque[tuple[HeldTask, int]] = deque()  # records to be counted by `report_record_done`
@@ -62,8 +71,9 @@ class TaskDataService(ClosesOnExit):
         """Yield the records of the tasks until the job has ended.
 
         Call `report_record_done` for what was processed. A task whose records can't be read is reported as failed, and
-        the next one goes on. What a store raises (`PermissionError`, `TimeoutError`) is raised here, and its task goes
-        to another worker at no cost. Raises `JobFailedError` when the job has ended with failed tasks.
+        the next one goes on. What a store raises (`PermissionError`, `TimeoutError`), a library that is missing, and
+        the tenth failure in succession are raised here, and their task goes to another worker at no cost. Raises
+        `JobFailedError` when the job has ended with failed tasks.
         """
         for held, records in self._read(1):
             self._handed_out.append((held, len(records)))
@@ -80,8 +90,8 @@ class TaskDataService(ClosesOnExit):
             for at in range(0, len(records), batch_size):
                 batch = records[at : at + batch_size]
                 yield batch
-                if self._count(held, len(batch)) and not held.lost:
-                    self._tasks.finish(held)
+                if self._count(held, len(batch)):
+                    self._tasks.finish()
 
     def report_record_done(self, count: int, error: str = "") -> bool:
         """Count the next `count` records, in the order in which they were handed out, as processed.
@@ -114,15 +124,19 @@ class TaskDataService(ClosesOnExit):
 
     def close(self) -> None:
         """Report what was counted, give back the rest, and end the threads."""
-        for held in self._tasks.close():
-            self._tasks.dispatcher.report(held.task, held.lease, records=held.counted)
+        self._close(None)
+
+    def _close(self, patience: float | None) -> None:
+        self._closed = True
+        self._tasks.close(patience)
         self._handed_out.clear()
 
     def __exit__(self, *exc: object) -> None:
+        is_interrupted = exc[1] is not None and not isinstance(exc[1], Exception)
         try:
-            self.close()
+            self._close(PATIENCE if is_interrupted else None)
         except OSError:  # the database is away: the tasks are dispatched again, and the block's own error goes through
-            if exc[0] is None:
+            if exc[1] is None:
                 raise
 
     # ---- what is consumed
@@ -137,7 +151,6 @@ class TaskDataService(ClosesOnExit):
                 continue
             self._current = held.task
             if failure is not None:
-                held.failed = True
                 self._fail(held, f"{type(failure).__name__}: {failure}")
             else:
                 yield held, records
@@ -146,7 +159,7 @@ class TaskDataService(ClosesOnExit):
         """Count records of a task; return True if those are all, so that the task is to be reported."""
         with self._tasks.lock:
             held.counted += count
-            return held.counted == held.size and not held.failed
+            return held.counted == held.size
 
     def _fail(self, held: HeldTask, reason: str) -> bool:
         held.lost = True

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 from torch.utils.data import DataLoader
-from torchdata.stateful_dataloader import StatefulDataLoader  # type: ignore[import-untyped]
 
 from fsabs.adapters.torch import Loader, TaskDataset
 from fsabs.dispatch import JobFailedError, Task, TaskDispatcher, TaskType
@@ -134,28 +133,6 @@ def test_a_lost_lease_is_said_once(job: TaskDispatcher) -> None:
         del batches
 
 
-@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.nightly)])
-def test_torchdata_loads_its_batches_and_the_data_set_has_the_state(job: TaskDispatcher, workers: int) -> None:
-    def loaded(state: Any = None) -> tuple[Any, Any, Iterator[Any]]:
-        dataset = TaskDataset(job, Numbers())
-        if state is not None:
-            dataset.load_state_dict(state)
-        loader = StatefulDataLoader(dataset, 4, collate_fn=dataset.tagged(list), **forked(workers))
-        return dataset, loader, dataset.consumed(loader)
-
-    dataset, loader, batches = loaded()
-    first = samples(next(batches) for _ in range(5))
-    state, of_loader = dataset.state_dict(), loader.state_dict()
-    assert sorted(first + samples(batches)) == list(range(RECORDS))
-    _, _, batches = loaded(state)
-    assert sorted(first + samples(batches)) == list(range(RECORDS))
-    if workers:
-        dataset, loader, _ = loaded(state)
-        loader.load_state_dict(of_loader)
-        with pytest.raises(RuntimeError, match="does not know what was consumed"):
-            next(dataset.consumed(loader))
-
-
 def test_a_killed_worker_loses_and_doubles_no_record(job: TaskDispatcher) -> None:
     consumed: list[int] = []
     loader = Loader(TaskDataset(job, Numbers()), 4, num_workers=2, multiprocessing_context="fork", prefetch_factor=1)
@@ -217,8 +194,7 @@ def test_processes_that_train_in_step_do_not_wait_for_each_other_for_ever(job: T
     found: list[int] = []
 
     def train(rank: int) -> None:
-        dataset = TaskDataset(TaskDispatcher(job_url), Numbers())
-        steps = dataset.steps(Loader(dataset, 4, collate_fn=list))
+        steps = iter(Loader(TaskDataset(TaskDispatcher(job_url), Numbers(), idle_batches=True), 4, collate_fn=list))
         while not all(ended):
             batch = next(steps, END)
             if batch is END:
@@ -236,17 +212,6 @@ def test_processes_that_train_in_step_do_not_wait_for_each_other_for_ever(job: T
         thread.join(50)
         assert not thread.is_alive()
     assert sorted(found) == list(range(RECORDS))
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_the_steps_of_a_loader_are_its_batches(job: TaskDispatcher, workers: int) -> None:
-    dataset = TaskDataset(job, Numbers())
-    steps = dataset.steps(Loader(dataset, 4, **forked(workers)))
-    first = next(steps)
-    assert job.status().tasks.records == 0
-    found = samples(batch for batch in steps if batch is not None)
-    assert sorted(samples([first]) + found) == list(range(RECORDS))
-    assert job.status().state == "finished"
 
 
 def test_a_loop_with_living_workers_is_left_again_and_again(tmp_path: Path) -> None:
@@ -271,10 +236,14 @@ def _slow(number: int) -> int:
 
 
 def test_a_forked_child_frees_no_task_of_its_parent(job: TaskDispatcher) -> None:
-    dataset = TaskDataset(job, Numbers())
-    steps = dataset.consumed(Loader(dataset, 4))
+    steps = iter(Loader(TaskDataset(job, Numbers()), 4))
     first = next(steps)
-    child = multiprocessing.get_context("fork").Process(target=steps.close)  # type: ignore[attr-defined]
+
+    def leave() -> None:
+        nonlocal steps
+        del steps
+
+    child = multiprocessing.get_context("fork").Process(target=leave)
     child.start()
     child.join(50)
     assert child.exitcode == 0
@@ -298,23 +267,12 @@ def test_an_evaluation_frees_no_task_of_the_training_beside_it(tmp_path: Path) -
         assert not found
 
 
-def test_plain_iteration_counts_each_record(job: TaskDispatcher) -> None:
-    records = iter(TaskDataset(job, Numbers()))
-    taken = [next(records) for _ in range(10)]
-    records.close()  # type: ignore[attr-defined]
-    assert job.status().tasks.records == 9
-    rest = list(TaskDataset(job, Numbers()))
-    assert sorted(taken[:9] + rest) == list(range(RECORDS))
-
-
 def test_misuse_is_refused(job: TaskDispatcher) -> None:
     dataset = TaskDataset(job, Numbers())
-    with pytest.raises(RuntimeError, match="use a Loader, or a DataLoader with collate_fn"):
+    with pytest.raises(RuntimeError, match="read by a Loader"):
         list(DataLoader(dataset, num_workers=1, multiprocessing_context="fork"))
     with pytest.raises(ValueError, match="drop_last=True would leave records"):
         list(Loader(dataset, 4, drop_last=True))
-    with pytest.raises(TypeError, match="must be made with collate_fn"):
-        list(dataset.consumed([1, 2]))
     with pytest.raises(RuntimeError, match="counted by its dispatcher"):
         Loader(dataset).set_epoch(1)
     batches = iter(Loader(dataset, 4))

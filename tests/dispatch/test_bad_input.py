@@ -134,6 +134,27 @@ def test_tables_of_a_newer_version(url: str) -> None:
         create(url, exist_ok=True)
 
 
+def test_tables_of_an_older_version_are_migrated(url: str) -> None:
+    with create(url, records_per_task=1) as dispatcher:
+        assert dispatcher.report(*dispatcher.get("w"))
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        for statement in (
+            "DROP INDEX fsabs_queue",
+            "CREATE INDEX fsabs_todo ON fsabs_task (job, type, position) WHERE state = 0",
+            "ALTER TABLE fsabs_task DROP COLUMN failed_by",
+            "UPDATE fsabs_dispatch SET version = 1",
+        ):
+            connection.execute(sa.text(statement))
+    engine.dispose()
+    with pytest.raises(OSError, match=r"TaskDispatcher\.create migrates them"):
+        TaskDispatcher(url)
+    with create(url, records_per_task=1, exist_ok=True) as dispatcher:
+        assert dispatcher.status().tasks.done == 1
+        assert dispatcher.report(*dispatcher.get("w"), error="x")
+        assert dispatcher.get("w").task.start == 2
+
+
 def test_a_database_that_is_read_only(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
     with create(f"sqlite:///{path}") as dispatcher:

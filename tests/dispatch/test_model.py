@@ -41,7 +41,8 @@ class Tasks(RuleBasedStateMachine):
         self.records = records
         self.held: dict[int, tuple[str, int, int]] = {}  # worker, task and progress before, by lease in force
         self.progress: dict[int, int] = {}  # by task
-        self.failures: dict[int, int] = {}
+        self.failures: dict[int, list[str]] = {}  # the workers that failed on a task
+        self.asked: set[str] = set()  # workers
         self.failed: set[int] = set()
         self.done: set[int] = set()  # leases that a renewal has ended
         self.ended = False
@@ -49,6 +50,7 @@ class Tasks(RuleBasedStateMachine):
     @rule(target=leases, worker=st.sampled_from("xyz"))
     def get(self, worker: str) -> object:
         failed: list[FailedTask] = []
+        self.asked.add(worker)
         try:
             dispatch = self.dispatcher.get(worker)
         except JobFailedError as exc:
@@ -82,11 +84,12 @@ class Tasks(RuleBasedStateMachine):
         again = lease in self.done and success and records == size  # what a renewal has already said
         assert self.dispatcher.report(task, lease, success, records) == (in_force or again)
         if in_force:
-            _, number, before = self.held.pop(lease)
+            worker, number, before = self.held.pop(lease)
             self.progress[number] = max(self.progress[number], before + records)
             if not success:
-                self.failures[number] = self.failures.get(number, 0) + 1
-                if self.failures[number] > MAX_FAILURES:
+                workers = self.failures.setdefault(number, [])
+                workers.append(worker)
+                if len(workers) > MAX_FAILURES and (worker != workers[0] or self.asked == {worker}):
                     self.failed.add(number)
 
     @rule(dispatch=leases, data=st.data())

@@ -1,4 +1,4 @@
-"""How shards become tasks, and in which order."""
+"""How shards become tasks."""
 
 from __future__ import annotations
 
@@ -6,23 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fsabs.dispatch.jobs import ShardTable, checked_shards, order_of
+from fsabs.dispatch.jobs import ShardTable, checked_shards
 from fsabs.readers.data import Shard
 
 pytestmark = pytest.mark.quick
-
-
-@settings(deadline=None)
-@given(st.integers(0, 3000), st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**40))
-def test_an_order_has_each_number_once(size: int, seed: int, epoch: int) -> None:
-    assert sorted(order_of(size, seed, epoch).tolist()) == list(range(size))
-
-
-def test_orders_differ_and_are_spread() -> None:
-    orders = {tuple(order_of(100, seed, epoch).tolist()) for seed in range(10) for epoch in range(10)}
-    assert len(orders) == 100
-    firsts = [int(order_of(10, seed, 0)[0]) for seed in range(2000)]
-    assert all(120 < firsts.count(number) < 290 for number in range(10))
 
 
 @settings(deadline=None)
@@ -31,7 +18,7 @@ def test_tasks_are_the_shards(counts: list[int], records_per_task: int) -> None:
     shards = [Shard(f"s{number}", 3, count) for number, count in enumerate(counts)]
     table = ShardTable(shards, records_per_task)
     pieces = [table.piece(number) for number in range(table.tasks)]
-    found = [(piece.shard, number) for piece in pieces for number in range(piece.start, piece.end)]
+    found = [(piece.name, number) for piece in pieces for number in range(piece.start, piece.end)]
     assert found == [(shard.name, number) for shard in shards for number in range(shard.start, shard.end)]
     assert all(0 < piece.end - piece.start <= records_per_task for piece in pieces)
 

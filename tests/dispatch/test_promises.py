@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
 import shutil
 import signal
 import socket
@@ -63,9 +65,15 @@ def drained(dispatcher: TaskDispatcher, worker: str = "w", most: int = 10**9) ->
 
 
 @pytest.mark.parametrize(
-    "failure", [PermissionError(errno.EACCES, "no credentials"), TimeoutError(errno.ETIMEDOUT, "no answer")]
+    "failure",
+    [
+        PermissionError(errno.EACCES, "no credentials"),
+        TimeoutError(errno.ETIMEDOUT, "no answer"),
+        FileNotFoundError(errno.ENOENT, "not mounted"),
+        ModuleNotFoundError("no such library"),
+    ],
 )
-def test_a_worker_that_can_not_read_ends_and_the_others_do_all_tasks(url: str, failure: OSError) -> None:
+def test_a_worker_that_can_not_read_ends_and_the_others_do_all_tasks(url: str, failure: Exception) -> None:
     dispatcher = create(url, max_failures=0)
     raised: list[BaseException] = []
     ended = threading.Event()
@@ -74,21 +82,36 @@ def test_a_worker_that_can_not_read_ends_and_the_others_do_all_tasks(url: str, f
         try:
             with TaskDataService(TaskDispatcher(url), reader, name) as service:
                 for _ in service.batches(1):
-                    ended.wait(20)  # the one that fails has had a task
+                    ended.wait(20)  # the one that fails has had its tasks
         except BaseException as exc:
             raised.append(exc)
             ended.set()
 
-    readers = [Numbers(failure), Numbers(), Numbers(), Numbers()]
+    readers = [Numbers(), Numbers(), Numbers(), Numbers(failure)]
     threads = [threading.Thread(target=work, args=(f"w{n}", one), daemon=True) for n, one in enumerate(readers)]
-    for thread in threads:
+    for thread in threads[:3]:
         thread.start()
+    while len(dispatcher.status().workers) < 3:
+        time.sleep(0.01)
+    threads[3].start()
     for thread in threads:
         thread.join(60)
     assert raised == [failure]
     status = dispatcher.status()
     assert (status.state, status.tasks.done, status.tasks.failed) == ("finished", 300, 0)
     dispatcher.close()
+
+
+def test_a_task_fails_for_good_when_another_worker_has_failed_on_it_too(url: str) -> None:
+    with create(url, 2, max_failures=0) as dispatcher:
+        held = dispatcher.get("other")
+        for _ in range(3):
+            assert dispatcher.report(*dispatcher.get("broken"), error="no such file")
+            assert dispatcher.failed() == []
+        assert dispatcher.report(*held)
+        assert dispatcher.report(*dispatcher.get("other"), error="no such file")
+        with pytest.raises(JobFailedError, match="1 tasks of job 'default' failed"):
+            dispatcher.get("other")
 
 
 def test_a_task_that_ends_its_workers_is_named_and_fails_in_the_end(url: str) -> None:
@@ -202,30 +225,42 @@ def test_a_loop_and_its_block_end_with_one_outage(own_postgresql: PostgreSQL) ->
     assert 8 < took < 15  # it took 1.8 to 3.9 times as long
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_ctrl_c_during_an_outage(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    locked: Any = None
-    if kind == "sqlite":
-        url = f"sqlite:///{tmp_path}/tasks.db"
+@contextlib.contextmanager
+def _away(url: str, server: PostgreSQL | None, stops: bool) -> Iterator[None]:
+    """Have a database be away in the block: locked, ended, or one that takes connections and never answers."""
+    if server is None:
+        with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)) as connection:
+            connection.execute("BEGIN EXCLUSIVE")
+            yield
+    elif not stops:
+        server.pause()
+        yield
     else:
-        server = request.getfixturevalue("own_postgresql")
-        url = server.database_url()
+        first = int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
+        others = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        for pid in (first, *map(int, others)):
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in (first, *map(int, others)):
+                os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("kind", ["locked", "ended", "silent"])
+def test_ctrl_c_during_an_outage(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    server = None if kind == "locked" else request.getfixturevalue("own_postgresql")
+    url = f"sqlite:///{tmp_path}/tasks.db" if server is None else server.database_url()
     create(url, lease_seconds=3).close()
     worker = _at_work(url, 120)
-    if kind == "sqlite":
-        locked = sqlite3.connect(tmp_path / "tasks.db", timeout=60, isolation_level=None)
-        locked.execute("BEGIN EXCLUSIVE")
-    else:
-        server.pause()
-    time.sleep(2)
-    begun = time.monotonic()
-    worker.send_signal(signal.SIGINT)
-    assert _last(worker) == "KeyboardInterrupt"
-    took = time.monotonic() - begun
+    with _away(url, server, kind == "silent"):
+        time.sleep(2)
+        begun = time.monotonic()
+        worker.send_signal(signal.SIGINT)
+        assert _last(worker) == "KeyboardInterrupt"
+        took = time.monotonic() - begun
     print(f"{took:.2f} s")
     assert took < 10  # it waited for minutes
-    if locked is not None:
-        locked.close()
 
 
 def test_a_standby_that_is_promoted_later_is_waited_for(postgresql: PostgreSQL) -> None:

@@ -342,22 +342,6 @@ def test_training_ends_with_one_callback(sqlite: str) -> None:
         assert dispatcher.status().state == "finished"
 
 
-def test_the_next_task_is_read_ahead(sqlite: str) -> None:
-    reader = Numbers({"a": (0, 400)}, delay=0.0005)
-    with (
-        create(sqlite, reader, records_per_task=100) as dispatcher,
-        TaskDataService(dispatcher, reader, "w") as service,
-    ):
-        records = service.get_dataset()
-        next(records)
-        deadline = time.monotonic() + 20
-        while dispatcher.status().tasks.doing < 2 and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert dispatcher.status().tasks.doing >= 2
-        time.sleep(0.5)
-        assert dispatcher.status().tasks.doing <= 4  # not all of them
-
-
 def test_what_is_reported_as_failed_was_accepted_or_not(sqlite: str) -> None:
     reader = Numbers({"a": (0, 100)})
     with create(sqlite, reader, records_per_task=100) as dispatcher:

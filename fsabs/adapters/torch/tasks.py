@@ -7,19 +7,19 @@ batch. What a worker read and no batch brought is dispatched again.
 
 from __future__ import annotations
 
-import functools
 import os
 import secrets
 import socket
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils.data import IterableDataset, default_collate, default_convert, get_worker_info
+from torch.utils.data import IterableDataset
 
 from ...core import process
+from ...core.threads import Flag
 from ...dispatch import JobFailedError, Task, TaskDispatcher, TaskType
 from ...dispatch.leasing import HeldTask, LeasedTasks
 from ...readers.data.shards import adopt
@@ -28,7 +28,8 @@ from .datasets import guarded
 MAX_WAIT = 0.25
 """Seconds between two requests for a task while none is free, at most: the ranks of a job wait for each other."""
 _END = object()
-_OF_WORKER = {"format": "a worker of a job"}
+_ENDED = Flag()  # what is left is reported by one attempt each, whether or not the database answers
+_ENDED.set()
 
 
 class NoRecord:
@@ -42,30 +43,31 @@ class Tagged(NamedTuple):
     tag: Any
 
 
-class SharedNumbers:
-    """Numbers, all 0 at first, in memory that a main process shares with its workers."""
+class SharedNumber:
+    """A number, 0 at first, in memory that a main process shares with its workers."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self) -> None:
         self._made_in = os.getpid()
-        numbers = torch.zeros(count, dtype=torch.int64, device="cpu")
-        self._numbers: torch.Tensor = numbers.share_memory_()  # type: ignore[no-untyped-call]
+        number = torch.zeros(1, dtype=torch.int64, device="cpu")
+        self._number: torch.Tensor = number.share_memory_()  # type: ignore[no-untyped-call]
 
-    def set(self, *numbers: int) -> None:
-        """Set the numbers, of this main process.
+    def set(self, number: int) -> None:
+        """Set the number, of this main process.
 
         A rank that got this by a fork, or from torch.multiprocessing, has that in common with the others until now.
         """
         if self._made_in != os.getpid():
-            SharedNumbers.__init__(self, len(self._numbers))
-        self._numbers[:] = torch.tensor(numbers, dtype=torch.int64)
+            SharedNumber.__init__(self)
+        self._number[0] = number
 
-    def __getitem__(self, at: int) -> int:
-        return int(self._numbers[at])
+    def get(self) -> int:
+        """Return the number."""
+        return int(self._number[0])
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         # A copy has memory of its own, which is shared anew.
-        self._numbers.share_memory_()  # type: ignore[no-untyped-call]
+        self._number.share_memory_()  # type: ignore[no-untyped-call]
 
 
 class TaskSpan(NamedTuple):
@@ -78,11 +80,10 @@ class TaskSpan(NamedTuple):
 
 
 class TaskDataset(IterableDataset[Any]):
-    """The records of the tasks that this process, or each of its `DataLoader` workers, leases from a job.
+    """The records of the tasks that this process, or each of its workers, leases from a job.
 
-    Give it to a `Loader`, or to a `DataLoader` with `collate_fn=dataset.tagged(...)`, iterated by
-    `dataset.consumed(loader)`. A batch counts as processed when the next one is asked for. One iteration is the job:
-    all its epochs. It raises `JobFailedError` when the job has ended with failed tasks.
+    Give it to a `Loader`. A batch counts as processed when the next one is asked for. One iteration is the job: all its
+    epochs. It raises `JobFailedError` when the job has ended with failed tasks.
 
     Args:
         dispatcher: the job's, or the URL of its database.
@@ -91,6 +92,9 @@ class TaskDataset(IterableDataset[Any]):
         worker_id: a name, unique among the processes that run; one is made if it is None.
         type: of the tasks; None takes evaluation tasks and those of the job's epochs.
         on_train_end: called with the TRAIN_END_CALLBACK task in the process that gets it.
+        idle_batches: a batch is None while no task is free but one may be later. Processes that train in step, with a
+            collective operation for each batch, need those: others finish the last tasks only while this one takes
+            part.
     """
 
     def __init__(
@@ -102,6 +106,7 @@ class TaskDataset(IterableDataset[Any]):
         worker_id: str | None = None,
         type: TaskType | None = None,
         on_train_end: Callable[[Task], object] | None = None,
+        idle_batches: bool = False,
     ) -> None:
         self.dispatcher = TaskDispatcher(dispatcher) if isinstance(dispatcher, str) else dispatcher
         self.reader = adopt(reader)
@@ -110,13 +115,12 @@ class TaskDataset(IterableDataset[Any]):
         self.worker_id = worker_id or _made_name()
         self._named_in = 0 if worker_id else os.getpid()  # the process that the name was made for
         self._on_train_end = on_train_end
+        self._idle_batches = idle_batches
         self.ahead = False
         """True while the batch in hand was taken ahead of its use, by Lightning, and so is still to come in a state."""
-        self._tagged = False
-        self._counted = False  # the pass that begins is that of `steps`
         self._running = False
         self._passes = 0  # that have begun
-        self._notice = SharedNumbers(1)  # of the pass that the main process iterates over; 0 while there is none
+        self._notice = SharedNumber()  # of the pass that the main process iterates over; 0 while there is none
         self._pass: _Pass | None = None  # of this process
         self._in_hand: tuple[TaskSpan, ...] = ()  # of the batch that was handed out last
         self._partly: dict[int, TaskSpan] = {}  # tasks with records that were counted and not reported, by lease
@@ -137,156 +141,97 @@ class TaskDataset(IterableDataset[Any]):
 
         The state is of all workers of the job. Where several processes train, call `flush` in each of them, let them
         wait for each other, and save the state of one.
-
-        torchdata's `StatefulDataLoader` asks its workers, which do not know what was consumed: save and load the state
-        of the data set in the main process instead. What its workers return can't be loaded.
         """
-        if get_worker_info() is not None:
-            return dict(_OF_WORKER)
         self.flush()
         return self.dispatcher.state_dict()
 
     def flush(self) -> None:
         """Report what was consumed, the batch in hand included unless it is `ahead`."""
-        if get_worker_info() is not None:
-            raise RuntimeError("the main process reports what was consumed: ask it for the state")
         if not self.ahead:
-            self._count()
+            self._count(self.dispatcher)
         for lease, span in list(self._partly.items()):
             if not self.dispatcher.renew(span.task, lease, span.records):
                 self._refused(span)
                 del self._partly[lease]
 
-    def load_state_dict(self, state_dict: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Put the job back to a state, for all workers; call it in one process, before the iteration begins."""
-        if state_dict == _OF_WORKER:
-            raise RuntimeError(
-                "a DataLoader's worker does not know what was consumed: load what dataset.state_dict() returned in the "
-                "main process into the data set, and no state into the StatefulDataLoader"
-            )
         if self._running:
             raise RuntimeError("a state is loaded before the iteration begins")
-        if not isinstance(state_dict, Mapping):
-            raise TypeError("a job has one state, whatever the number of its processes")
         self._partly.clear()
         self.dispatcher.load_state_dict(state_dict)
 
-    # ---- records
+    # ---- what the workers of a Loader call
 
     def __iter__(self) -> Iterator[Any]:
-        info = get_worker_info()
-        if info is None and not self._counted:
-            return self._records()
-        if not self._tagged or not self._notice[0]:
-            raise RuntimeError(
-                "use a Loader, or a DataLoader with collate_fn=dataset.tagged(...) that is iterated by "
-                "dataset.consumed(loader)"
-            )
-        self._pass = _Pass(self, self._name(info.id if info is not None else 0), self._notice)
+        if not self._notice.get():
+            raise RuntimeError("a TaskDataset is read by a Loader, which counts its batches")
+        self._pass = _Pass(self, self._name, self._notice)
         return self._pass
 
-    def _records(self) -> Iterator[Any]:
-        """Yield records one by one; each counts when the next one is asked for."""
-        collate = self.tagged(_only, batched=False)
-        return _given(self._begun(lambda: map(collate, iter(self)), 1, False))
-
-    def _name(self, worker: int) -> str:
-        """Return the name of a worker: two data sets of a process, one of them for evaluations, share none."""
-        return f"{self.worker_id}/{worker}" if self.type is None else f"{self.worker_id}/{self.type.name}/{worker}"
+    @property
+    def _name(self) -> str:
+        """The name under which tasks are leased; data sets of one process, one of them for evaluations, share none."""
+        return self.worker_id if self.type is None else f"{self.worker_id}/{self.type.name}"
 
     def spans(self) -> tuple[TaskSpan, ...]:
         """Return, and forget, the spans of the samples that this process took since the last call."""
-        if self._pass is None:
-            raise RuntimeError("a batch is tagged, and no sample was taken from the data set in this process")
-        return self._pass.take_spans()
+        return () if self._pass is None else self._pass.take_spans()
 
-    def tagged(self, collate_fn: Callable[[Any], Any] | None = None, *, batched: bool = True) -> TaskCollate:
-        """Return a `collate_fn` for a `DataLoader` (torch's own if None) that adds the spans of tasks.
+    # ---- what a Loader calls
 
-        `batched` is False for a `DataLoader` with `batch_size=None`, whose samples are no lists.
+    def tagged(self, collate_fn: Callable[[Any], Any], *, batched: bool) -> TaskCollate:
+        """Return a `collate_fn` that adds the spans of tasks to what another one returns.
+
+        `batched` is False where `batch_size` is None, and samples are no lists.
         """
-        self._tagged = True
-        if collate_fn is None:
-            collate_fn = default_collate if batched else default_convert
         return TaskCollate(self, collate_fn, batched)
 
-    # ---- what was consumed
-
-    def consumed(self, loader: Iterable[Any]) -> Iterator[Any]:
-        """Yield the batches of a `Loader`, or of a `DataLoader` made with `collate_fn=dataset.tagged(...)`."""
-        return _given(self._begun_with(loader))
-
     def of_batches(self, begin: Callable[[], Iterator[Any]], workers: int, drop_last: bool) -> Iterator[Any]:
-        """Yield the batches of a `Loader`, which `begin()` begins."""
-        if self._counted:  # `steps` of that loader, which counts them, and needs their tags
-            return begin()
-        return _given(self._begun(begin, workers, drop_last))
-
-    def steps(self, loader: Iterable[Any]) -> Iterator[Any]:
-        """Yield the batches as `consumed` does, and None when no task is free but one may be later.
-
-        Processes that train in step, with a collective operation for each batch, need those: others finish the last
-        tasks only while this one takes part.
-        """
-        return (None if isinstance(batch, NoRecord) else batch for batch in self._begun_with(loader))
-
-    def _begun_with(self, loader: Iterable[Any]) -> Iterator[Any]:
-        workers = max(1, getattr(loader, "num_workers", 0))
-        return self._begun(functools.partial(iter, loader), workers, getattr(loader, "drop_last", False))
-
-    def _begun(self, begin: Callable[[], Iterator[Any]], workers: int, drop_last: bool) -> Iterator[Any]:
+        """Yield the batches of a loader, which `begin()` begins, and report those that were used."""
         if drop_last:
             raise ValueError("drop_last=True would leave records of each job unprocessed for ever")
-        self._begin()
-        try:
-            batches = begin()
-        finally:
-            self._counted = False
-        return self._steps(batches, workers)
-
-    def _begin(self) -> None:
         if self._running:
             raise RuntimeError("the data set is iterated already")
-        self._counted = True
+        self._running, generation = True, process.generation()
         self._passes += 1
         self._notice.set(self._passes)
         if self._named_in not in (0, os.getpid()):  # another rank, which got this data set by a fork or a pickle
             self.worker_id, self._named_in = _made_name(), os.getpid()
-
-    def _steps(self, batches: Iterator[Any], workers: int) -> Iterator[Any]:
-        if self._running:
-            raise RuntimeError("the data set is iterated already")
-        self._running, generation = True, process.generation()
+        batches = None
         try:
+            batches = begin()
             for batch in batches:
-                if not isinstance(batch, Tagged):
-                    raise TypeError("the DataLoader must be made with collate_fn=dataset.tagged(...)")
                 self._in_hand = batch.tag
+                is_idle = isinstance(batch.data, NoRecord)
                 try:
-                    yield batch.data
+                    if self._idle_batches or not is_idle:
+                        yield None if is_idle else batch.data
                 except GeneratorExit:  # the batch that the loop was left in was not consumed
                     self._in_hand = ()
                     raise
-                self._count()
+                self._count(self.dispatcher)
             if self.dispatcher.status().state == "failed":
                 raise JobFailedError(self.dispatcher.job, self.dispatcher.failed())
         finally:
-            del batches
+            del batches  # which ends the workers
             self._running = False
             if not process.inherited(generation):  # the tasks are the parent's
-                self._end(workers)
+                self._end()
 
-    def _end(self, workers: int) -> None:
+    # ---- what was consumed
+
+    def _end(self) -> None:
         """End a pass: report what was counted, and free the tasks."""
         try:
-            self._give_back(workers)
+            self._give_back()
         except RuntimeError:  # torch's handler of SIGCHLD raises anywhere, once, for a worker that was killed
-            self._give_back(workers)
+            self._give_back()
             raise
         finally:
             self._notice.set(0)  # workers that live on give back what they have leased since
 
-    def _count(self) -> None:
+    def _count(self, dispatcher: TaskDispatcher) -> None:
         """Count the batch in hand as consumed, and report the tasks that are complete.
 
         May be called again after an exception, of a signal handler say, has interrupted it: nothing is counted twice.
@@ -298,25 +243,25 @@ class TaskDataset(IterableDataset[Any]):
         self._in_hand, self._partly = (), partly  # no handler runs between the two
         for lease, span in partly.copy().items():
             if span.error:
-                self.dispatcher.report(span.task, lease, success=False, records=span.records, error=span.error)
+                dispatcher.report(span.task, lease, success=False, records=span.records, error=span.error)
                 del partly[lease]
             elif span.task.type == TaskType.TRAIN_END_CALLBACK:
                 del partly[lease]  # first: the user's function is not called again
-                self._end_training(span)
+                self._end_training(span, dispatcher)
             elif span.records >= span.task.end:
-                if not self.dispatcher.report(span.task, lease):
+                if not dispatcher.report(span.task, lease):
                     self._refused(span)
                 del partly[lease]
 
-    def _end_training(self, span: TaskSpan) -> None:
+    def _end_training(self, span: TaskSpan, dispatcher: TaskDispatcher) -> None:
         try:
             if self._on_train_end is not None:
                 self._on_train_end(span.task)
         except Exception as exc:  # the callback is the user's: its task fails, and the job goes on
             error = f"{type(exc).__name__}: {exc}"
-            self.dispatcher.report(span.task, span.lease, success=False, error=error)
+            dispatcher.report(span.task, span.lease, success=False, error=error)
             return
-        self.dispatcher.report(span.task, span.lease)
+        dispatcher.report(span.task, span.lease)
 
     def _refused(self, span: TaskSpan) -> None:
         warnings.warn(
@@ -325,17 +270,17 @@ class TaskDataset(IterableDataset[Any]):
             stacklevel=3,
         )
 
-    def _give_back(self, workers: int) -> None:
+    def _give_back(self) -> None:
         """Report what was counted of tasks that are not done, and free the tasks of all workers."""
+        dispatcher = self.dispatcher.until(_ENDED)
         if self._pass is not None:
             self._pass.close()
-        self._count()
+        self._count(dispatcher)
         for lease, span in list(self._partly.items()):
-            self.dispatcher.report(span.task, lease, records=span.records)
+            dispatcher.report(span.task, lease, records=span.records)
             del self._partly[lease]
-        for worker in range(workers):
-            with suppress(LookupError):
-                self.dispatcher.recover(self._name(worker))
+        with suppress(LookupError):
+            dispatcher.recover(self._name)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_pass": None, "_partly": {}, "_in_hand": (), "_running": False}
@@ -343,14 +288,6 @@ class TaskDataset(IterableDataset[Any]):
 
 def _made_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
-
-
-def _only(record: Any) -> Any:
-    return record
-
-
-def _given(batches: Iterator[Any]) -> Iterator[Any]:
-    return (batch for batch in batches if not isinstance(batch, NoRecord))
 
 
 class TaskCollate:
@@ -372,9 +309,9 @@ class TaskCollate:
 class _Pass(Iterator[Any]):
     """The records of the tasks that this process leases; `NoRecord` until the next batch while there is none."""
 
-    def __init__(self, dataset: TaskDataset, name: str, notice: SharedNumbers) -> None:
+    def __init__(self, dataset: TaskDataset, name: str, notice: SharedNumber) -> None:
         self._transform = dataset.transform
-        number = notice[0]
+        number = notice.get()
         self._tasks = LeasedTasks(
             dataset.dispatcher,
             dataset.reader,
@@ -382,7 +319,7 @@ class _Pass(Iterator[Any]):
             dataset.type,
             self._ended,
             max_wait=MAX_WAIT,
-            active=lambda: notice[0] == number,
+            active=lambda: notice.get() == number,
         )
         self._chunks = self._tasks.chunks()
         self._records: Iterator[Any] = iter(())
@@ -448,7 +385,8 @@ class _Pass(Iterator[Any]):
 
     def close(self) -> None:
         """End the threads; the main process gives the tasks back."""
-        self._tasks.close()
+        with suppress(OSError):  # the database is away: leases end by themselves
+            self._tasks.close()
 
     def __del__(self) -> None:
         if hasattr(self, "_tasks"):
