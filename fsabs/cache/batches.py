@@ -141,12 +141,25 @@ def fetch(files: CachedFiles, missing: Sequence[tuple[str, CachedFile]], concurr
     data: list[bytes] = []
     with contextlib.suppress(OSError):  # each by itself then, and an error in its turn
         if entries:
+            size = min(file.stat.size for _, file in missing)
+            read = _read if files.contents().refuses(entries, size) else _read_together
             data = files.contents().fetch(
-                entries, lambda numbers: _read_together(files, [missing[at] for at in numbers], concurrency)
+                entries, size, lambda numbers: read(files, [missing[at] for at in numbers], concurrency)
             )
             for _, file in missing:
                 files.remember(file)
     return data
+
+
+def _read(
+    files: CachedFiles, missing: Sequence[tuple[str, CachedFile]], concurrency: int | None
+) -> Iterator[bytes]:
+    """Read files by one call of the inner FS."""
+    fetched = files.inner._read_many_versioned([key for key, _ in missing], concurrency)
+    for (key, file), (data, version) in zip(missing, fetched, strict=True):
+        if (len(data), version) != (file.stat.size, file.stat.version):
+            raise errors.stale(files.inner._url(key))
+        yield data
 
 
 def _read_together(

@@ -114,6 +114,7 @@ class BlockBlob(Blob):
         if missing:
             fresh = self._cache().fetch(
                 [self.blocks.entry(number) for number in missing],
+                self.blocks.place(missing[-1])[0],
                 lambda chosen: self._fetch([missing[at] for at in chosen], source),
                 self._admit,
             )

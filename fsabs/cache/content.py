@@ -61,7 +61,7 @@ class MemoryCache:
 
     def __init__(self, limit: int, passes: Passes) -> None:
         self._limit = limit
-        self._passes = passes
+        self.passes: Passes = passes
         self._items: dict[bytes, _Item] = {}
         self._victims = Victims(passes)
         self._lock = process.Lock()
@@ -80,8 +80,8 @@ class MemoryCache:
         if item is None:
             return None
         item.last_read = time.time()
-        if not hash(name) & self._passes.mask:
-            self._passes.read(hash(name))
+        if not hash(name) & self.passes.mask:
+            self.passes.read(hash(name))
         return item.data
 
     def put(self, name: bytes, url: str, data: bytes, order: ReadOrder) -> bool:
@@ -140,7 +140,8 @@ class ContentCache:
         self.counts: Counts = counts or Counts()
         self.memory: MemoryCache = open_memory(disk, memory_bytes)
         self._counted = self.counts.own()
-        self._fetches = SingleFlight(no_claims if disk is None else disk.claims)
+        self._alone = SingleFlight(no_claims)
+        self._shared = self._alone if disk is None else SingleFlight(disk.claims)
 
     def lookup(self, entry: EntryKey) -> bytes | None:
         """Return the content of an entry; None for a miss, which `fetch` counts."""
@@ -165,44 +166,62 @@ class ContentCache:
         """Return if there is an entry; it may turn out to be damaged."""
         return entry.name in self.memory or (self.disk is not None and self.disk.has(entry))
 
+    def refuses(self, entries: Sequence[EntryKey], size: int) -> bool:
+        """Return whether none of these entries, of `size` bytes at least, is going to be stored on the disk: there is
+        none, or it is full of what is needed as much.
+        """
+        return self.disk is None or self.disk.refuses(entries, size, self.order)
+
     def admit(self, contents: Sequence[tuple[EntryKey, bytes]]) -> list[bool]:
         """Store contents, a group of `in_groups`, if the eviction policy admits them; return which are stored."""
+        return self._admit(contents, self.disk)
+
+    def _admit(self, contents: Sequence[tuple[EntryKey, bytes]], disk: DiskCache | None) -> list[bool]:
         order = self.order
         stored = [self.memory.put(entry.name, entry.url, data, order) for entry, data in contents]
-        if self.disk is not None:
-            stored = [one or other for one, other in zip(self.disk.put_many(contents, order), stored, strict=True)]
+        if disk is not None:
+            stored = [one or other for one, other in zip(disk.put_many(contents, order), stored, strict=True)]
         return stored
 
     def fetch(
-        self, entries: Sequence[EntryKey], fetch: Callable[[Sequence[int]], Iterable[bytes]], admit: bool = True
+        self,
+        entries: Sequence[EntryKey],
+        size: int,
+        fetch: Callable[[Sequence[int]], Iterable[bytes]],
+        admit: bool = True,
     ) -> list[bytes]:
         """Return the contents of `entries`, which were missed, and admit them.
 
         What no other thread or process is fetching comes by one `fetch(numbers)`, in order. What `fetch` raises is
-        raised here; others fetch for themselves then. Without `admit` nothing is stored.
+        raised here; others fetch for themselves then. Without `admit` nothing is stored. Nothing is asked of a disk
+        that refuses them all, `size` being the bytes of the smallest: processes have nothing of each other's fetches.
         """
         if not admit:
             self.count_misses(entries)
             return list(fetch(range(len(entries))))
+        disk = None if self.refuses(entries, size) else self.disk
 
         def lookup(number: int) -> Any:  # most are missing still, which is seen without an error
             entry = entries[number]
             data = self.memory.get(entry.name)
-            if data is None and self.disk is not None and self.disk.has(entry):
+            if data is None and disk is not None and disk.has(entry):
                 data = self._from_disk(entry)
             return MISSING if data is None else data
 
         def fetch_and_admit(numbers: Sequence[int]) -> Iterable[bytes]:
             self.count_misses([entries[number] for number in numbers])
             for group in in_groups(zip(numbers, fetch(numbers), strict=True), lambda one: len(one[1])):
-                self.admit([(entries[number], data) for number, data in group])
+                self._admit([(entries[number], data) for number, data in group], disk)
                 yield from (data for _, data in group)
 
-        return self._fetches.fetch([entry.name for entry in entries], lookup, fetch_and_admit)
+        flights = self._alone if disk is None else self._shared
+        return flights.fetch([entry.name for entry in entries], lookup, fetch_and_admit)
 
     def count_misses(self, entries: Sequence[EntryKey]) -> None:
         """Count misses."""
         self._counted[MISSES] += len(entries)
+        for entry in entries:
+            self.memory.passes.read(hash(entry.name))
         if (instrument := hooks.active) is not None:
             for entry in entries:
                 instrument.record_event("miss", "cache", where=entry.url)

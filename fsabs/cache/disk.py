@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import time
 import warnings
@@ -30,7 +31,7 @@ from . import eviction, frames, policy
 from .eviction import FOLDERS, DiskLimits, Evictor, free, room_of
 from .frames import checksum
 from .policy import Passes, ReadOrder
-from .single_flight import Claims, no_claims
+from .single_flight import Claims
 
 FAILURES = (OSError, ValueError, OverflowError, MemoryError)
 RETRY_AFTER = 10.0  # seconds from a folder that can't be made to the next attempt: there may be room by then
@@ -145,6 +146,18 @@ class DiskCache:
         except FAILURES:
             return False
 
+    def refuses(self, entries: Sequence[EntryKey], size: int, order: ReadOrder) -> bool:
+        """Return whether none of these entries, of `size` bytes at least, is going to be admitted.
+
+        So it is as long as a full cache rests from looking for what may go.
+        """
+        root = self._root(_LOOKED_AFTER)
+        try:
+            need = min(order.need(policy.key_of(entry.url)) for entry in entries) if order else math.inf
+            return root is None or root.evictor.refuses(room_of(frames.HEAD_SIZE + size), need, order)
+        except FAILURES:
+            return False
+
     def put(
         self, entry: EntryKey, content: bytes, order: ReadOrder, *, pinned: bool = False, replace: bool = False
     ) -> bool:
@@ -249,10 +262,10 @@ class DiskCache:
                 with contextlib.suppress(OSError):
                     os.chmod(path, 0o600, dir_fd=root.folder.descriptor)
 
-    def claims(self) -> Claims:
-        """Return this process's claims, among the processes that share the folder."""
+    def claims(self) -> Claims | None:
+        """Return this process's claims, among the processes that share the folder; None if there is no folder."""
         root = self._root()
-        return no_claims() if root is None else root.claims
+        return None if root is None else root.claims
 
     # ---- all of it
 

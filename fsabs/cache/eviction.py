@@ -214,7 +214,7 @@ class Victims:
                 rest = took * (VAIN_REST if need == math.inf else ORDERED_REST)
                 self._vain = _VainSearch(need, order or None, self._passes.unread_since, time.monotonic() + rest)
                 return None
-            if not refill or self._rests(need, order):
+            if not refill or self.rests(need, order):
                 return None
             took = self._refill(sample, order)
 
@@ -224,7 +224,7 @@ class Victims:
     def _rank(self, one: Candidate, order: ReadOrder) -> float:
         return policy.rank(one.key, one.last_read, order, self._passes)
 
-    def _rests(self, need: float, order: ReadOrder) -> bool:
+    def rests(self, need: float, order: ReadOrder) -> bool:
         """Return if a search for what is needed no later was in vain lately, and nothing has changed since."""
         vain = self._vain
         same = vain.order is (order or None) and vain.unread_since == self._passes.unread_since
@@ -277,6 +277,10 @@ class Evictor:
             self._evict_excess(order)
             wanted = self.excess(size)
         return wanted <= 0 or self._evict(wanted, need, order) >= min(wanted, size)
+
+    def refuses(self, size: int, need: float, order: ReadOrder) -> bool:
+        """Return whether there is no room for an entry, and there was nothing to evict for one like it lately."""
+        return self._victims.rests(need, order) and self.excess(size) > 0
 
     def excess(self, size: int) -> int:
         """Return by how many bytes `size` more would exceed the limits; 0 or less, if there is room."""

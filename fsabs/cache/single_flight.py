@@ -45,7 +45,7 @@ class Claims:
     """The claims in the file of a descriptor, from `offset` on; one object for each process.
 
     It closes the descriptor when it is freed, and not before: a thread that still fetches would write into the file
-    that has reused its number. A file that fails gives every claim.
+    that has reused its number. A file that fails, or is none (-1), gives every claim.
     """
 
     def __init__(self, fd: int, offset: int = 0, slots: int = SLOTS) -> None:
@@ -108,9 +108,8 @@ class Claims:
         return True
 
 
-def no_claims() -> Claims:
-    """Return claims that are always given: values are this process's alone."""
-    return Claims(-1)
+def no_claims() -> None:
+    """Return no claims: values are this process's alone."""
 
 
 class _Flight:
@@ -136,12 +135,12 @@ class SingleFlight:
     """The fetches under way.
 
     Args:
-        claims: returns this process's claims against other processes.
+        claims: returns this process's claims against other processes; None where they have nothing of each other.
         min_wait: seconds without progress for which another process is waited for, at least: three times as long as a
             value has taken lately, if that is more.
     """
 
-    def __init__(self, claims: Callable[[], Claims], min_wait: float = MIN_WAIT) -> None:
+    def __init__(self, claims: Callable[[], Claims | None], min_wait: float = MIN_WAIT) -> None:
         self._claims = claims
         self._min_wait = min_wait
         self._slowest = 0.0  # seconds that a value of the last fetches took
@@ -187,7 +186,11 @@ class SingleFlight:
 
     def _fetch_own(self, request: _Request, own: dict[int, _Flight]) -> None:
         """Fetch what no other thread is fetching, as soon as no other process is, either."""
-        claims, waiting = self._claims(), {number: token_of(request.keys[number]) for number in own}
+        claims = self._claims()
+        if claims is None:
+            self._fetch_claimed(request, own, dict.fromkeys(own, 0), None)
+            return
+        waiting = {number: token_of(request.keys[number]) for number in own}
         end, sleep = math.inf, FIRST_SLEEP
         while waiting:
             claimed = {number: token for number, token in waiting.items() if claims.claim(token)}
@@ -204,7 +207,7 @@ class SingleFlight:
                 sleep = min(2 * sleep, LONGEST_SLEEP)
 
     def _fetch_claimed(
-        self, request: _Request, own: dict[int, _Flight], claimed: dict[int, int], claims: Claims
+        self, request: _Request, own: dict[int, _Flight], claimed: dict[int, int], claims: Claims | None
     ) -> None:
         slowest, began = self._slowest / 2, time.monotonic()
         try:
@@ -213,11 +216,12 @@ class SingleFlight:
             missing = [number for number in claimed if own[number].value is MISSING]
             for number, value in zip(missing, request.fetch(missing) if missing else (), strict=True):
                 own[number].value = value
-                claims.release(claimed.pop(number))
+                if claims is not None:
+                    claims.release(claimed.pop(number))
                 slowest, began = max(slowest, time.monotonic() - began), time.monotonic()
             self._slowest = slowest
         finally:
-            for token in claimed.values():
+            for token in claimed.values() if claims is not None else ():
                 claims.release(token)
 
     def _of_other(self, request: _Request, number: int, flight: _Flight, end: float) -> Any:

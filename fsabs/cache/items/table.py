@@ -34,7 +34,7 @@ from ...core import errors, process
 from ...disk import folders
 from ...disk.descriptors import allocate, open_ours, read_all
 from ..frames import checksum
-from ..single_flight import Claims, no_claims
+from ..single_flight import Claims
 
 MAGIC = b"fsabs\x00C\x01"
 VERSION = 2
@@ -172,16 +172,16 @@ class ItemTable:
         """Return the slots, mapped."""
         return memoryview(self.map or b"")[SLOTS_START:][: self.header.length * SLOT_SIZE]
 
-    def claims(self) -> Claims:
-        """Return this process's claims of items that are being made."""
+    def claims(self) -> Claims | None:
+        """Return this process's claims of items that are being made; None where there are none."""
         with self._lock:
             if not self.writable or self.fd < 0:
-                return no_claims()
+                return None
             if self._claims is None or self._claims[0] != process.generation():
                 try:
                     own = os.dup(self.fd)  # a fetch may go on after `close`
                 except OSError:
-                    return no_claims()
+                    return None
                 self._claims = process.generation(), Claims(own, CLAIMS_AT, CLAIMS)
             return self._claims[1]
 
