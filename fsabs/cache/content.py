@@ -210,6 +210,9 @@ class ContentCache:
 
         def fetch_and_admit(numbers: Sequence[int]) -> Iterable[bytes]:
             self.count_misses([entries[number] for number in numbers])
+            if disk is None:
+                for number in numbers:
+                    self.memory.passes.read(hash(entries[number].name))
             for group in in_groups(zip(numbers, fetch(numbers), strict=True), lambda one: len(one[1])):
                 self._admit([(entries[number], data) for number, data in group], disk)
                 yield from (data for _, data in group)
@@ -220,8 +223,6 @@ class ContentCache:
     def count_misses(self, entries: Sequence[EntryKey]) -> None:
         """Count misses."""
         self._counted[MISSES] += len(entries)
-        for entry in entries:
-            self.memory.passes.read(hash(entry.name))
         if (instrument := hooks.active) is not None:
             for entry in entries:
                 instrument.record_event("miss", "cache", where=entry.url)
