@@ -144,7 +144,7 @@ def fetch(files: CachedFiles, missing: Sequence[tuple[str, CachedFile]], concurr
             size = min(file.stat.size for _, file in missing)
             read = _read if files.contents().refuses(entries, size) else _read_together
             data = files.contents().fetch(
-                entries, size, lambda numbers: read(files, [missing[at] for at in numbers], concurrency)
+                entries, lambda numbers: read(files, [missing[at] for at in numbers], concurrency), size=size
             )
             for _, file in missing:
                 files.remember(file)

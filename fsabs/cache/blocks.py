@@ -114,9 +114,9 @@ class BlockBlob(Blob):
         if missing:
             fresh = self._cache().fetch(
                 [self.blocks.entry(number) for number in missing],
-                self.blocks.place(missing[-1])[0],
                 lambda chosen: self._fetch([missing[at] for at in chosen], source),
                 self._admit,
+                self.blocks.place(missing[-1])[0],
             )
             found.update(zip(missing, fresh, strict=True))
         return {number: data for number, data in found.items() if data is not None}

@@ -618,7 +618,7 @@ class CachedFiles:
                 if (entry := file.small) is None:
                     break
                 try:
-                    [data] = self.contents().fetch([entry], file.stat.size, read, file.admit)
+                    [data] = self.contents().fetch([entry], read, file.admit, file.stat.size)
                 except errors.StaleFileError:  # it changed between its stat and its reading
                     self.stats.invalidate(entry.url)
                     file = self.find(key)

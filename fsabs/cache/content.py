@@ -186,15 +186,15 @@ class ContentCache:
     def fetch(
         self,
         entries: Sequence[EntryKey],
-        size: int,
         fetch: Callable[[Sequence[int]], Iterable[bytes]],
         admit: bool = True,
+        size: int = 0,
     ) -> list[bytes]:
         """Return the contents of `entries`, which were missed, and admit them.
 
         What no other thread or process is fetching comes by one `fetch(numbers)`, in order. What `fetch` raises is
         raised here; others fetch for themselves then. Without `admit` nothing is stored. Nothing is asked of a disk
-        that refuses them all, `size` being the bytes of the smallest: processes have nothing of each other's fetches.
+        that refuses them all, `size` being the least bytes of one: processes have nothing of each other's fetches then.
         """
         if not admit:
             self.count_misses(entries)

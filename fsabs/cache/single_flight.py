@@ -115,12 +115,12 @@ def no_claims() -> None:
 class _Flight:
     """A fetch under way in this process."""
 
-    __slots__ = ("done", "thread", "value")
+    __slots__ = ("done", "thread", "values")
 
     def __init__(self) -> None:
         self.done = Flag()
         self.thread = threading.get_ident()
-        self.value: Any = MISSING
+        self.values: dict[Hashable, Any] = {}
 
 
 class _Request(NamedTuple):
@@ -164,39 +164,38 @@ class SingleFlight:
         if self._generation != process.generation():  # what was under way is the parent's
             self._flights, self._generation = {}, process.generation()
         flights, request = self._flights, _Request(keys, lookup, fetch)
-        own: dict[int, _Flight] = {}
-        others: dict[int, _Flight] = {}
+        flight, own, others = _Flight(), dict[Hashable, int](), dict[int, _Flight]()
         try:
             for number, key in enumerate(keys):
-                flight = own[number] = _Flight()
                 first = flights.setdefault(key, flight)
-                if first is not flight:
+                if first is not flight or own.setdefault(key, number) != number:
                     others[number] = first
-                    del own[number]
-            self._fetch_own(request, own)
+            self._fetch_own(request, own, flight.values)
         finally:
-            for number, flight in own.items():
-                if flights.get(keys[number]) is flight:
-                    del flights[keys[number]]
-                flight.done.set()
+            for key in keys:
+                if flights.get(key) is flight:
+                    del flights[key]
+            flight.done.set()
+        if not others:
+            return [flight.values[key] for key in keys]
         end = time.monotonic() + TIMEOUT
-        values = {number: flight.value for number, flight in own.items()}
-        values |= {number: self._of_other(request, number, flight, end) for number, flight in others.items()}
+        values = {number: flight.values[key] for key, number in own.items()}
+        values |= {number: self._of_other(request, number, other, end) for number, other in others.items()}
         return [values[number] for number in range(len(keys))]
 
-    def _fetch_own(self, request: _Request, own: dict[int, _Flight]) -> None:
+    def _fetch_own(self, request: _Request, own: dict[Hashable, int], values: dict[Hashable, Any]) -> None:
         """Fetch what no other thread is fetching, as soon as no other process is, either."""
         claims = self._claims()
         if claims is None:
-            self._fetch_claimed(request, own, dict.fromkeys(own, 0), None)
+            self._fetch_claimed(request, values, dict.fromkeys(own.values(), 0), None)
             return
-        waiting = {number: token_of(request.keys[number]) for number in own}
+        waiting = {number: token_of(request.keys[number]) for number in own.values()}
         end, sleep = math.inf, FIRST_SLEEP
         while waiting:
             claimed = {number: token for number, token in waiting.items() if claims.claim(token)}
             if claimed or end == math.inf:
                 waiting = {number: token for number, token in waiting.items() if number not in claimed}
-                self._fetch_claimed(request, own, claimed, claims)
+                self._fetch_claimed(request, values, claimed, claims)
                 end, sleep = time.monotonic() + max(self._min_wait, 3 * self._slowest), FIRST_SLEEP
             elif time.monotonic() > end:
                 for token in waiting.values():
@@ -207,18 +206,21 @@ class SingleFlight:
                 sleep = min(2 * sleep, LONGEST_SLEEP)
 
     def _fetch_claimed(
-        self, request: _Request, own: dict[int, _Flight], claimed: dict[int, int], claims: Claims | None
+        self, request: _Request, values: dict[Hashable, Any], claimed: dict[int, int], claims: Claims | None
     ) -> None:
-        slowest, began = self._slowest / 2, time.monotonic()
+        keys, slowest, began, missing = request.keys, self._slowest / 2, time.monotonic(), list[int]()
         try:
             for number in claimed:  # another one may have stored it since the caller looked
-                own[number].value = request.lookup(number)
-            missing = [number for number in claimed if own[number].value is MISSING]
+                value = request.lookup(number)
+                if value is MISSING:
+                    missing.append(number)
+                else:
+                    values[keys[number]] = value
             for number, value in zip(missing, request.fetch(missing) if missing else (), strict=True):
-                own[number].value = value
+                values[keys[number]] = value
                 if claims is not None:
                     claims.release(claimed.pop(number))
-                slowest, began = max(slowest, time.monotonic() - began), time.monotonic()
+                    slowest, began = max(slowest, time.monotonic() - began), time.monotonic()
             self._slowest = slowest
         finally:
             for token in claimed.values() if claims is not None else ():
@@ -226,16 +228,16 @@ class SingleFlight:
 
     def _of_other(self, request: _Request, number: int, flight: _Flight, end: float) -> Any:
         """Return what another thread is fetching."""
+        keys, lookup, fetch = request
         if flight.done.is_set() or flight.thread != threading.get_ident():  # else a fetch asks for its own value
             in_time = flight.done.wait(max(0.0, end - time.monotonic()))
-            if (value := request.lookup(number)) is not MISSING:
+            if (value := lookup(number)) is not MISSING:
                 return value
-            if flight.value is not MISSING:  # it could not be stored
-                return flight.value
+            if keys[number] in flight.values:  # it could not be stored
+                return flight.values[keys[number]]
             if in_time:  # it failed: one of those that waited is the next
-                keys, lookup, fetch = request
                 return self.fetch([keys[number]], lambda _: lookup(number), lambda _: fetch([number]))[0]
-        [value] = request.fetch([number])
+        [value] = fetch([number])
         return value
 
     def __reduce__(self) -> tuple[Any, ...]:
