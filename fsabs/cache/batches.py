@@ -151,9 +151,7 @@ def fetch(files: CachedFiles, missing: Sequence[tuple[str, CachedFile]], concurr
     return data
 
 
-def _read(
-    files: CachedFiles, missing: Sequence[tuple[str, CachedFile]], concurrency: int | None
-) -> Iterator[bytes]:
+def _read(files: CachedFiles, missing: Sequence[tuple[str, CachedFile]], concurrency: int | None) -> Iterator[bytes]:
     """Read files by one call of the inner FS."""
     fetched = files.inner._read_many_versioned([key for key, _ in missing], concurrency)
     for (key, file), (data, version) in zip(missing, fetched, strict=True):

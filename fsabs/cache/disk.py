@@ -262,10 +262,10 @@ class DiskCache:
                 with contextlib.suppress(OSError):
                     os.chmod(path, 0o600, dir_fd=root.folder.descriptor)
 
-    def claims(self) -> Claims | None:
-        """Return this process's claims, among the processes that share the folder; None if there is no folder."""
+    def claims(self) -> Claims:
+        """Return this process's claims, among the processes that share the folder."""
         root = self._root()
-        return None if root is None else root.claims
+        return Claims(-1) if root is None else root.claims
 
     # ---- all of it
 

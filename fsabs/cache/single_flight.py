@@ -223,8 +223,9 @@ class SingleFlight:
                     slowest, began = max(slowest, time.monotonic() - began), time.monotonic()
             self._slowest = slowest
         finally:
-            for token in claimed.values() if claims is not None else ():
-                claims.release(token)
+            if claims is not None:
+                for token in claimed.values():
+                    claims.release(token)
 
     def _of_other(self, request: _Request, number: int, flight: _Flight, end: float) -> Any:
         """Return what another thread is fetching."""
