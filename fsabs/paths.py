@@ -626,9 +626,14 @@ class Path(PurePath):
         while at < len(parts) - 1 and not any(char in parts[at] for char in "*?[") and case_sensitive is not False:
             at += 1
         above, rest = self._with(self._pure.joinpath(*parts[:at])), parts[at:]
-        if rest == [".."]:
-            if above.is_dir():
-                yield self._with(above._pure / "..")
+        if ".." in rest:
+            at = rest.index("..")
+            for path in above._glob(rest[:at], True, case_sensitive, follows_links) if at else (above,):
+                if path.is_dir() and at + 1 < len(rest):
+                    up = path._with(path._pure / "..")
+                    yield from up._glob(rest[at + 1 :], directories_only, case_sensitive, follows_links)
+                elif path.is_dir():
+                    yield path._with(path._pure / "..")
             return
         recursive = "**" in rest
         files_too = sys.version_info >= (3, 13) and not directories_only

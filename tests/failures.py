@@ -6,6 +6,7 @@ import random
 import sys
 import threading
 import traceback
+from collections import defaultdict
 from collections.abc import Generator
 
 import pytest
@@ -25,13 +26,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _stacks() -> str:
     """Return the stacks of the threads of this process but its own, which a failure's traceback shows."""
-    frames = sys._current_frames()
-    others = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
-    return "\n".join(
-        f"{thread.name}:\n{''.join(traceback.format_stack(frames[thread.ident]))}"
-        for thread in others
-        if thread.ident in frames
-    )
+    frames, names = sys._current_frames(), defaultdict[str, list[str]](list)
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and thread.ident in frames:
+            names["".join(traceback.format_stack(frames[thread.ident]))].append(thread.name)
+    return "\n".join(f"{', '.join(some)}:\n{stack}" for stack, some in names.items())
 
 
 @pytest.hookimpl(wrapper=True)

@@ -391,8 +391,15 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
     checksum = ukey
 
     def sign(self, path: str, expiration: int = 100, **kwargs: Any) -> str:
-        """Raise `io.UnsupportedOperation`: no store signs URLs."""
-        raise errors.unsupported("sign", self.unstrip_protocol(path), "URLs are not signed")
+        """Return a URL that allows whoever has it to read a file of S3 for `expiration` seconds."""
+        _refuse_unknown("sign", kwargs)
+
+        def signed(fs: FS, there: str) -> str:
+            if not hasattr(fs, "signed_url"):
+                raise errors.unsupported("sign", self.unstrip_protocol(path), "URLs of this store are not signed")
+            return str(fs.signed_url(there, expires=expiration))
+
+        return self._run(path, signed)
 
     # ---- as a value
 

@@ -109,8 +109,12 @@ class Local(FS):
         return {"filesystem": f"{kind}, on a network" if folders.is_network(kind) else kind or "unknown"}
 
     def _is_strong(self, version: str) -> bool:
-        modified, changed = version.split("-")[-3:-1]
-        return identity.is_older_than_a_tick(int(modified, 16) / 1e9, int(changed, 16) / 1e9)
+        return identity.is_older_than_a_tick(*_times(version))
+
+    def _unchanged_since(self, stat: FileStat, when: float) -> bool:
+        with contextlib.suppress(ValueError):  # a manifest may have the version of another store
+            return identity.is_older_than_a_tick(*_times(stat.version or ""), now=when)
+        return False
 
     def _read_link(self, key: str) -> str | None:
         try:
@@ -572,6 +576,12 @@ def version_of(status: os.stat_result) -> str:
     """Return the version of a file: `tar -x`, `cp -p` and `rsync -t` set its mtime, and none can set its ctime."""
     # No device: a filesystem that is mounted again, or at another time, may have another number.
     return f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_ctime_ns:x}-{status.st_size:x}"
+
+
+def _times(version: str) -> tuple[float, float]:
+    """Return the mtime and ctime in a version."""
+    modified, changed = version.split("-")[-3:-1]
+    return int(modified, 16) / 1e9, int(changed, 16) / 1e9
 
 
 @functools.cache

@@ -77,7 +77,7 @@ class WebAccess(Access):
         fields = {name: value for name, value in options.headers if name != "user-agent"}
         self.source = "option headers" if "authorization" in fields else "URL" if options.user else "none"
         user = options.user
-        if self.source == "none" and (user := _user_of(self.endpoint.host)):
+        if self.source == "none" and (user := _user_of(self.endpoint.host, self.endpoint.tls)):
             self.source = "netrc"
         if user:
             fields["authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
@@ -97,12 +97,16 @@ class WebAccess(Access):
         return endpoint_at(url, "/", self._options.connection)
 
 
-def _user_of(host: str) -> str:
-    """Return user and password for a host, of `$NETRC` or `~/.netrc`; empty if there are none."""
+def _user_of(host: str, tls: bool) -> str:
+    """Return user and password for a host, of `$NETRC` or `~/.netrc`; empty if there are none.
+
+    Those for any host (`default`) are not sent in the clear.
+    """
     try:
-        found = netrc.netrc(os.environ.get("NETRC") or os.path.expanduser("~/.netrc")).authenticators(host)
+        entries = netrc.netrc(os.environ.get("NETRC") or os.path.expanduser("~/.netrc"))
     except (OSError, netrc.NetrcParseError):
         return ""
+    found = entries.authenticators(host) if tls or host in entries.hosts else None
     return f"{found[0]}:{found[2]}" if found is not None else ""
 
 

@@ -123,6 +123,11 @@ class CachedFS(LayerFS):
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
         return batches.read_many(self._files, wanted, concurrency)
 
+    def _named(self, exc: OSError, operation: str, key: str) -> None:
+        super()._named(exc, operation, key)
+        if isinstance(exc, ConnectionError | TimeoutError) and not hasattr(exc, "__notes__"):
+            exc.add_note("While a store can't be reached, a cache gives what was read through one with offline=True.")
+
     # ---- looking
 
     def _stat(self, key: str) -> FileStat:

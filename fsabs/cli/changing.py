@@ -13,7 +13,8 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..core import identity, keys
+from ..core import identity, keys, registry
+from ..core.fs import FS
 from ..core.stats import FileStat
 from ..transfer.trees import Backups, TreeEvent, TreePlan, TreeTransfer
 from ..transfer.walks import entry
@@ -191,11 +192,19 @@ def sync(invocation: Invocation, given: Namespace) -> int:
     with Paths() as paths, Transfer(invocation, given, "copied") as transfer:
         plan = transfer.plan(paths, content=given.checksum, replace_links=True, max_delete=given.max_delete)
         found, place = paths.resolve(given.source), paths.resolve(given.target, "a")
-        if given.delete:
+        if not found.contents and registry.container_of(found.path) and not found.is_directory():
+            raise NotADirectoryError(f"{found.shown} is a file: {found.shown}/ stands for its members")
+        listed = place.fs
+        if given.delete:  # a container that is not there yet has nothing that could be removed
             place.fs._require("remove", "remove what the source does not have", place.key)
             if not given.force:
-                place._replace(contents=True).refuse_removal()  # through a link, too
-        transfer.tree(found, place, plan, given.delete)
+                place._replace(contents=True).refuse_removal(emptied=True)  # through a link, too
+            if not listed.capabilities.read:
+                try:
+                    listed = paths.resolve(given.target).fs
+                except FileNotFoundError:
+                    given.delete = False
+        transfer.tree(found, place, plan, given.delete, listed)
         return transfer.finish(paths)
 
 
@@ -358,6 +367,7 @@ class Transfer:
         self._exits = contextlib.ExitStack()
         self._requests = RequestLog()
         self._into_archives: list[TreeTransfer] = []  # moves
+        self._names: dict[int, identity.DistinctNames] = {}  # by the id of the target's FS, which is open to the end
 
     def plan(self, paths: Paths, **more: Any) -> TreePlan:
         """Return the plan of a transfer with these options."""
@@ -422,8 +432,16 @@ class Transfer:
             elif _is_around(source, place):
                 self.error(ValueError(f"{source.shown} can't be copied into itself: {place.shown}"))
             else:
-                good.append((source, place))
+                try:
+                    if not self._given.dry_run:
+                        self._names_at(place).check(place.key)
+                    good.append((source, place))
+                except OSError as exc:
+                    self.error(exc)
         return good
+
+    def _names_at(self, place: ResolvedPath) -> identity.DistinctNames:
+        return self._names.setdefault(id(place.fs), identity.DistinctNames(place.fs, "copy"))
 
     def finish(self, paths: Paths) -> int:
         """Close what was opened, and return the exit code.
@@ -477,8 +495,15 @@ class Transfer:
         """Return the line of `-v` for a file."""
         return f"{action} {self._output.name(target.shown)}"
 
-    def tree(self, source: ResolvedPath, target: ResolvedPath, plan: TreePlan, delete: bool = False) -> None:
-        """Copy what is in a directory, and with `delete` remove what is not in it."""
+    def tree(
+        self,
+        source: ResolvedPath,
+        target: ResolvedPath,
+        plan: TreePlan,
+        delete: bool = False,
+        listed: FS | None = None,
+    ) -> None:
+        """Copy what is in a directory, and with `delete` remove what is not in it; see `TreeTransfer.run`."""
         if self._progress.shown and self._totals == (None, None):
             self._count_in_background(source, plan)
         dst = target.key
@@ -489,7 +514,7 @@ class Transfer:
 
         done, size = self.summary.counts[self._verb], self.summary.bytes
         try:
-            self._new(source, target, plan, dst, report).run(delete)
+            self._new(source, target, plan, dst, report).run(delete, listed)
         except (OSError, ValueError):
             if target.fs.capabilities.commits and not plan.move:  # all of it or nothing
                 self.summary.counts[self._verb], self.summary.bytes = done, size
@@ -516,7 +541,8 @@ class Transfer:
         target.fs._require("write", "copy", dst)
         if plan.move:
             source.fs._require("remove", "move", source.key)
-        found = TreeTransfer(source.fs, source.key, target.fs, dst, plan, report, self._count, self._given.jobs)
+        jobs, names = self._given.jobs, self._names_at(target)
+        found = TreeTransfer(source.fs, source.key, target.fs, dst, plan, report, self._count, jobs, names)
         if plan.move and not (plan.dry_run or target.fs.capabilities.read):
             self._into_archives.append(found)
         return found

@@ -53,6 +53,8 @@ def _pack(invocation: Invocation, given: Namespace, source: str) -> None:
     invocation.how_to_go_on = f"{given.archive} is as it was; run the same command again"
     with Paths() as paths, ProgressDisplay(given.progress) as shown:
         found, target = paths.resolve(source), paths.resolve(given.archive)
+        if not (given.type or registry.container_of(target.path)):
+            raise ValueError(f"{target.shown} has the suffix of no container: --type names one")
         tree = found.fs.subfs(found.path) if found.path else found.fs
         if given.dry_run:
             usage = tree.usage()
@@ -139,7 +141,8 @@ def _left_out(invocation: Invocation, fs: FS) -> int:
 def verify(invocation: Invocation, given: Namespace) -> int:
     """Read all of containers (zip, tar, HDF5) and of sharded RecordIO data sets, and show what is wrong with them.
 
-    A path is a container, a RecordIO file, or a directory of them. The exit code is 1 if anything is wrong.
+    A path is a container, a RecordIO file, or a directory of them, in which other files are skipped, and shown. The
+    exit code is 1 if anything is wrong.
 
     Example: fsabs verify s3://bucket/train.zip s3://bucket/shards/
     """
@@ -149,7 +152,7 @@ def verify(invocation: Invocation, given: Namespace) -> int:
             damaged = False
             try:
                 for values, text in _problems(found, given.jobs, summary):
-                    damaged = True
+                    damaged = damaged or values["kind"] != "skipped"
                     invocation.output.record(values, text)
             except OSError as exc:
                 damaged = True
@@ -172,7 +175,10 @@ def _problems(found: ResolvedPath, jobs: int, summary: Summary) -> Iterator[tupl
         return
     from ..readers import sharded
 
-    found.stat()
+    directory = found.stat().directory
+    for stat in found.fs.list(found.path, detail=True) if directory else ():
+        if registry.container_of(stat.filename) and not stat.directory:
+            yield from _problems(found.member(stat.filename), jobs, summary)
     report = sharded.verify(found.url, workers=jobs)
     summary.add("verified", len(report.shards))
     for shard in report.shards:
@@ -181,6 +187,10 @@ def _problems(found: ResolvedPath, jobs: int, summary: Summary) -> Iterator[tupl
     for kind, urls in (("missing", report.missing), ("stale", report.stale)):
         for url in urls:
             yield {"url": url, "kind": kind, "detail": ""}, f"{url}: {kind}"
+    for url in report.skipped:
+        if not registry.container_of(url):
+            summary.add("skipped")
+            yield {"url": url, "kind": "skipped", "detail": ""}, f"{url}: skipped: no container, and no RecordIO file"
 
 
 @command(PATHS)

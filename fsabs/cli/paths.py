@@ -76,16 +76,18 @@ class ResolvedPath(NamedTuple):
         found = None if self.contents else entry(self.fs, self.key)
         return found is not None and is_link(found)
 
-    def refuse_removal(self) -> None:
-        """Raise `ValueError` for a root, the working directory, a home, and what these are in."""
+    def refuse_removal(self, emptied: bool = False) -> None:
+        """Raise `ValueError` for the working directory, a home, and what these are in, and for a root, unless that is
+        only to be `emptied` of some.
+        """
         from ..backends.local import Local
 
         last = self.text.rstrip("/").rpartition("/")[2]
         last = urllib.parse.unquote(last) if "://" in self.text else last
         what = ""
         if last in (".", ".."):
-            what = f"{last!r} at the end"
-        elif not self.path:
+            what = f"a directory by the name {last!r}"
+        elif not self.path and not emptied:
             what = "a root"
         elif not self.is_link():
             here = Local()

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from .. import __version__
+from ..core.errors import did_you_mean
 from .output import CommandOutput, coloured, error_text, standard_streams, terminal_columns, to_nowhere
 
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
@@ -72,7 +73,7 @@ class Parser(argparse.ArgumentParser):
         Options are parsed first, wherever they stand, and their values may begin with a dash: `--size -20k`.
         """
         if all(action.option_strings for action in self.arguments):
-            return self.parse_args(words)
+            return self._parsed(words)
         valued = {name for action in self.arguments if action.nargs is None for name in action.option_strings}
         options, others = list[str](), list[str]()
         rest = iter(words)
@@ -85,11 +86,19 @@ class Parser(argparse.ArgumentParser):
                 options += given
             else:
                 (options if word.startswith("-") and word != "-" else others).append(word)
-        return self.parse_args([*options, *(["--", *others] if others else ())])
+        return self._parsed([*options, *(["--", *others] if others else ())])
 
     def error(self, message: str) -> NoReturn:
         """Raise `UsageError`."""
         raise UsageError(message)
+
+    def _parsed(self, words: Sequence[str]) -> Namespace:
+        """Parse arguments; of one that is not known, the error names the option that it may be meant for."""
+        found, unknown = self.parse_known_args(words)
+        if unknown:
+            known = [name for action in self.arguments for name in action.option_strings]
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{_did_you_mean(unknown[0], known)}")
+        return found
 
     def print_help(self, file: Any = None) -> None:
         """Write the help; an error of the output is not hidden, as argparse does."""
@@ -107,6 +116,16 @@ class Parser(argparse.ArgumentParser):
         self.description = "\n\n".join(textwrap.fill(paragraph, self._width) for paragraph in about)
         self.epilog = "\n".join([*(["commands:", *lines, ""] if lines else ()), example])
         return super().format_help()
+
+
+def _did_you_mean(word: str, known: Sequence[str]) -> str:
+    """Return the end of a message about a word that is not known: the first known one that it may stand for."""
+    plain = word.partition("=")[0].lower()
+    same = [name for name in known if name.lower() == plain]
+    longer = [name for name in known if name.startswith("--") and name.lower().startswith("--" + plain.lstrip("-"))]
+    if word.startswith("-") and (same or longer):
+        return f"; did you mean {(same or longer)[0]!r}?"
+    return did_you_mean(plain, known)
 
 
 Adder = Callable[[Parser], object]
@@ -292,9 +311,11 @@ def _run(invocation: Invocation, words: list[str]) -> int:
                 if at == len(words):
                     sys.stderr.write(parser.format_help())
                     return MISUSED
-                found = found.find(words[at])
+                found_in, found = found, found.find(words[at])
                 if found is None:
-                    raise UsageError(f"No such command {words[at]!r}")
+                    raise UsageError(
+                        f"No such command {words[at]!r}{_did_you_mean(words[at], sorted(found_in.commands))}"
+                    )
                 prog.append(words[at])
                 del words[: at + 1]
             if found is None or (given := _parse(found.parser(" ".join(prog)), words, invocation)) is None:

@@ -196,11 +196,14 @@ class FS(abc.ABC):
 
         Contents are taken from `pairs` as there is room for them, up to 64 MiB at once. After a failure no more are
         taken: when all that was under way has ended, the first exception is raised, with the others in its notes.
-        Paths must differ: of two contents for one, either may remain.
+        Paths must differ: of two contents for one, either may remain. Two that a disk takes for one, by case or Unicode
+        form, are a `FileExistsError`.
         """
         _check_concurrency(concurrency)
         self._require("write", "write_many", self._root)
-        return self._write_many(writemany.contents(pairs, self._key_to_write), concurrency)
+        names = identity.DistinctNames(self, "write_many")
+        keyed = writemany.contents(pairs, lambda path: names.check(self._key_to_write(path)))
+        return self._write_many(keyed, concurrency)
 
     def write_text(
         self,
@@ -287,7 +290,8 @@ class FS(abc.ABC):
         """Walk a tree from the top down, as `os.walk` does: yield `(directory, names of directories, names of files)`.
 
         Directories that are removed from the list of their names are not walked. Links to directories are followed, as
-        with `followlinks=True`, but for those that lead to a directory above.
+        with `followlinks=True`, but for those that lead to a directory above. A directory that can't be listed is
+        raised, where `os.walk` leaves it out without `onerror`.
         """
         self._key(path, "walk")
         return Walk(os.fspath(path), self.list, self._enters)
@@ -449,8 +453,9 @@ class FS(abc.ABC):
     ) -> TreeCounts:
         """Copy what is new or changed in a directory, as `copy_tree` does; a run that was interrupted is continued.
 
-        Two files of one size are the same if the target keeps times and the times are equal; if the target's version is
-        a checksum, and the source's content has it; else if the target was written later than the source.
+        Two files of one size are the same if the target keeps times and the times are equal; if the target was written
+        after the last change of a local source; if the target's version is a checksum, and the source's content has it;
+        else if the target was written later than the source. Only `content` finds what has changed in spite of that.
 
         Args:
             src: a directory.
@@ -970,6 +975,10 @@ class FS(abc.ABC):
     def _same_content(self, version: str, other: str) -> bool | None:
         """Return whether two versions, in stores of this kind, are of equal contents; None if versions don't say."""
         return None
+
+    def _unchanged_since(self, stat: FileStat, when: float) -> bool:
+        """Return whether the file with this stat was changed last before `when`, by a time that can't be set."""
+        return False
 
     # ---- how the public methods are derived, and what those above share
 

@@ -8,12 +8,15 @@ else. An identity is weaker than the thing that it names as soon as one of its p
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import time
+import unicodedata
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, NamedTuple
 
-from . import process
+from . import errors, keys, process
+from .writing import partial_name
 
 if TYPE_CHECKING:
     from .fs import FS
@@ -23,6 +26,7 @@ TICK = 0.05
 within a tick may have one version, if versions are made of times."""
 COARSE_TICK = 2.0
 """The same of filesystems that keep times in whole seconds, or in every other one (vfat)."""
+_UNASKED = 10_000  # names that are kept before the disk is asked whether it tells names apart
 
 
 class Identity(NamedTuple):
@@ -94,13 +98,14 @@ def digest_of_secret(secret: bytes) -> str:
         return hashlib.scrypt(secret, salt=b"fsabs", n=1 << 12, r=8, p=1, dklen=16).hex()
 
 
-def is_older_than_a_tick(*times: float) -> bool:
-    """Return whether the times of a file, in seconds since 1970, are so long ago that its clock has ticked since.
+def is_older_than_a_tick(*times: float, now: float | None = None) -> bool:
+    """Return whether the times of a file, in seconds since 1970, are so long before `now` that its clock has ticked
+    since.
 
     A filesystem whose times are all whole seconds may tick that slowly.
     """
     tick = TICK + COARSE_TICK if TICK >= 0 and all(when % 1 == 0 for when in times) else TICK
-    return time.time() - max(times) > tick
+    return (time.time() if now is None else now) - max(times) > tick
 
 
 def same(a: FS, key_a: str, b: FS, key_b: str) -> bool | None:
@@ -129,3 +134,69 @@ def same(a: FS, key_a: str, b: FS, key_b: str) -> bool | None:
 def inside(a: FS, key_a: str, b: FS, key_b: str) -> bool:
     """Return whether the name `key_a` leads into the directory, or the container, that `key_b` leads to, or to it."""
     return b._place(key_b) in a._places(key_a)
+
+
+class DistinctNames:
+    """The names that one operation writes to an FS, none of which may be another one's file.
+
+    A disk may take names for one that differ in case or Unicode form. It is asked when two such names come, or after
+    many names, and nothing is kept where it tells them apart.
+    """
+
+    def __init__(self, fs: FS, operation: str) -> None:
+        self._fs = fs
+        self._operation = operation
+        self._seen: dict[str, str] | None = {} if fs.capabilities.links else None  # by their folded forms
+        self._parent = ""
+
+    def check(self, key: str) -> str:
+        """Return `key`; raise `FileExistsError` if it, or a directory on it, is one with another name before."""
+        if self._seen is None:
+            return key
+        parent = keys.parent(key)
+        if parent and parent != self._parent:
+            self._parent = self.check(parent)
+            if self._seen is None:
+                return key
+        other = self._seen.setdefault(_folded(key), key)
+        if other == key and len(self._seen) == _UNASKED:
+            with contextlib.suppress(OSError):  # nothing can be made there: it is asked when two names are alike
+                self._ask(parent)
+        elif other != key and not self._ask(parent):
+            reason = f"{other!r} and {key!r} are one name on this filesystem"
+            raise errors.error(errno.EEXIST, self._operation, self._fs._url(key), reason)
+        return key
+
+    def _ask(self, folder: str) -> bool:
+        """Return whether the disk tells names apart: then nothing more is kept."""
+        apart = tells_names_apart(self._fs, folder)
+        if apart:
+            self._seen = None
+        return apart
+
+
+def _folded(key: str) -> str:
+    """Return what all names have in common that a disk may take for one with `key`."""
+    if key.isascii():
+        return key.lower()
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", key).casefold())
+
+
+def tells_names_apart(fs: FS, folder: str) -> bool:
+    """Return whether a directory can have names that differ in case or Unicode form alone.
+
+    One that is missing is as the directory that it would be made in.
+    """
+    while folder and not fs._is(folder, directory=True):
+        folder = keys.parent(folder)
+    scratch = keys.join(folder, partial_name("names"))
+    made = (scratch, keys.join(scratch, "a\u00e9"))  # directories: to make and to remove them takes no descriptor
+    with fs._naming("mkdir", folder):
+        try:
+            for key in made:
+                fs._mkdir(key, 0o700)
+            return not any(fs._is(keys.join(scratch, name), directory=None) for name in ("A\u00e9", "ae\u0301"))
+        finally:
+            for key in reversed(made):
+                with contextlib.suppress(FileNotFoundError):  # there was no room for it
+                    fs._remove(key)

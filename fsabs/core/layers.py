@@ -48,7 +48,7 @@ _append _open_update _mkdir _makedirs _rename _remove _walk _list_page _compared
 _walk_names _usage _leads_back _directory_identity _read_many _read_many_versioned _storage_order _read_bytes
 _open_from_start _open_to_read _unnamed _local_path _write_bytes _write_blob _write_many _write_like _lstat _read_link
 _make_link _remove_tree _empty _copy _can_copy_from _copy_from _reads_back _set_modified _set_mode _together _stored_in
-_has_content _has_digest _same_content _stat_directory
+_has_content _has_digest _same_content _unchanged_since _stat_directory
 """
 """The core methods that a layer leaves to its inner FS, unless it overrides them."""
 

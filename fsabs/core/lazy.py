@@ -14,6 +14,8 @@ from importlib import _bootstrap
 from types import MappingProxyType
 from typing import Any, Generic, Self, TypeVar, overload
 
+from .errors import MissingDependencyError
+
 T = TypeVar("T")
 
 MAX_WAIT = 5.0
@@ -54,10 +56,17 @@ def exports(
     """Return `__getattr__` and `__dir__` of `package`, whose public names are in its modules `homes` (PEP 562).
 
     `modules` are those of its modules that are public themselves, and where they are. `hints` say what to use in place
-    of a name that it doesn't have.
+    of a name that it doesn't have. A name whose library is missing can be looked at and imported, as `help()` and
+    `import *` do, and raises `MissingDependencyError` when it is used.
     """
 
     def get(name: str) -> object:
+        try:
+            return load(name)
+        except MissingDependencyError as exc:
+            return _Missing(name, (), {"__doc__": str(exc), "_load": lambda: load(name)})
+
+    def load(name: str) -> Any:
         if name in modules:
             return importlib.import_module(f"{package}.{modules[name]}")
         if name not in homes:
@@ -71,6 +80,20 @@ def exports(
         return sorted({*vars(sys.modules[package]), *homes, *modules})
 
     return get, names
+
+
+class _Missing(type):
+    """The type of what stands for a class, a function or a module whose library is missing."""
+
+    _load: Callable[[], Any]
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return cls._load()(*args, **kwargs)
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(cls._load(), name)
 
 
 def _importing() -> set[int]:

@@ -1,8 +1,9 @@
 """What may be shown of options and URLs: what is on one list of harmless names. All else is hidden.
 
-No list of secret-looking names is ever complete, so there is none: an option, a field of a URL's query or a nested
-value that isn't known to be harmless is shown as `***`, wherever it would be printed: in errors, in the `repr` of
-objects, in traces and by the command.
+No list of secret-looking names is ever complete, so there is none: an option, a field of a URL's query with or without
+a name, a parameter in its path or a nested value that isn't known to be harmless is shown as `***`, wherever it would
+be printed: in errors, in the `repr` of objects, in traces and by the command. So is in any text what follows
+`Authorization:`, `Bearer` and `Basic`, and the value of a `name=value` that is as long as a key.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ max_pattern_parts max_ratio max_window_bytes memory_bytes min_free mode namespac
 trace url whole_file_size
 access_tier account_name alt anon application_name branch database dataset dbname download encoding file filename format
 generation host id lang length limit name offset page part partnumber path port project protocol raw ref rev
-revision size split sslmode start tag type v version versionid
+revision size split sslmode start tag type uploads v version versionid
 """  # of S3, HDFS, local trees and containers; of from_url and pfio.ini; of other filesystems and of queries
 HARMLESS = frozenset(_NAMES.split())
 """Names of options, and of fields of queries, whose values are shown; in small letters, with `_`."""
@@ -43,15 +44,35 @@ _USER = re.compile(
     r"|(?<=:)//[^/\s@:]*:[^/\s@]*@"
 )
 _QUERY = re.compile(r"""(?<!\s)[?#](?:[^\s"<>]|(?<==)["<][^\s"<>]*)*""")
+_URL = re.compile(r"""(?<=://)([^\s"<>?#]*)([?#](?:[^\s"<>]|(?<==)["<][^\s"<>]*)*)?""")
 _FIELD = re.compile(r"(?<=[?&#;])([^=?&#;]*)=([^&#;]+)")
+_FIELD_OR_VALUE = re.compile(r"(?<=[?&#;])(?:([^=?&#;]*)=(?!=*(?:[&#;]|$)))?([^&#;?]+)")
+_CREDENTIALS = re.compile(
+    r"""(?i:(\bauthorization\b['"]?\s?[:=]\s?(?:b?['"])?))[^'"\r\n]+|\b((?:Bearer|Basic)\s)[^\s'"]{16,}"""
+)
+_LONG_VALUE = re.compile(  # behind a slash it is the name of a file
+    r"""(?<![\w./=-])([\w.-]{1,64})=(['"]?)(?:[\w.~+-]{20,}|[\w+/]{40,})={0,2}"""
+)
 _LOGIN = re.compile(r"^([^/\s@:]*:[^/\s@]+)@")
-_NESTED = re.compile(r"%(?:3d|40)", re.IGNORECASE).search
-"""Finds, in the value of a field, one of a URL or a query in it, quoted: `=` or `@`."""
+_NESTED = re.compile(r"%(?:25)*(?:3d|40)", re.IGNORECASE).search
+"""Finds, in the value of a field, one of a URL or a query in it, quoted once or more: `=` or `@`."""
+_QUOTED_USER = re.compile(
+    r"((?:%(?:25){0,5}2f){2})([^/\s?&#;%]{1,200}(?:%[^/\s?&#;%]{1,200}){0,9}?)(?=%(?:25){0,5}40)", re.I
+)
 
 
 def without_secrets(text: str) -> str:
-    """Return `text` with `***` in place of users and passwords in its URLs, and of what is not harmless in queries."""
+    """Return `text` with `***` in place of users and passwords in its URLs, of what is not harmless in queries, and of
+    credentials.
+    """
+    if "=" in text:
+        text = _LONG_VALUE.sub(_without_long_value, text)
+    text = _CREDENTIALS.sub(lambda found: f"{found[1] or found[2]}{HIDDEN}", text)
     return _cleaned(text, lambda value: HIDDEN)
+
+
+def _without_long_value(found: re.Match[str]) -> str:
+    return found[0] if is_harmless(found[1]) else f"{found[1]}={found[2]}{HIDDEN}"
 
 
 def distinct_url(url: str) -> str:
@@ -62,15 +83,26 @@ def distinct_url(url: str) -> str:
 def _cleaned(text: str, hide: Callable[[str], str]) -> str:
     def field(found: re.Match[str]) -> str:
         name, value = found.groups()
-        harmless = is_harmless(name) and not _NESTED(value)
-        return found[0] if harmless or value.startswith(HIDDEN) else f"{name}={hide(value)}"
+        harmless = is_harmless(value if name is None else name) and not _NESTED(value)
+        if harmless or value.startswith(HIDDEN):
+            return found[0]
+        return hide(value) if name is None else f"{name}={hide(value)}"
+
+    def fields(text: str, pattern: re.Pattern[str]) -> str:
+        found = text.rstrip("])}'.,:;")  # what follows belongs to the sentence that the URL is in
+        return pattern.sub(field, found) + text[len(found) :]
+
+    def url(found: re.Match[str]) -> str:
+        path = _QUOTED_USER.sub(lambda user: user[1] + hide(user[2]), found[1]) if "%" in found[1] else found[1]
+        return fields(path, _FIELD) + fields(found[2] or "", _FIELD_OR_VALUE)
 
     def query(found: re.Match[str]) -> str:
-        fields = found[0].rstrip("])}'.,:;")  # what follows belongs to the sentence that the URL is in
-        return _FIELD.sub(field, fields) + found[0][len(fields) :]
+        return fields(found[0], _FIELD)
 
     if "://" in text:
         text = _USER.sub(f"//{HIDDEN}@", text)
+        if any(mark in text for mark in "?#;%"):
+            text = _URL.sub(url, text)
     if "?" in text or "#" in text:
         text = _QUERY.sub(query, text)
     return text

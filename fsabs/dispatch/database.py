@@ -12,6 +12,7 @@ import errno
 import functools
 import os
 import random
+import stat as stat_bits
 import sys
 import tempfile
 import time
@@ -87,6 +88,7 @@ class Database:
         self._path = ""
         if self._sqlite:
             parsed, self._path = _of_file(parsed)
+            _refuse_planted(self._path)
         self._file: tuple[int, int] | None = None  # device and inode of the file at `_path`, once it was opened
         secret = parsed.render_as_string(hide_password=False)
         self._generation = process.generation()
@@ -147,9 +149,9 @@ class Database:
 
     def prepare(self) -> None:
         """Make the tables, or migrate those of an older version; `OSError` for those of a newer one."""
-        if self._sqlite and not os.path.exists(self._path):
+        if self._sqlite and not os.path.lexists(self._path):
             try:
-                os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666))
+                os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666))
             except OSError as exc:
                 raise errors.named(exc, "create the tables", self.url) from None
         self.run("create the tables", _prepare)
@@ -210,6 +212,14 @@ def _of_file(url: sa.URL) -> tuple[sa.URL, str]:
         return url, os.path.abspath(urllib.parse.unquote(urllib.parse.urlsplit(database).path))
     path = os.path.abspath(database)
     return url.set(database=f"file:{urllib.parse.quote(path)}").update_query_dict({"mode": "rw", "uri": "true"}), path
+
+
+def _refuse_planted(path: str) -> None:
+    """Raise `PermissionError` for a link of another user: it may lead to a file of this one."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        status = os.lstat(path)
+        if stat_bits.S_ISLNK(status.st_mode) and status.st_uid not in (0, os.geteuid()):
+            raise PermissionError(errno.EACCES, "the link belongs to another user", path)
 
 
 def _disk_error(path: str) -> int | None:

@@ -10,6 +10,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Generator, Iterator, Sequence
@@ -137,6 +138,7 @@ def _begin() -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.dup2(2, 1)
+    sys.stdout = sys.stderr  # which is written by the line: the end of the pool kills this process
     os.environ.pop(_SAFE_PATH, None)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

@@ -219,10 +219,13 @@ class OutputDirectory:
         """
         self._mark()
         self._each(lambda path: self._rename(path, moves[path]), moves)
-        there = set(self.fs.list(""))
-        self._each(self.fs.remove, there & self._listed() - set(moves.values()))
+        kept = {self._place(name) for name in moves.values()}  # a disk may have one by a name that it had before
+        self._each(self._remove_if_there, [name for name in self._listed() if self._place(name) not in kept])
         self.fs.write_bytes(REPORT, json.dumps(report, indent=1).encode())
         self.fs.remove(PUBLISHING)
+
+    def _place(self, name: str) -> identity.Place:
+        return self.fs._place(self.fs._key(name, "prepare"))
 
     def _mark(self) -> None:
         """Have readers refuse the output."""
@@ -234,6 +237,10 @@ class OutputDirectory:
         except FileNotFoundError:
             if not self.fs.exists(target):  # else it was moved before a crash
                 raise
+
+    def _remove_if_there(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self.fs.remove(name)
 
     def _each(self, function: Callable[[str], None], names: Iterable[str]) -> None:
         with Threads[None](1 if isinstance(self.fs, Local) else _THREADS, wait=True) as threads:

@@ -59,9 +59,11 @@ def is_pattern(url: StrPath) -> bool:
 class LocatedFiles:
     """Files of one FS, which is closed at the end of a `with` block if it was opened here."""
 
-    def __init__(self, fs: FS, paths: list[str], owned: bool) -> None:
+    def __init__(self, fs: FS, paths: list[str], owned: bool, named: str = "") -> None:
         self.fs = fs
         self.paths = paths
+        self.listed: bool = paths != [named]
+        """True if they are what is in a directory, or matches a pattern, and not one file that was named."""
         self._owned = owned
 
     def __enter__(self) -> Self:
@@ -82,7 +84,7 @@ def find(paths: StrPath | Sequence[StrPath] | FS, fs: FS | None = None) -> Itera
         return
     for one in [paths] if isinstance(paths, str | os.PathLike) else paths:
         if fs is not None:
-            yield LocatedFiles(fs, _matches(fs, os.fspath(one)), owned=False)
+            yield LocatedFiles(fs, _matches(fs, os.fspath(one)), owned=False, named=os.fspath(one))
         else:
             yield _opened(os.fspath(one))
 
@@ -91,7 +93,7 @@ def _opened(url: str) -> LocatedFiles:
     """Open the FS of a URL, and return it with what the URL names."""
     fs, path = (from_url(url), "") if url.endswith("/") or _is_root(url) else locate(url)
     try:
-        return LocatedFiles(fs, _matches(fs, path), owned=True)
+        return LocatedFiles(fs, _matches(fs, path), owned=True, named=path)
     except BaseException:
         fs.close()
         raise

@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 from ..core import errors
 from ..core.errors import CorruptFileError
 from ..core.fs import FS, StrPath
+from ..core.registry import container_of
 from ..core.threads import Threads, in_threads, most_at_once
 from ..urls.opening import from_url
 from . import instances
 from .locate import check_one_run, find, publishing_mark, shard_name
 from .recordio import RecordReader, RecordWriter, Skipped
-from .recordio.format import HEADER, MAGIC, Chunk, Damage, count, crc32, decompress
+from .recordio.format import HEADER, MAGIC, MAGIC_BYTES, Chunk, Damage, count, crc32, decompress
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -310,6 +311,8 @@ class DataSetReport(NamedTuple):
     """URLs of shards that are not there, by the names of the others."""
     stale: tuple[str, ...]
     """URLs of shards of an earlier run with another number of shards."""
+    skipped: tuple[str, ...] = ()
+    """URLs of files in a directory that are no RecordIO files, by their names and contents."""
 
     @property
     def ok(self) -> bool:
@@ -326,6 +329,7 @@ class DataSetReport(NamedTuple):
         lines += [f"{url}: missing" for url in self.missing]
         lines += [f"{url}: of an earlier run with another number of shards" for url in self.stale]
         damaged = sum(not shard.ok for shard in self.shards)
+        lines += [f"{url}: skipped, no RecordIO file" for url in self.skipped]
         lines.append(f"{len(self.shards)} shards, {damaged} of them damaged; {self.records} good records")
         return "\n".join(lines)
 
@@ -338,19 +342,37 @@ def verify(paths: Paths | FS, *, workers: int = 4) -> DataSetReport:
             as URLs or local paths; or an FS, whose directory is meant.
         workers: shards that are read at once.
 
-    Every header, CRC, frame and length is checked. Raises what the store raises, `FileNotFoundError` where nothing is,
-    and nothing for damage: that is what the report is for.
+    Every header, CRC, frame and length is checked. In a directory, and of what a pattern matches, containers are
+    skipped, and files that neither have a good chunk nor a shard's name. Raises what the store raises,
+    `FileNotFoundError` where nothing is, and nothing for damage: that is what the report is for.
     """
     with contextlib.ExitStack() as stack:
         found = [stack.enter_context(one) for one in find(paths)]
-        files = [(one.fs, path) for one in found for path in one.paths]
-        shards = tuple(in_threads(lambda file: _checked(*file), files, min(workers, len(files))))
-        missing, stale = [], []
+        files = [(one, path) for one in found for path in one.paths if not (one.listed and container_of(path))]
+        reports = list(in_threads(lambda file: _checked(file[0].fs, file[1]), files, max(1, min(workers, len(files)))))
+        kinds = {os.path.splitext(shard.url)[1] for shard in reports if shard.chunks}
+        shards = [
+            shard
+            for shard, (one, path) in zip(reports, files, strict=True)
+            if not (one.listed and _is_of_another_kind(one.fs, path, shard, kinds))
+        ]
+        read = {shard.url for shard in shards}
+        missing, stale, skipped = list[str](), list[str](), list[str]()
         for one in found:
             gone, old = _set_of(one.fs, one.paths)
             missing += [one.fs.url(path) for path in gone]
             stale += [one.fs.url(path) for path in old]
-    return DataSetReport(shards, tuple(missing), tuple(stale))
+            skipped += [url for url in map(one.fs.url, one.paths) if url not in read]
+    return DataSetReport(tuple(shards), tuple(missing), tuple(stale), tuple(skipped))
+
+
+def _is_of_another_kind(fs: FS, path: str, shard: ShardReport, kinds: set[str]) -> bool:
+    """Return whether a file has nothing of RecordIO in it, nor the name of a shard or the suffix of one in `kinds`."""
+    is_called = _OF.fullmatch(path) or _PLAIN.fullmatch(path) or os.path.splitext(shard.url)[1] in kinds
+    if not shard.size or shard.chunks or is_called:
+        return False
+    with fs.open(path, "rb") as file:
+        return bool(file.read(len(MAGIC_BYTES)) != MAGIC_BYTES)
 
 
 def repair(paths: Paths | FS) -> DataSetReport:

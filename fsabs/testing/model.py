@@ -10,7 +10,6 @@ from typing import Any
 
 from ..core import errors
 from ..core.fs import FS
-from .asserts import Interruption, assert_named, assert_raises, assert_same, listed_stats
 from .subjects import Subject
 from .trees import Reference, paths_of
 
@@ -18,6 +17,8 @@ try:
     from hypothesis import HealthCheck, settings
     from hypothesis import strategies as st
     from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+    from .asserts import Interruption, assert_named, assert_raises, assert_same, listed_stats
 except ImportError as exc:
     raise errors.missing("hypothesis", "testing", "fsabs.testing.model_test") from exc
 

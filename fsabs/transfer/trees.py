@@ -58,6 +58,7 @@ class Backups:
         self.fs = fs
         self.top = top
         self._taken = set[str]()
+        self._names = identity.DistinctNames(fs, "copy")
 
     def refuse(self, tree: FS, top: str) -> None:
         """Raise `OSError` if the directory is in a tree of which it would get files, or is that."""
@@ -72,7 +73,7 @@ class Backups:
             reason = f"the backup of {original._url(key)} would take the place of another file"
             raise errors.error(errno.EEXIST, "copy", self.fs._url(place), reason)
         self._taken.add(place)
-        return place
+        return self._names.check(place)
 
 
 class TreePlan(NamedTuple):
@@ -111,6 +112,7 @@ class TreeTransfer:
         report: called with what became of each file.
         count: called with the size of each piece that was copied.
         concurrency: how many files are under way at once; by default, what suits the two FS.
+        names: those of all transfers of one command to the target.
     """
 
     def __init__(
@@ -123,6 +125,7 @@ class TreeTransfer:
         report: Callable[[TreeEvent], None],
         count: Callable[[int], None],
         concurrency: int | None = None,
+        names: identity.DistinctNames | None = None,
     ) -> None:
         self._source = source
         self._src = src
@@ -136,6 +139,7 @@ class TreeTransfer:
         self._modes: list[tuple[str, int]] = []  # that keys at the target get in the end
         self._moved: list[str] = []  # directories of the source, which go if they are empty then
         self._replaced = set[str]()  # keys at the target of what a directory would take the place of, in a dry run
+        self._names = names or identity.DistinctNames(target, "copy")
         self._unmade = ""  # a directory that could not be made: what is in it is left out
         self.directories: int = 0
         """Those that were made."""
@@ -163,6 +167,7 @@ class TreeTransfer:
                 stat = entry(self._source, src) if self._keeps_links() else self._source._stat(src)
             if stat is None:
                 raise errors.error(errno.ENOENT, "copy", self._source._url(src))
+            self._check_name(dst)
             if there is not None:
                 found = there.find(keys.relative(dst, self._dst))
             else:
@@ -191,16 +196,19 @@ class TreeTransfer:
             size = copy_file(self._source, file.src, self._target, file.dst, self._count, stat=file.stat, verify=False)
         return TreeEvent("copied", file.dst, size)
 
-    def run(self, delete: bool = False) -> None:
-        """Copy the files; a move removes those that have arrived, and `delete` what the source does not have."""
+    def run(self, delete: bool = False, listed: FS | None = None) -> None:
+        """Copy the files; a move removes those that have arrived, and `delete` what the source does not have.
+
+        `listed` is the target as it was, opened to be read: a container that is added to can't be.
+        """
         if delete:
-            self._check_delete()
+            self._check_delete(listed or self._target)
         self._check()
         # What is moved is removed when it is there, and not only when all is.
         with contextlib.nullcontext() if self._plan.move else self._target._together("Copy files"):
             self._copy()
             if delete and not self.failed:
-                self._remove_others()
+                self._remove_others(listed or self._target)
 
     def _copy(self) -> None:
         with self._copier as copier:
@@ -221,7 +229,7 @@ class TreeTransfer:
         for key in reversed(self._moved):
             self._remove_directory(self._source, keys.join(self._src, key))
 
-    def _remove_others(self) -> None:
+    def _remove_others(self, listed: FS) -> None:
         """Remove the files and directories of the target that the source does not have.
 
         Nothing is removed after a failure: what was not listed would look as if it were not there.
@@ -229,7 +237,7 @@ class TreeTransfer:
         ours = ordered_walk(
             self._source, self._src, keep_links=self._keeps_links(), enters=self._wants, failed=self._source_failed
         )
-        theirs = existing(self._target, self._dst, self._target_failed)
+        theirs = existing(listed, self._dst, self._target_failed)
         others: list[FileStat] = []
         on_disk = self._target.capabilities.links
         kept = {self._source._place(self._src)}  # directories of the source, which links and mounts have elsewhere, too
@@ -266,10 +274,10 @@ class TreeTransfer:
     def _place_of(self, stat: FileStat) -> identity.Place:
         return self._target._place(self._key_of(stat))
 
-    def _check_delete(self) -> None:
+    def _check_delete(self, listed: FS) -> None:
         """Refuse to remove where the target can't remove, or the source, in the target, would be removed."""
-        for capability in ("remove", "read"):  # what can't be listed can't be compared
-            self._target._require(capability, "remove what the source does not have", self._dst)
+        for fs, capability in ((self._target, "remove"), (listed, "read")):  # what can't be listed can't be compared
+            fs._require(capability, "remove what the source does not have", self._dst)
         if identity.inside(self._source, self._src, self._target, self._dst):
             reason = "the source is in the target, where it would be removed"
             raise errors.error(errno.EINVAL, "sync", self._source._url(self._src), reason)
@@ -316,8 +324,10 @@ class TreeTransfer:
         if found is not None and self._plan.existing != "skip":
             refuse_special(self._target, file.dst, found, "replaced")
         if found is not None and self._is_there(file, found):
-            self._skip(file)
-            return TreeEvent("skipped", file.dst, file.stat.size)
+            moves = self._plan.move and self._plan.existing != "skip"
+            if moves and not self._plan.dry_run:
+                self._remove_moved(file)
+            return TreeEvent("copied" if moves else "skipped", file.dst, file.stat.size)
         if self._plan.dry_run:
             there = found if found is not None else self._foreseen(file.dst)
             if there is not None and there.directory:
@@ -411,12 +421,12 @@ class TreeTransfer:
                 self._modes.append((file.dst, found.mode))
         return None
 
-    def _skip(self, file: FileCopy) -> None:
-        if self._plan.move and self._plan.existing != "skip" and not self._plan.dry_run:
-            if is_link(file.stat):
-                self._source._remove(file.src)
-            elif (error := self._copier.remove_source(file)) is not None:
-                raise error
+    def _remove_moved(self, file: FileCopy) -> None:
+        """Remove a file of the source that is at its target already."""
+        if is_link(file.stat):
+            self._source._remove(file.src)
+        elif (error := self._copier.remove_source(file)) is not None:
+            raise error
 
     def _wants(self, stat: FileStat) -> bool:
         return self._plan.wanted is None or self._plan.wanted(stat)
@@ -445,6 +455,11 @@ class TreeTransfer:
                 exc = errors.error(errno.EINVAL, "copy_tree", self._target._url(self._dst), reason)
                 self._leave_out(stat.filename, exc)
                 continue
+            try:
+                self._check_name(self._key_of(stat))
+            except OSError as exc:
+                self._leave_out(stat.filename, exc) if stat.directory else self._fail(self._key_of(stat), exc)
+                continue
             # A directory's members follow it: one that something else follows is empty.
             is_empty = last.directory and not stat.filename.startswith(last.filename and last.listed())
             if implied and not only_files and is_empty:
@@ -462,6 +477,11 @@ class TreeTransfer:
                 self._make(stat)
         if implied and not only_files and last.directory:
             self._make(last)
+
+    def _check_name(self, key: str) -> None:
+        """Refuse a name that is another one's file; a dry run does not ask the disk, for which it is written to."""
+        if not self._plan.dry_run:
+            self._names.check(key)
 
     def _walk(self) -> Iterator[FileStat]:
         with self._source._naming("copy_tree", self._src):

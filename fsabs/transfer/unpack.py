@@ -6,14 +6,12 @@ are never made, and a link in the target is not followed out of it.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import itertools
 import multiprocessing
 import os
 import signal
 import stat as stat_bits
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import NamedTuple
@@ -74,8 +72,10 @@ def unpack(
     if target.capabilities.mkdir:
         target.makedirs("/" + base, exist_ok=True)
     run = _Unpacking(source, target, base)
-    if run.folder is not None and not tells_names_apart(run.folder):
-        _refuse_collisions(run.members(), target.url("/" + base))
+    if run.folder is not None and not identity.tells_names_apart(target, base):
+        names = identity.DistinctNames(target, "unpack")
+        for stat in run.members():
+            names.check(run.place(stat.filename))
     totals = _Totals(progress, failed)
     directories, files = run.make_directories(totals.add)
     unmade = totals.failures
@@ -108,34 +108,6 @@ class _Totals(TransferTotals):
         else:
             self.failures += 1
             self._failed(report)
-
-
-def tells_names_apart(folder: str) -> bool:
-    """Return whether a local directory can have names that differ in case or Unicode form alone."""
-    scratch = os.path.join(folder, f".fsabs-{os.urandom(8).hex()}")
-    made = (scratch, os.path.join(scratch, "a\u00e9"))  # directories: to make and to remove them takes no descriptor
-    try:
-        for path in made:
-            os.mkdir(path, 0o700)
-        return not any(os.path.lexists(os.path.join(scratch, name)) for name in ("A\u00e9", "ae\u0301"))
-    except OSError as exc:
-        errors.named(exc, "unpack", f"file:///{keys.to_url_path(folder.lstrip('/'))}")
-        raise
-    finally:
-        for path in reversed(made):
-            with contextlib.suppress(FileNotFoundError):  # there was no room for it
-                os.rmdir(path)
-
-
-def _refuse_collisions(members: Iterable[FileStat], url: str) -> None:
-    seen: dict[str, str] = {}
-    for stat in members:
-        name = stat.filename.rstrip("/")
-        for path in (*keys.ancestors(name), name):
-            folded = unicodedata.normalize("NFC", unicodedata.normalize("NFD", path).casefold())
-            if seen.setdefault(folded, path) != path:
-                reason = f"{seen[folded]!r} and {path!r} are one name on this filesystem: unpack elsewhere"
-                raise errors.error(errno.EEXIST, "unpack", url, reason)
 
 
 def _workers(source: FS, files: int, workers: int | None) -> int:

@@ -245,6 +245,7 @@ class Comparison:
 
     - if both have plain checksums of their content in their versions: if these are equal;
     - if the target keeps times: if their times of modification are equal, as a copy makes them;
+    - if the target was written after the last change of the source, where that has a time that can't be set;
     - if the target's version has a checksum, and the source is near: if the source's content has that checksum;
     - else if the target was written after the source, by the clocks of their stores.
 
@@ -268,6 +269,8 @@ class Comparison:
         if self._target.capabilities.settable_times and written is not None and time is not None:
             whole = any(abs(when * 1000 - round(when * 1000)) < _MILLISECOND for when in (written, time))
             return abs(written - time) < (_MILLISECOND if whole else _MICROSECOND)
+        if written is not None and self._source._unchanged_since(stat, written):
+            return True
         if self._source.default_concurrency == 1:  # it is read as fast as anything
             with self._source._open_blob(src) as blob:
                 verdict = self._target._has_content(there, blob)

@@ -28,6 +28,7 @@ import errno
 import itertools
 import os
 import re
+import stat as stat_bits
 import types
 import typing
 import warnings
@@ -428,11 +429,14 @@ def _parse(path: str) -> _File:
 
     try:
         with open(path, encoding="utf-8-sig") as file:
-            lines = file.read().split("\n")
+            status, lines = os.fstat(file.fileno()), file.read().split("\n")
     except UnicodeDecodeError as exc:
         raise ConfigError(f"{path}: {_message(exc)}") from None
     starts = sorted({0, *(number for number, line in enumerate(lines) if _HEADER.match(line))})
     result, defaults = _File({}, {}, {}), dict[str, str]()
+    is_ours = os.geteuid() == 0 or status.st_uid in (0, os.geteuid())
+    if stat_bits.S_ISREG(status.st_mode) and (status.st_mode & stat_bits.S_IWOTH or not is_ours):
+        result.problems["/"] = f"{path}: another user can write to this file, which says where credentials are sent"
     sections = itertools.pairwise([*starts, len(lines)])
     for start, end in sorted(sections, key=lambda at: not lines[at[0]].startswith("[DEFAULT]")):  # which holds for all
         header = _HEADER.match(lines[start])
@@ -440,7 +444,13 @@ def _parse(path: str) -> _File:
         try:
             # Behind as many empty lines as there are above it: errors then have the numbers of the file.
             found = _parse_section("\n" * start + "\n".join(lines[start:end]), defaults)
-            result.lines[name] = {**result.lines.get("DEFAULT", {}), **_lines_of_keys(lines, start, end)}
+            own = _lines_of_keys(lines, start, end)
+            result.lines[name] = {**result.lines.get("DEFAULT", {}), **own}
+            for key, number in own.items():
+                is_safe = redaction.is_harmless(key) or found.get(key, "").startswith("$")
+                if not is_safe and _COMMENT(lines[number - 1]):
+                    reason = f"line {number}: a '#' or ';' behind a space begins a comment, and not a part of {key}"
+                    raise ConfigError(f"{reason}: write comments above it, or the value as $NAME, of the environment")
             if name == "DEFAULT":
                 defaults = found
             elif header is not None and name in result.sections:
@@ -456,6 +466,7 @@ def _parse(path: str) -> _File:
 
 
 _KEY = re.compile(r"([^\s;#=:\[][^=:]*?)\s*[=:]")
+_COMMENT = re.compile(r"\s[;#]").search
 
 
 def _lines_of_keys(lines: list[str], start: int, end: int) -> dict[str, int]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from fsabs.backends.hdfs.library import begin, each
+from fsabs.testing.children import forked
 from tests.servers.process import wait_until
 
 pytestmark = pytest.mark.quick
@@ -83,6 +84,7 @@ def test_who_stops_early_leaves_nothing_to_do() -> None:
 
 
 def test_a_batch_that_finds_too_few_threads_keeps_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a child, which has no threads that other tests keep busy."""
     start, started = threading.Thread.start, itertools.count(1)
 
     def start_two(thread: threading.Thread) -> None:
@@ -90,13 +92,16 @@ def test_a_batch_that_finds_too_few_threads_keeps_none_of_them(monkeypatch: pyte
             raise RuntimeError("can't start new thread")
         start(thread)
 
-    monkeypatch.setattr(threading.Thread, "start", start_two)
-    call = Counted()
-    with pytest.raises(RuntimeError):
-        outcomes(call, range(50), helpers() + 3)
-    monkeypatch.undo()
-    there = helpers()
-    wait_until(lambda: call.now == 0, 10, "what is under way")
-    time.sleep(0.1)
-    assert outcomes(Counted(), range(50), there)[0] == 0
-    assert helpers() == there, "all of them are idle again"
+    def child() -> None:
+        call = Counted()
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", start_two)
+            with pytest.raises(RuntimeError):
+                outcomes(call, range(50), 3)
+        there = helpers()
+        wait_until(lambda: call.now == 0, 10, "what is under way")
+        time.sleep(0.1)
+        assert outcomes(Counted(), range(50), there)[0] == 0
+        assert helpers() == there, "all of them are idle again"
+
+    assert forked("a child", [child], 30) == [None]

@@ -192,7 +192,7 @@ def test_a_backup_takes_the_place_of_no_other_file(tmp_path: Path) -> None:
 @pytest.mark.quick
 def test_no_spelling_of_a_path_removes_what_it_does_not_name(tmp_path: Path) -> None:
     make_tree(tmp_path, {"f": b"f"})
-    assert fsabs("rm", "f/", code=1, cwd=tmp_path).err == "fsabs: f/ is no directory\n"
+    assert "Not a directory" in fsabs("rm", "f/", code=1, cwd=tmp_path).err
     local = library.Local(str(tmp_path))
     for recursive in (False, True):
         with pytest.raises(NotADirectoryError):
@@ -202,7 +202,7 @@ def test_no_spelling_of_a_path_removes_what_it_does_not_name(tmp_path: Path) -> 
     assert read_tree(tmp_path) == {"f": b"f"}
     (tmp_path / "above/below").mkdir(parents=True)
     done = fsabs("rm", "-r", "--dry-run", f"file://{tmp_path}/above/below/%2e%2e", code=1)
-    assert "is '..' at the end" in done.err
+    assert "is a directory by the name '..'" in done.err
 
 
 @pytest.mark.quick

@@ -91,8 +91,9 @@ class Handler(BaseHTTPRequestHandler):
     client: ClientBook
     under_way = ""
     arrived = 0.0
-    lock = threading.Lock()
+    lock = threading.Condition()
     asked = 0
+    serving = 0
 
     def parse_request(self) -> bool:
         """Note when a request came: its headers are still to be read."""
@@ -111,6 +112,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path == "/books":
             with self.lock:
+                self.lock.wait_for(lambda: not self.serving, 5)  # objects are counted when they have been sent
                 self._send(200, json.dumps(self.books).encode(), [])
         elif self.path == "/clients":
             with self.lock:
@@ -135,12 +137,16 @@ class Handler(BaseHTTPRequestHandler):
             self.client.hold(name, False)
             self.client.change("first_byte", 1, begin)
             type(self).asked += 1
+            type(self).serving += 1
             asked, plan = self.asked, self.plan
         self.under_way = "first_byte"
         try:
             self._serve(name, body, begin, asked, plan)
         finally:
             self._enter("")
+            with self.lock:
+                type(self).serving -= 1
+                self.lock.notify_all()
 
     def _enter(self, cause: str) -> None:
         with self.lock:

@@ -189,7 +189,7 @@ def test_a_missing_package_names_the_extra(name: str, package: str) -> None:
     code = (
         f"import sys; sys.modules[{package!r}] = None\n"
         "import fsabs.testing\n"
-        f"try: fsabs.testing.{name}\n"
+        f"try: fsabs.testing.{name}(None)\n"
         "except fsabs.MissingDependencyError as exc: print(exc)"
     )
     assert "pip install 'fsabs[testing]'" in _printed(code)

@@ -205,6 +205,9 @@ def _torch(torch: ModuleType) -> list[PatchedCall]:
     return [
         PatchedCall(torch, "load", load, 0, "f"),
         PatchedCall(torch, "save", calls.by_written_file, 1, "f"),
+        *(PatchedCall(module, "load", calls.by_file, 0, "f") for module in (torch.jit, torch.export)),
+        PatchedCall(torch.jit, "save", calls.by_written_file, 1, "f"),
+        PatchedCall(torch.export, "save", calls.by_written_local, 1, "f"),  # a zip in which it seeks
     ]
 
 

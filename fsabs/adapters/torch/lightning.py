@@ -25,7 +25,14 @@ except ImportError:
 
 
 class FsabsCheckpointIO(CheckpointIO):  # type: ignore[misc]
-    """Saves, loads and removes Lightning's checkpoints at URLs; each is whole or not at all."""
+    """Saves, loads and removes Lightning's checkpoints at URLs; each is whole or not at all.
+
+    Lightning keeps the checkpoint that it resumed from only where that is a local file. Elsewhere, its removal is a
+    warning.
+    """
+
+    def __init__(self) -> None:
+        self._loaded: set[str] = set()
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | os.PathLike[str], storage_options: Any | None = None
@@ -34,7 +41,8 @@ class FsabsCheckpointIO(CheckpointIO):  # type: ignore[misc]
         if storage_options is not None:
             raise TypeError("storage_options: options of a store belong to a custom scheme of pfio.ini")
         where = Path(path)
-        if where.parent.fs.capabilities.mkdir:
+        can = where.parent.fs.capabilities
+        if can.mkdir and not can.implied_directories:
             where.parent.mkdir(parents=True, exist_ok=True)
         save_checkpoint(checkpoint, where)
 
@@ -43,10 +51,16 @@ class FsabsCheckpointIO(CheckpointIO):  # type: ignore[misc]
     ) -> dict[str, Any]:
         """Load a checkpoint."""
         found: dict[str, Any] = load_checkpoint(path, map_location, weights_only=weights_only is not False)
+        self._loaded.add(os.fspath(path))
         return found
 
     def remove_checkpoint(self, path: str | os.PathLike[str]) -> None:
         """Remove a checkpoint."""
+        if os.fspath(path) in self._loaded:
+            warnings.warn(
+                f"the checkpoint that was resumed from is removed: {errors.without_secrets(os.fspath(path))}",
+                stacklevel=2,
+            )
         Path(path).unlink(missing_ok=True)
 
 

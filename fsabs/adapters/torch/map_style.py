@@ -223,9 +223,9 @@ class ImageFolder(FileDataset):
 
     Everything is torchvision's: `classes` are the folders of `root`, sorted; `class_to_idx` numbers them; `samples` are
     (path, number), a class's by the paths of their folders, then by name, and `targets` their numbers; extensions are
-    matched in lower case unless `is_valid_file(path)`, given the path in the FS, decides; a class with no image, and no
-    class at all, is a `FileNotFoundError`. `loader` makes an image of a file's *bytes*, where torchvision's is given a
-    path.
+    matched in lower case unless `is_valid_file(path)`, given the path in the FS, decides; a class with no image, unless
+    `allow_empty`, and no class at all, is a `FileNotFoundError`. `loader` makes an image of a file's *bytes*, where
+    torchvision's is given a path.
     """
 
     def __init__(
@@ -236,6 +236,7 @@ class ImageFolder(FileDataset):
         target_transform: Transform | None = None,
         loader: Callable[[bytes], Any] = decode_image,
         is_valid_file: Callable[[str], bool] | None = None,
+        allow_empty: bool = False,
         *,
         extensions: Sequence[str] = EXTENSIONS,
         max_bytes: int = MAX_BYTES,
@@ -248,7 +249,8 @@ class ImageFolder(FileDataset):
         if not self.classes:
             raise errors.error(errno.ENOENT, "ImageFolder", fs.url(self.root), "there is no folder of a class")
         self.class_to_idx = {name: number for number, name in enumerate(self.classes)}
-        found = [(path, number) for number, name in enumerate(self.classes) for path in self._images(fs, name)]
+        images = (self._images(fs, name, allow_empty) for name in self.classes)
+        found = [(path, number) for number, paths in enumerate(images) for path in paths]
         self.targets = [number for _, number in found]
         self._samples: list[tuple[str, int]] | None = None
         self.loader = loader
@@ -275,11 +277,11 @@ class ImageFolder(FileDataset):
             state["_samples"] = None  # made again where it is asked for: workers do not
         return state
 
-    def _images(self, fs: FS, name: str) -> list[str]:
+    def _images(self, fs: FS, name: str, allow_empty: bool) -> list[str]:
         folder = f"{self.root.rstrip('/')}/{name}" if self.root else name
         files = (path for path in fs.list(folder, recursive=True) if not path.endswith("/"))
         found = [path for path in files if self._accepts(f"{folder}/{path}")]
-        if not found:
+        if not found and not allow_empty:
             raise errors.error(errno.ENOENT, "ImageFolder", fs.url(folder), "the class has no image")
         found.sort(key=lambda path: (keys.parent(path), keys.name(path)))
         return [f"{folder}/{path}" for path in found]

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from ...core import errors, identity, process, redaction
 from ...core.errors import ConfigError
 from ..objects import access
-from ..objects.access import Access, ConnectionOptions, Endpoint, Token, TokenAccess
+from ..objects.access import ANONYMOUS, Access, ConnectionOptions, Endpoint, Token, TokenAccess
 from ..objects.messages import Body, header_lines
 
 CONNECTION_STRING = "AZURE_STORAGE_CONNECTION_STRING"
@@ -178,7 +178,7 @@ def of_adlfs(options: Mapping[str, Any]) -> dict[str, Any]:
 SCOPE = "https://storage.azure.com/.default"
 NONE_FOUND = (
     "no credentials: run `az login`, give account_key=, sas_token= or credential=, or set AZURE_CLIENT_ID, "
-    "AZURE_TENANT_ID and AZURE_CLIENT_SECRET; anonymous=True for a public container"
+    f"AZURE_TENANT_ID and AZURE_CLIENT_SECRET; for a public container: {ANONYMOUS}"
 )
 _SIGNED = (
     *("content-encoding", "content-language", "content-length", "content-md5", "content-type", "date"),
@@ -192,7 +192,7 @@ def azure_identity() -> Any:
     try:
         import azure.identity
     except ImportError:
-        purpose = "az:// without a key or a shared access signature (a public container needs none: anonymous=True)"
+        purpose = f"az:// without a key or a shared access signature (a public container needs none: {ANONYMOUS})"
         raise errors.missing("azure-identity", "azure", purpose) from None
     return azure.identity
 

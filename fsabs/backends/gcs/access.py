@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from ...core import errors, identity, redaction
 from ..objects import access
-from ..objects.access import EARLY, Access, ConnectionOptions, Endpoint, Token, TokenAccess
+from ..objects.access import ANONYMOUS, EARLY, Access, ConnectionOptions, Endpoint, Token, TokenAccess
 
 PUBLIC = "https://storage.googleapis.com"
 EMULATOR = "STORAGE_EMULATOR_HOST"
@@ -94,7 +94,7 @@ _KEY_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
 _LIFETIME = 3600
 NONE_FOUND = (
     "no credentials: run `gcloud auth application-default login`, set GOOGLE_APPLICATION_CREDENTIALS to a key file, or "
-    "give credentials=; anonymous=True for a public bucket"
+    f"give credentials=; for a public bucket: {ANONYMOUS}"
 )
 
 
@@ -105,7 +105,7 @@ def google_auth() -> Any:
         import google.auth.exceptions
         import google.auth.transport.requests
     except ImportError:
-        raise errors.missing("google-auth", "gcs", "gs:// (a public bucket needs none: anonymous=True)") from None
+        raise errors.missing("google-auth", "gcs", f"gs:// (a public bucket needs none: {ANONYMOUS})") from None
     return google.auth
 
 

@@ -6,9 +6,13 @@ comes, the other NameNodes are asked whether they are active meanwhile; a slow o
 remembered for the process and its children.
 
 Each NameNode has clients of its own in the library, which would wait for one that is silent, and behind it, for ever;
-such clients are left alone, and replaced. The library chooses the DataNodes, and waits for each of them as long as its
-client is configured to. Once one was silent, a client with a shorter time limit is used for a minute: a file whose
-other replicas are served does not wait again.
+such clients are left alone, and replaced. Each costs threads and descriptors: once a second call has not been answered
+either, the next ones wait for that one. A connection may be lost without a sign: after a minute, and then after twice
+as long each time, a call is made all the same.
+
+The library chooses the DataNodes, and waits for each of them as long as its client is configured to. Once one was
+silent, a client with a shorter time limit is used for a minute: a file whose other replicas are served does not wait
+again.
 """
 
 from __future__ import annotations
@@ -29,14 +33,14 @@ from typing import Any, NamedTuple, TypeVar
 from ...core import process
 from ...core.stats import FileStat
 from .configuration import HadoopConfiguration, NameNodeAddress
-from .library import Pending, Verdict, begin, library, no_answer, not_connected, translated, verdict
+from .library import Pending, Verdict, begin, library, no_answer, not_asked, not_connected, translated, verdict
 
 T = TypeVar("T")
 
 PROBE_INTERVAL = 1.0
 """Seconds without a response after which the other NameNodes are asked whether they are active."""
 SILENCE_REMEMBERED = 60.0
-"""Seconds for which it is remembered that a DataNode was silent."""
+"""Seconds for which it is remembered that a DataNode was silent, or at first a NameNode."""
 SHORT_TIMEOUT = 0.1
 """Seconds to wait for each DataNode during that time."""
 SHORT_ATTEMPTS = 4
@@ -54,6 +58,16 @@ class Silence(NamedTuple):
     """Transfers that have failed since."""
 
 
+class Unanswered(NamedTuple):
+    """A call that a NameNode has not answered in time, for which others wait."""
+
+    pending: Pending[Any]
+    seconds: float
+    until: float
+    """When the next call is made all the same, by `time.monotonic`: a connection may be lost without a sign."""
+
+
+_unanswered: process.PerProcess[dict[str, Unanswered]] = process.PerProcess(dict)  # by NameNode
 # By nameservice, and inherited by forked children: the NameNode that has answered last, and a DataNode's silence.
 _active: dict[tuple[str, ...], str] = {}
 _silence: dict[tuple[str, ...], Silence] = {}
@@ -150,6 +164,7 @@ class NameNode:
                 clients[datanode_timeout] = self._connect(self.address, datanode_timeout)
             found = request(clients[datanode_timeout])
         self._reached = True
+        _unanswered.get().pop(self.name, None)
         return found
 
     def _reach(self, seconds: float) -> None:
@@ -161,6 +176,22 @@ class NameNode:
     def lose_connection(self) -> None:
         """Have the next call find out first whether the host can be reached."""
         self._reached = False
+
+    def unanswered(self) -> Pending[Any] | None:
+        """Return the call that others wait for, if there is one."""
+        found = _unanswered.get().get(self.name)
+        if found is None or found.pending.wait(0) or time.monotonic() >= found.until:
+            return None
+        return found.pending
+
+    def give_up(self, pending: Pending[Any]) -> None:
+        """Leave a call alone that is not answered, and have the next ones wait for it."""
+        pending.abandon()
+        self.replace_clients()
+        if self.address.host and self.unanswered() is None:  # else it is several NameNodes, and one of them is silent
+            before = _unanswered.get().get(self.name)
+            seconds = max(SILENCE_REMEMBERED, 2 * before.seconds) if before else 0.0
+            _unanswered.get()[self.name] = Unanswered(pending, seconds, time.monotonic() + seconds)
 
     def replace_clients(self) -> None:
         """Have the next call connect anew; calls that wait for the present clients keep them."""
@@ -194,13 +225,19 @@ class Nameservice:
         """
         begun, deadline = time.monotonic(), deadline or Deadline(self.policy.timeout)
         attempts, node = 0, self._remembered()
+        said: dict[
+            str, tuple[int | None, str | None]
+        ] = {}  # by each NameNode at last; errors would refer to this frame
         while True:
             known = node if attempts == 0 else self._remembered()
-            ask = functools.partial(node.ask, request, self.policy, self.datanode_timeout)
             try:
-                found = self._attempt(f"{what} from {node.name}", ask, self._share(deadline), node)
+                found = self._ask(what, request, self._share(deadline), node)
             except OSError as exc:
+                said[node.name] = exc.errno, exc.strerror
                 if not (self._may_repeat(exc, node, attempts, repeat) and self._wait(exc, attempts, begun, deadline)):
+                    telling = max(said.values(), key=_tells)
+                    if verdict(exc) is Verdict.NOT_EXECUTED and _tells(telling) > _tells(said[node.name]):
+                        raise OSError(*telling) from exc
                     raise
                 now = self._remembered()
                 following = self._nodes[(self._nodes.index(node) + 1) % len(self._nodes)]
@@ -213,7 +250,10 @@ class Nameservice:
 
     def call_once(self, request: Callable[[Any], T]) -> T:
         """Return what `request(client)` returns on the NameNode that was active last: no repetition, no time limit."""
-        return self._remembered().ask(request, self.policy, self.datanode_timeout)
+        node = self._remembered()
+        if node.unanswered() is not None:
+            raise not_asked(node.name, 0)
+        return node.ask(request, self.policy, self.datanode_timeout)
 
     def _remembered(self) -> NameNode:
         return self._by_name.get(_active.get(self._key, ""), self._nodes[0])
@@ -242,38 +282,56 @@ class Nameservice:
         time.sleep(delay)
         return True
 
+    def _ask(self, what: str, request: Callable[[Any], T], seconds: float, node: NameNode) -> T:
+        """Return what `request(client)` returns on `node`, after what it has not answered yet; as `_attempt` else."""
+        begun = time.monotonic()
+        if (earlier := node.unanswered()) is not None and not self._ends(earlier, seconds, node):
+            raise not_asked(node.name, time.monotonic() - begun)
+        pending: Pending[T] = begin(node.ask, request, self.policy, self.datanode_timeout)
+        if not self._ends(pending, begun + seconds - time.monotonic(), node):
+            node.give_up(pending)
+            raise no_answer(f"{what} from {node.name}", time.monotonic() - begun)
+        return pending.result()
+
     def _attempt(self, what: str, function: Callable[[], T], seconds: float, node: NameNode | None = None) -> T:
         """Return what `function()` returns; `TimeoutError` after `seconds`, or once another than `node` is active."""
         begun = time.monotonic()
         pending = begin(function)
-        while not pending.wait(min(PROBE_INTERVAL, begun + seconds - time.monotonic())):
-            other = self._find_active(node, begun + seconds) if node else None
-            took = time.monotonic() - begun
+        if not self._ends(pending, seconds, node):
+            pending.abandon()
+            if node is not None:
+                node.replace_clients()
+            raise no_answer(what, time.monotonic() - begun)
+        return pending.result()
+
+    def _ends(self, pending: Pending[Any], seconds: float, node: NameNode | None) -> bool:
+        """Return whether a call ends within `seconds`, and before another NameNode than `node` is known as active."""
+        end = time.monotonic() + seconds
+        while not pending.wait(min(PROBE_INTERVAL, end - time.monotonic())):
+            other = self._find_active(node, end) if node else None
+            late = time.monotonic() >= end
             if pending.wait(0):
                 break
-            if other is not None or took >= seconds:
-                pending.abandon()
-                if node is not None:
-                    node.replace_clients()
-                if other is not None:
-                    _active[self._key] = other.name
-                raise no_answer(what, took)
-        return pending.result()
+            if other is not None:
+                _active[self._key] = other.name
+            if other is not None or late:
+                return False
+        return True
 
     def _find_active(self, silent: NameNode, end: float) -> NameNode | None:
         """Return a NameNode beside `silent` that answers as the active one does."""
         limit = min(end, time.monotonic() + PROBE_INTERVAL)
         probe = functools.partial(_is_active, policy=self.policy._replace(connect_timeout=PROBE_INTERVAL))
-        asked: list[tuple[NameNode, Pending[None]]] = [(n, begin(probe, n)) for n in self._nodes if n is not silent]
+        others = [node for node in self._nodes if node is not silent and node.unanswered() is None]
+        asked: list[tuple[NameNode, Pending[None]]] = [(node, begin(probe, node)) for node in others]
         found = None
         for node, pending in asked:
-            if found is None and pending.wait(limit - time.monotonic()):
+            if not pending.wait(0 if found else limit - time.monotonic()):
+                node.give_up(pending)
+            elif found is None:
                 with contextlib.suppress(OSError):
                     pending.result()
                     found = node
-            elif found is None:
-                node.replace_clients()
-            pending.abandon()
         return found
 
     # ---- data
@@ -441,6 +499,11 @@ def _connect(conf: HadoopConfiguration, options: HdfsOptions, address: NameNodeA
         settings["dfs.client.failover.max.attempts"] = "0"  # `Nameservice` repeats
     principal, keytab, tickets = options.principal, options.keytab, options.ticket_cache
     return library().RawClient(address.url, settings, None, principal, keytab, tickets)
+
+
+def _tells(said: tuple[int | None, str | None]) -> int:
+    """Return how much an error tells: a standby refuses whatever is wrong with the active one, safe mode is its own."""
+    return {errno.EHOSTDOWN: 0, errno.EROFS: 2}.get(said[0] or 0, 1)
 
 
 def _is_active(node: NameNode, policy: HdfsRetryPolicy) -> None:

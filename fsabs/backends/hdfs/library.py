@@ -257,6 +257,7 @@ class Pending(Generic[T]):
                 self._outcome = self._outcomes.get(timeout=max(0.0, seconds))
             except queue.Empty:
                 return False
+            self._outcomes.put(self._outcome)  # for another thread that waits
         return True
 
     def result(self) -> T:
@@ -401,8 +402,10 @@ _ADVICE = [
     (r"All nodes failed for write", "; what is without checksums (dfs.checksum.type NULL) can't be appended to"),
 ]
 _NOT_EXECUTED = {errno.EHOSTDOWN, errno.EROFS, errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH}
-_NO_CONNECTION = "no connection to"
-_RETRIABLE = re.compile(rf"RetriableException|RpcServerException: .*too busy|server too busy|{_NO_CONNECTION}")
+_NO_CONNECTION, _NO_CALL = "no connection to", "no call to"
+_RETRIABLE = re.compile(
+    rf"RetriableException|RpcServerException: .*too busy|server too busy|{_NO_CONNECTION}|{_NO_CALL}"
+)
 _UNKNOWN = {errno.ECONNRESET, errno.ECONNABORTED, errno.EPIPE, errno.ETIMEDOUT}
 _STACK = re.compile(r"(?:\\+n|\n)\s*(?:\\+t|\t|\s)*at [\w.$]+\(|\\+n\\+tat |\n\tat ")
 _JAVA = re.compile(r'(?:Fatal)?RPCError\("[\w.]*\.([\w$]+)", "(.*)', re.DOTALL)
@@ -411,6 +414,7 @@ _NODE = re.compile(r'ip_addr: \\*"([^"\\]*).*?xfer_port: (\d+)', re.DOTALL)
 _VARIANT = re.compile(
     r'(?:OperationFailed|InvalidArgument|InvalidPath|UnsupportedFeature|DataTransferError)\("(.*)"\)', re.DOTALL
 )
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _QUOTED = re.compile(r'\\+(["\'\\])')
 _PATH = re.compile(r"/[^\s:,;]*")
 
@@ -418,6 +422,13 @@ _PATH = re.compile(r"/[^\s:,;]*")
 def not_connected(node: str, seconds: float) -> TimeoutError:
     """Return the error of a host that does not answer: the request was not sent."""
     return TimeoutError(errno.ETIMEDOUT, f"{_NO_CONNECTION} {node} within {seconds:g} s")
+
+
+def not_asked(node: str, seconds: float) -> TimeoutError:
+    """Return the error of a node that was not sent a request, since it has not answered an earlier one."""
+    return TimeoutError(
+        errno.ETIMEDOUT, f"{_NO_CALL} {node} within {seconds:.3g} s: it has not answered the one before"
+    )
 
 
 def verdict(exc: OSError) -> Verdict:
@@ -477,6 +488,8 @@ def _error(exc: BaseException) -> OSError:
     text, kind = one_line(str(exc)), type(exc).__name__
     says = f"{kind}: {text}" if type(exc) not in (OSError, RuntimeError) else _PATH.sub("", text)
     code = next((code for pattern, code in _ERRNO if re.search(pattern, says)), errno.EIO)
+    if code == errno.EIO and (system := _OS_ERROR.search(says)):
+        return errors.of_client(OSError(int(system[1]), text))
     if code in (errno.ENOENT, errno.EEXIST):
         return OSError(code, os.strerror(code))
     if code == errno.ECONNRESET and (user := os.environ.get("HADOOP_PROXY_USER")):

@@ -5,6 +5,7 @@ sends its requests there.
 from __future__ import annotations
 
 import abc
+import contextlib
 import importlib.util
 import os
 import time
@@ -24,6 +25,8 @@ Environment = tuple[tuple[str, str], ...]
 """Names and values of variables of the environment."""
 MAX_SECONDS = 1_000_000
 """Of a time limit: the system counts its milliseconds in 31 bits."""
+ANONYMOUS = "anonymous=True, or for a command a section of pfio.ini that has it"
+"""How requests are sent without credentials, for messages."""
 EARLY = 300.0
 """A token is renewed so many seconds before it ends, or when a fifth of its time is left."""
 
@@ -157,8 +160,23 @@ def _proxy(scheme: str, host: str, given: tuple[tuple[str, str], ...] | None) ->
     else:
         import urllib.request  # which takes as long to import as a first read of S3
 
-        found = None if urllib.request.proxy_bypass(host) else urllib.request.getproxies().get(scheme)
+        proxies = urllib.request.getproxies()
+        bypassed = urllib.request.proxy_bypass(host) or _is_in_network(host, proxies.get("no", ""))
+        found = None if bypassed else proxies.get(scheme)
     return _checked_proxy(found) if found else None
+
+
+def _is_in_network(host: str, networks: str) -> bool:
+    """Return whether a host is an address in one of the networks of a list, as `NO_PROXY` has them: `10.0.0.0/8`."""
+    import ipaddress
+
+    with contextlib.suppress(ValueError):
+        address = ipaddress.ip_address(urllib.parse.urlsplit(f"//{host}").hostname or "")
+        for network in networks.split(","):
+            with contextlib.suppress(ValueError):
+                if address in ipaddress.ip_network(network.strip(), strict=False):
+                    return True
+    return False
 
 
 def _checked_proxy(url: str) -> str:

@@ -250,6 +250,9 @@ def fetch(fs: ObjectStore, query: PageQuery) -> ObjectPage:
 def pages(fs: ObjectStore, query: PageQuery) -> Generator[ObjectPage, None, None]:
     """Yield the pages of a listing, one request ahead."""
     page, firsts = fetch(fs, query), set[str]()
+    if page.token is None:  # as most are
+        yield page
+        return
     with Threads[ObjectPage](1) as threads:
         while True:
             check_new([*(entry[0] for entry in page.objects), *page.prefixes, *page.folders], firsts)

@@ -108,7 +108,7 @@ class Request(NamedTuple):
         return self.method == "GET" and not self.about and self.key != ""
 
     def __repr__(self) -> str:  # header fields may be secret, and so may the query of a file of the web
-        asked = redaction.without_secrets(f"{self.key}?{self.query}".rstrip("?"))
+        asked = redaction.without_secrets(f"://{self.key}?{self.query}".rstrip("?"))[3:]
         return f"Request({self.method!r}, {asked!r}, range={self.range})"
 
 

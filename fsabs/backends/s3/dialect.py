@@ -499,8 +499,9 @@ def _etag_is_of(etag: str, blob: Blob, chunk: int) -> bool | None:
     if match[2] is None:
         return checksums.digest("MD5", checksums.pieces_of(blob, 0, blob.size)).hex() == match[1]
     count = int(match[2])
-    for least in dict.fromkeys((chunk, 5 << 20, 8 << 20, 16 << 20, 32 << 20, 50 << 20, 64 << 20)):
-        size = part_size(blob.size, least, S3Dialect.max_parts)
+    sizes = (chunk, 5 << 20, 8 << 20, 16 << 20, 32 << 20, 50 << 20, 64 << 20)
+    planned = (min(part_size(blob.size, least, S3Dialect.max_parts), blob.size or 1) for least in sizes)
+    for size in dict.fromkeys(planned):  # of one part they are the same
         starts = range(0, blob.size or 1, size)
         if len(starts) == count:
             parts = (checksums.pieces_of(blob, start, min(size, blob.size - start)) for start in starts)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core import process, redaction
 from ...core.errors import ConfigError
-from ..objects.access import Access, Endpoint, bundled, checked_url, described
+from ..objects.access import ANONYMOUS, Access, Endpoint, bundled, checked_url, described
 from ..objects.messages import Body, has_breaks, header_lines, parts_of
 from .options import CONNECT_TIMEOUT, READ_TIMEOUT, Options, core_session, environment
 
@@ -264,7 +264,7 @@ class S3Access(Access):
                 _forget_client(options)
             raise PermissionError(
                 errno.EACCES,
-                "no credentials in options, environment, ~/.aws or roles; for a public bucket: anonymous=True",
+                f"no credentials in options, environment, ~/.aws or roles; for a public bucket: {ANONYMOUS}",
             )
         self._bucket = bucket
         self._options = options
@@ -370,8 +370,8 @@ def _source_of_credentials(place: Place, options: Options) -> str:
     if options.anonymous:
         return "none: anonymous=True"
     if (found := place.credentials) is None:
-        advice = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; anonymous=True for a public bucket"
-        return f"none found: {advice}"
+        advice = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        return f"none found: {advice}; for a public bucket: {ANONYMOUS}"
     source = _SOURCES.get(found.method, str(found.method))
     if found.method == "explicit" and options.session is not None:
         source = "session"

@@ -29,6 +29,7 @@ from .parquet import SUFFIXES as PARQUET
 from .parquet import ParquetDataReader
 from .recordio import RecordIODataReader
 from .text import TextDataReader
+from .tokens import SUFFIXES as TOKENS
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -230,6 +231,9 @@ def _reader_of(
         return JsonLinesDataReader(source, on_error=on_error)
     if _ARCHIVES in found:
         return ArchiveDataReader(source)
+    if tokens := [name for name in names if name.endswith(TOKENS)]:
+        reason = f"{tokens[0]!r} is called as files of tokens are, which TokenDataset reads"
+        raise ValueError(f"{reason}; data.RecordIODataReader reads RecordIO files, whatever they are called")
     return RecordIODataReader(source, on_error=on_error)
 
 

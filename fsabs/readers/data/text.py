@@ -7,6 +7,7 @@ count them; of every 64th row the offset is kept, and a range is read from the n
 from __future__ import annotations
 
 import csv
+import errno
 import os
 from array import array
 from collections.abc import Callable, Iterator, Sequence
@@ -160,7 +161,14 @@ class TextDataReader(SlicedDataReader):
                 if at == end:
                     return
         except csv.Error as exc:
-            raise errors.corrupt(blob.url, f"row {at}: {exc}", "read_records") from None
+            raise _unreadable(blob.url, at, exc, "read_records") from None
+
+
+def _unreadable(url: str, row: int, exc: csv.Error, operation: str) -> OSError:
+    """Return the error for a row that `csv` can't read; a field over its limit is no damage."""
+    if "field limit" in str(exc):
+        return errors.error(errno.EFBIG, operation, url, f"row {row}: {exc}; csv.field_size_limit() sets it")
+    return errors.corrupt(url, f"row {row}: {exc}", operation)
 
 
 class _Lines(Iterator[str]):
@@ -229,6 +237,6 @@ def _scan(blob: Blob, sep: str, counts: Callable[[list[str]], bool]) -> _Index:
             rows += 1
             begin = at
     except csv.Error as exc:
-        raise errors.corrupt(blob.url, f"row {rows}: {exc}", "create_shards") from None
+        raise _unreadable(blob.url, rows, exc, "create_shards") from None
     offsets.append(blob.size)
     return _Index(rows, offsets, blob.size, blob.version)

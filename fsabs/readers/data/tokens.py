@@ -427,7 +427,8 @@ class TokenFile:
 
 
 WindowLayout = Literal["stream", "packed", "documents"]
-_SUFFIXES = (".bin", ".ds")
+SUFFIXES = (".bin", ".ds")
+"""What the names of files of tokens end in."""
 
 
 class TokenDataReader(FileShardsReader[TokenFile]):
@@ -501,7 +502,7 @@ class TokenDataReader(FileShardsReader[TokenFile]):
     def _is_wanted(self, stat: FileStat) -> bool:
         if self._files.is_chosen:
             return not stat.filename.endswith((".idx", ".index", ".metadata", ".loss"))
-        return stat.filename.endswith(_SUFFIXES)
+        return stat.filename.endswith(SUFFIXES)
 
     def _beside(self, stats: list[FileStat]) -> set[str]:
         """Return the names of the files that belong to a file that was given by itself, or to those of a pattern."""
