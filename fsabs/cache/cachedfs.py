@@ -48,8 +48,8 @@ class CachedFS(LayerFS):
     """An FS whose contents are kept in memory and on the local disk once they were read.
 
     Files up to `whole_file_size` are kept whole, larger ones by blocks; members of containers, too. All processes of a
-    user that name the same `dir` share what is there, and fetch once what several of them want at the same time. What
-    it writes, renames and removes is read anew. A cache that fails (full, read-only, damaged, removed) is a miss
+    user that name the same `dir` share what is there, and fetch the blocks of a file above 64 MiB once. What it writes,
+    renames and removes is read anew. A cache that fails (full, read-only, damaged, removed) is a miss
     and one warning. Files of a store that has no versions are not cached, but for `max_age`.
 
     Args:

@@ -21,6 +21,8 @@ from .policy import Passes, ReadOrder
 from .single_flight import MISSING, SingleFlight, no_claims
 
 T = TypeVar("T")
+LONGEST_STALL = 5.0
+"""Seconds without a block, at least, after which a process fetches what another one is fetching of a large file."""
 GROUP, GROUP_BYTES = 32, 1 << 18
 """The limits of a group of contents that are stored together: their number, and their bytes."""
 _PROCESSES = 128
@@ -140,8 +142,8 @@ class ContentCache:
         self.counts: Counts = counts or Counts()
         self.memory: MemoryCache = open_memory(disk, memory_bytes)
         self._counted = self.counts.own()
-        self._alone = SingleFlight(no_claims)
-        self._shared = self._alone if disk is None else SingleFlight(disk.claims)
+        self._fetches = SingleFlight(no_claims)
+        self._large = self._fetches if disk is None else SingleFlight(disk.partials, LONGEST_STALL)
 
     def lookup(self, entry: EntryKey) -> bytes | None:
         """Return the content of an entry; None for a miss, which `fetch` counts."""
@@ -189,12 +191,13 @@ class ContentCache:
         fetch: Callable[[Sequence[int]], Iterable[bytes]],
         admit: bool = True,
         size: int = 0,
+        large: bool = False,
     ) -> list[bytes]:
         """Return the contents of `entries`, which were missed, and admit them.
 
-        What no other thread or process is fetching comes by one `fetch(numbers)`, in order. What `fetch` raises is
-        raised here; others fetch for themselves then. Without `admit` nothing is stored. Nothing is asked of a disk
-        that refuses them all, `size` being the least bytes of one: processes have nothing of each other's fetches then.
+        What no other thread is fetching, and of a `large` file no other process, comes by one `fetch(numbers)`, in
+        order. What `fetch` raises is raised here; others fetch for themselves then. Without `admit` nothing is stored.
+        Nothing is asked of a disk that refuses them all, `size` being the least bytes of one.
         """
         if not admit:
             self.count_misses(entries)
@@ -217,8 +220,8 @@ class ContentCache:
                 self._admit([(entries[number], data) for number, data in group], disk)
                 yield from (data for _, data in group)
 
-        flights = self._alone if disk is None else self._shared
-        return flights.fetch([entry.name for entry in entries], lookup, fetch_and_admit)
+        fetches = self._large if large and disk is not None else self._fetches
+        return fetches.fetch([entry.name for entry in entries], lookup, fetch_and_admit)
 
     def count_misses(self, entries: Sequence[EntryKey]) -> None:
         """Count misses."""

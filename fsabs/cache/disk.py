@@ -2,7 +2,7 @@
 
     FOLDER/entries-1/3f/5c0e...-e91a...    the frame (see `frames`) of one entry
     FOLDER/entries-1/count                 what the last sweep has counted: see `eviction`
-    FOLDER/entries-1/claims                which process is fetching what: see `single_flight`
+    FOLDER/entries-1/3f/.5c0e.partial      what a process is fetching: see `partials`
 
 The directory is the truth: nothing else says what is there. The name of an entry's file is the key of its URL
 (`policy.key_of`), by which an eviction knows when it is needed, and the hash of its name. A file's time is when it was
@@ -30,8 +30,8 @@ from ..disk.folders import Folder
 from . import eviction, frames, policy
 from .eviction import FOLDERS, DiskLimits, Evictor, free, room_of
 from .frames import checksum
+from .partials import PartialEntries
 from .policy import Passes, ReadOrder
-from .single_flight import Claims
 
 FAILURES = (OSError, ValueError, OverflowError, MemoryError)
 RETRY_AFTER = 10.0  # seconds from a folder that can't be made to the next attempt: there may be room by then
@@ -40,7 +40,7 @@ _NOT_OURS = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO)
 """Why what has the name of an entry can't be opened, if it is no file of ours: another user's, a link, a socket."""
 _MOST = 2_000_000_000  # bytes of an entry: what Linux reads at once
 _LOOKED_AFTER = 1.0  # seconds between two looks whether the folder is still at its path
-_OF_OLD = ("usage", "marks", "leases")  # what the release before kept beside the entries
+_OF_OLD = ("usage", "marks", "leases", "claims")  # what releases before kept beside the entries
 
 
 class EntryKey(NamedTuple):
@@ -70,11 +70,8 @@ class OpenFolder:
         for name in _OF_OLD:
             with contextlib.suppress(OSError):
                 self.folder.remove(name)
-        claimed = -1
-        with contextlib.suppress(OSError):  # a read-only disk
-            claimed = self.folder.open("claims", os.O_RDWR | os.O_CREAT)
-        self.claims: Claims = Claims(claimed)
-        self.evictor: Evictor = Evictor(self.folder, self.claims, limits, passes)
+        self.partials: PartialEntries = PartialEntries(self.folder)
+        self.evictor: Evictor = Evictor(self.folder, self.partials, limits, passes)
 
     # What a finalizer needs is bound: when the interpreter ends, the names of the module may be gone before.
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
@@ -262,10 +259,10 @@ class DiskCache:
                 with contextlib.suppress(OSError):
                     os.chmod(path, 0o600, dir_fd=root.folder.descriptor)
 
-    def claims(self) -> Claims:
-        """Return this process's claims, among the processes that share the folder."""
+    def partials(self) -> PartialEntries | None:
+        """Return what the processes that share the folder are fetching; None where it can't be used."""
         root = self._root()
-        return Claims(-1) if root is None else root.claims
+        return None if root is None else root.partials
 
     # ---- all of it
 

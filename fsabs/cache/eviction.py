@@ -1,9 +1,8 @@
 """The disk space of a cache: counted by sweeps of its folder, estimated between them, kept in its limits by eviction.
 
 The directory is the truth. What a process knows is the newest count, its own or the one that another process has left
-in a file, and what it has written and removed since. What the others have written since is not known: each may fill as
-much of the room that is left as leaves as much for all the others, whose number is guessed from the last two counts;
-then there is another sweep.
+in a file, and what it has written and removed since. What the others have written since is not known: after each share
+of the room that was left, there is another sweep.
 
 Entries are removed in batches, chosen by `policy` among a sample of the files, so that the work of an eviction does not
 grow with their number. Where none of a sample goes for what is new, there is no other sample for a while: a full cache
@@ -28,18 +27,21 @@ from ..disk.descriptors import read_all
 from ..disk.files import is_leftover
 from ..disk.folders import Folder
 from . import frames, policy
+from .partials import PartialEntries
 from .policy import Passes, ReadOrder
-from .single_flight import Claims
 
 FOLDERS = 256
 """The hashed folders that entries are divided among."""
 SAMPLE, FEWEST_FOLDERS = 8192, 16
 """Entries after which a sweep ends, and the hashed folders that it looks at in any case: of more, it is an estimate."""
-MOST_WRITERS = 64
+WRITERS = 64
+"""The share of the room that is left, which a process fills without another sweep: one by this."""
 LEAST = 1 << 19
 """Bytes that each process may write without another sweep, however little room is left; less of a small limit."""
 REST = 100
 """Times as long as a sweep took, a count is good enough to choose what goes; half of that, if much was written."""
+CROWDED_REST = 20
+"""Times as long as a sweep took, there is no other one for what other processes may have written."""
 OLDEST = 60.0
 """Seconds after which a count that was found is not used any more."""
 CHEAP = 0.005
@@ -90,7 +92,6 @@ class Occupancy:
         self._left: tuple[int, int] | None = None  # the file that the count was read from
         self._changes: deque[list[float]] = deque(maxlen=int(OLDEST / _BUCKET))  # when, by how much, what was written
         self._own = self._written = 0.0  # since the count
-        self._writers: float = MOST_WRITERS
         self._lock = process.Lock()
 
     def change(self, size: int) -> None:
@@ -109,7 +110,7 @@ class Occupancy:
         """Return by how many bytes an entry of `size` bytes would exceed a limit; 0 or less, if it would not."""
         count, least = self._known(), max(min(LEAST, limit >> 6), limit >> 10)
         over, own, age = count.size + self._own + size - limit, self._own, time.time() - count.begun
-        others = own > 0 and over + own * (self._writers - 1) > 0 and own + size >= least
+        others = over + own * (WRITERS - 1) > 0 and own + size >= least and not 0 <= age < CROWDED_REST * count.took
         stale = over > 0 and not 0 <= age < max(REST * count.took, 1.0)
         turned = self._written >= limit >> 6 and not 0 <= age < REST / 2 * count.took
         if others or stale or turned:
@@ -157,10 +158,7 @@ class Occupancy:
 
     def _take(self, count: Count) -> None:
         with self._lock:
-            before, self._count = self._count, count
-            self._writers = MOST_WRITERS
-            if before is not None and self._own >= LEAST:
-                self._writers = min(MOST_WRITERS, max(2.0, 1.5 * (count.size - before.size) / self._own))
+            self._count = count
             since = [change for change in list(self._changes) if change[0] >= count.begun]
             self._own, self._written = sum(change[1] for change in since), sum(change[2] for change in since)
 
@@ -255,14 +253,14 @@ class _VainSearch(NamedTuple):
 class Evictor:
     """Keeps the entries of a folder within their limits."""
 
-    def __init__(self, folder: Folder, claims: Claims, limits: DiskLimits, passes: Passes) -> None:
+    def __init__(self, folder: Folder, partials: PartialEntries, limits: DiskLimits, passes: Passes) -> None:
         self.limits = limits
         self.occupancy: Occupancy = Occupancy(folder)
         self.evicted: int = 0
         """Entries that this process has evicted."""
         self._excess_until = 0.0  # when what is beyond the limits may be looked for again
         self._folder = folder
-        self._claims = claims
+        self._partials = partials
         self._victims = Victims(passes)
 
     def make_room(self, size: int, need: float, order: ReadOrder) -> bool:
@@ -297,7 +295,7 @@ class Evictor:
         there was nothing more to evict lately.
         """
         began = time.monotonic()
-        if began >= self._excess_until and self._claims.claim(_EXCESS):
+        if began >= self._excess_until and self._partials.claim(_EXCESS):
             try:
                 self.occupancy.sweep()
                 if (wanted := self.excess(0)) > 0:
@@ -306,7 +304,7 @@ class Evictor:
                     if freed < wanted:
                         self._excess_until = time.monotonic() + VAIN_REST * (time.monotonic() - began)
             finally:
-                self._claims.release(_EXCESS)
+                self._partials.release(_EXCESS)
 
     def _evict(self, wanted: int, need: float, order: ReadOrder) -> int:
         """Free so many bytes of entries that go for a newcomer, or for `ANY` of all, and some more of what is not

@@ -1,10 +1,7 @@
-"""Single flight: one fetch of a missing value for all threads and processes that want it.
+"""Single flight: one fetch of a missing value for all threads that want it, and for processes that leave claims.
 
-Threads wait for each other's fetch. Processes leave claims in a small table of a file: hints, on which nothing rests
-but the number of fetches. A claim is written into the slot of its token's hash, and read again: of two processes that
-claim a token at one moment, the one that was overwritten knows. Nothing is locked. A claim whose process is gone
-doesn't count. A process that makes no progress (it may be stopped) is waited for about as long as a fetch takes, once:
-then all that it had claimed until then is fetched a second time.
+Threads wait for each other's fetch. A process that has claimed a value and makes no progress (it may be stopped) is
+waited for about as long as a fetch takes; then its claims are given up.
 """
 
 from __future__ import annotations
@@ -12,12 +9,10 @@ from __future__ import annotations
 import enum
 import hashlib
 import math
-import os
-import struct
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ..core import process
 from ..core.threads import Flag
@@ -28,8 +23,6 @@ MIN_WAIT = 1.0
 """Seconds without progress for which a process waits for another one, at least."""
 FIRST_SLEEP, LONGEST_SLEEP = 0.0005, 0.02
 """Seconds between two looks at what another process is fetching."""
-SLOTS = 1 << 14
-_SLOT = struct.Struct("=IId")  # the process; a check of the token; when it was claimed, in seconds since 1970
 
 
 class Missing(enum.Enum):
@@ -41,71 +34,17 @@ class Missing(enum.Enum):
 MISSING = Missing.MISSING
 
 
-class Claims:
-    """The claims in the file of a descriptor, from `offset` on; one object for each process.
-
-    It closes the descriptor when it is freed, and not before: a thread that still fetches would write into the file
-    that has reused its number. A file that fails, or is none (-1), gives every claim.
-    """
-
-    def __init__(self, fd: int, offset: int = 0, slots: int = SLOTS) -> None:
-        self._fd = fd
-        self._offset = offset
-        self._slots = slots
-        self._owner = os.getpid()
-        self._stuck: dict[int, float] = {}
-
-    # What a finalizer needs is bound: when the interpreter ends, the names of the module may be gone before.
-    def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        if self._fd >= 0:
-            close(self._fd)
+class Claims(Protocol):
+    """What processes are fetching: hints, on which nothing rests but the number of fetches. It raises no `OSError`."""
 
     def claim(self, token: int) -> bool:
         """Claim a token, a hash of 64 bits; False if another process has claimed it."""
-        at, check = self._place(token)
-        try:
-            if self._is_held(at, check):
-                return False
-            os.pwrite(self._fd, _SLOT.pack(self._owner, check, time.time()), at)
-            return self._read(at)[:2] == (self._owner, check)
-        except OSError:
-            return True
 
     def release(self, token: int) -> None:
         """Give a claim back."""
-        try:
-            os.pwrite(self._fd, bytes(_SLOT.size), self._place(token)[0])
-        except OSError:  # it ends with its time
-            pass
 
     def give_up(self, token: int) -> None:
-        """Ignore all that the owner of a claim has claimed until now: it was waited for in vain."""
-        try:
-            self._stuck[self._read(self._place(token)[0])[0]] = time.time()
-        except OSError:
-            pass
-
-    def _place(self, token: int) -> tuple[int, int]:
-        return self._offset + token % self._slots * _SLOT.size, token >> 32 & 0xFFFFFFFF
-
-    def _read(self, at: int) -> tuple[int, int, float]:
-        data = os.pread(self._fd, _SLOT.size, at)
-        return _SLOT.unpack(data) if len(data) == _SLOT.size else (0, 0, 0.0)
-
-    def _is_held(self, at: int, check: int) -> bool:
-        """Return whether another process has claimed the token."""
-        owner, claimed, since = self._read(at)
-        if owner in (0, self._owner) or claimed != check:
-            return False
-        if not (self._stuck.get(owner, -math.inf) < since and -1 < time.time() - since < TIMEOUT):
-            return False
-        try:
-            os.kill(owner, 0)
-        except ProcessLookupError:
-            return False
-        except OSError:  # another user's by now
-            pass
-        return True
+        """Ignore the claim of a process that was waited for in vain."""
 
 
 def no_claims() -> None:
