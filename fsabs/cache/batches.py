@@ -35,7 +35,22 @@ epoch of small files does not read gaps again of which it has the files already.
 
 
 def read_many(files: CachedFiles, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
-    """Yield the contents of files."""
+    """Yield the contents of files; those that a full cache refuses come past it, by one call of the inner FS."""
+    for start in range(0, len(wanted), WINDOW_SPAN):
+        some = wanted[start : start + WINDOW_SPAN]
+        refused = files.refused(some)
+        if not refused:
+            yield from _read_through(files, some, concurrency)
+            continue
+        past = frozenset(refused)
+        others = _read_through(files, [key for key in some if key not in past], concurrency)
+        fetched = files.inner._read_many(refused, concurrency)
+        for key in some:
+            yield next(fetched if key in past else others)
+
+
+def _read_through(files: CachedFiles, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+    """Yield the contents of files, from the cache or admitted."""
     start = 0
     while start < len(wanted):
         _, data = files.known(wanted[start])
@@ -141,23 +156,12 @@ def fetch(files: CachedFiles, missing: Sequence[tuple[str, CachedFile]], concurr
     data: list[bytes] = []
     with contextlib.suppress(OSError):  # each by itself then, and an error in its turn
         if entries:
-            size = min(file.stat.size for _, file in missing)
-            read = _read if files.contents().refuses(entries, size) else _read_together
             data = files.contents().fetch(
-                entries, lambda numbers: read(files, [missing[at] for at in numbers], concurrency), size=size
+                entries, lambda numbers: _read_together(files, [missing[at] for at in numbers], concurrency)
             )
             for _, file in missing:
                 files.remember(file)
     return data
-
-
-def _read(files: CachedFiles, missing: Sequence[tuple[str, CachedFile]], concurrency: int | None) -> Iterator[bytes]:
-    """Read files by one call of the inner FS."""
-    fetched = files.inner._read_many_versioned([key for key, _ in missing], concurrency)
-    for (key, file), (data, version) in zip(missing, fetched, strict=True):
-        if (len(data), version) != (file.stat.size, file.stat.version):
-            raise errors.stale(files.inner._url(key))
-        yield data
 
 
 def _read_together(

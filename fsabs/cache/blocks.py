@@ -118,8 +118,7 @@ class BlockBlob(Blob):
                 [self.blocks.entry(number) for number in missing],
                 lambda chosen: self._fetch([missing[at] for at in chosen], source),
                 self._admit,
-                self.blocks.place(missing[-1])[0],
-                large=self.blocks.size > LARGE,
+                self.blocks.size > LARGE,
             )
             found.update(zip(missing, fresh, strict=True))
         return {number: data for number, data in found.items() if data is not None}

@@ -117,6 +117,8 @@ class CachedFS(LayerFS):
         files = self._files
         if files.order.is_known or files.prefetched.is_known:
             files.reached(key)
+        if files.refused([key]):
+            return self.inner._read_bytes(key)
         file, data = files.known(key)
         return files.read(key, file) if data is None else data
 
@@ -441,6 +443,14 @@ class CachedFiles:
             if order.is_known:
                 order.reached(self.inner._url(key))
 
+    def refused(self, wanted: Sequence[str]) -> list[str]:
+        """Return those of some files that are read past a cache, which is full and has none of them."""
+        if self.stats.offline or self.prefetched.is_known:
+            return []
+        contents = self.contents()
+        urls = map(self.inner._url, wanted)
+        return [key for key, refused in zip(wanted, contents.refused(urls), strict=False) if refused]
+
     # ---- from a key to its entry
 
     def known(self, key: str) -> tuple[CachedFile | None, bytes | None]:
@@ -623,7 +633,7 @@ class CachedFiles:
                 if (entry := file.small) is None:
                     break
                 try:
-                    [data] = self.contents().fetch([entry], read, file.admit, file.stat.size)
+                    [data] = self.contents().fetch([entry], read, file.admit)
                 except errors.StaleFileError:  # it changed between its stat and its reading
                     self.stats.invalidate(entry.url)
                     file = self.find(key)

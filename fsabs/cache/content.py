@@ -5,6 +5,7 @@ It knows no FS. A disk that fails is a miss. There is one for each process.
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import random
@@ -91,7 +92,8 @@ class MemoryCache:
         if len(data) > self._limit or name in self._items:
             return False
         key = policy.key_of(url)
-        need = order.need(key)
+        position = order.need(key)
+        need = position if order else math.inf  # nothing goes for what has a smaller key: it is on the disk
         with self._lock:
             if name in self._items:  # another thread was faster
                 return False
@@ -168,21 +170,26 @@ class ContentCache:
         """Return if there is an entry; it may turn out to be damaged."""
         return entry.name in self.memory or (self.disk is not None and self.disk.has(entry))
 
-    def refuses(self, entries: Sequence[EntryKey], size: int) -> bool:
-        """Return whether none of these entries, of `size` bytes at least, is going to be stored on the disk: there is
-        none, or it is full of what is needed as much.
-        """
-        return self.disk is None or self.disk.refuses(entries, size, self.order)
+    def refused(self, urls: Iterable[str]) -> list[bool]:
+        """Return which files a full disk refuses, so that they aren't there; they are counted as misses."""
+        refused_from = math.inf if self.disk is None else self.disk.refused_from(self.order)
+        if refused_from == math.inf:
+            return []
+        passes = self.memory.passes
+        keys = [policy.key_of(url) for url in urls]
+        for key in keys:
+            if key >= refused_from and not key & passes.mask:
+                passes.read(key)
+        refused = [key >= refused_from for key in keys]
+        self._counted[MISSES] += sum(refused)
+        return refused
 
     def admit(self, contents: Sequence[tuple[EntryKey, bytes]]) -> list[bool]:
         """Store contents, a group of `in_groups`, if the eviction policy admits them; return which are stored."""
-        return self._admit(contents, self.disk)
-
-    def _admit(self, contents: Sequence[tuple[EntryKey, bytes]], disk: DiskCache | None) -> list[bool]:
         order = self.order
         stored = [self.memory.put(entry.name, entry.url, data, order) for entry, data in contents]
-        if disk is not None:
-            stored = [one or other for one, other in zip(disk.put_many(contents, order), stored, strict=True)]
+        if self.disk is not None:
+            stored = [one or other for one, other in zip(self.disk.put_many(contents, order), stored, strict=True)]
         return stored
 
     def fetch(
@@ -190,37 +197,31 @@ class ContentCache:
         entries: Sequence[EntryKey],
         fetch: Callable[[Sequence[int]], Iterable[bytes]],
         admit: bool = True,
-        size: int = 0,
         large: bool = False,
     ) -> list[bytes]:
         """Return the contents of `entries`, which were missed, and admit them.
 
         What no other thread is fetching, and of a `large` file no other process, comes by one `fetch(numbers)`, in
         order. What `fetch` raises is raised here; others fetch for themselves then. Without `admit` nothing is stored.
-        Nothing is asked of a disk that refuses them all, `size` being the least bytes of one.
         """
         if not admit:
             self.count_misses(entries)
             return list(fetch(range(len(entries))))
-        disk = None if self.refuses(entries, size) else self.disk
 
         def lookup(number: int) -> Any:  # most are missing still, which is seen without an error
             entry = entries[number]
             data = self.memory.get(entry.name)
-            if data is None and disk is not None and disk.has(entry):
+            if data is None and self.disk is not None and self.disk.has(entry):
                 data = self._from_disk(entry)
             return MISSING if data is None else data
 
         def fetch_and_admit(numbers: Sequence[int]) -> Iterable[bytes]:
             self.count_misses([entries[number] for number in numbers])
-            if disk is None:
-                for number in numbers:
-                    self.memory.passes.read(hash(entries[number].name))
             for group in in_groups(zip(numbers, fetch(numbers), strict=True), lambda one: len(one[1])):
-                self._admit([(entries[number], data) for number, data in group], disk)
+                self.admit([(entries[number], data) for number, data in group])
                 yield from (data for _, data in group)
 
-        fetches = self._large if large and disk is not None else self._fetches
+        fetches = self._large if large else self._fetches
         return fetches.fetch([entry.name for entry in entries], lookup, fetch_and_admit)
 
     def count_misses(self, entries: Sequence[EntryKey]) -> None:

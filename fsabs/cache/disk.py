@@ -40,6 +40,7 @@ _NOT_OURS = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO)
 """Why what has the name of an entry can't be opened, if it is no file of ours: another user's, a link, a socket."""
 _MOST = 2_000_000_000  # bytes of an entry: what Linux reads at once
 _LOOKED_AFTER = 1.0  # seconds between two looks whether the folder is still at its path
+_REFUSED_FOR = 0.01  # seconds between two looks whether a cache is full
 _OF_OLD = ("usage", "marks", "leases", "claims")  # what releases before kept beside the entries
 
 
@@ -92,6 +93,7 @@ class DiskCache:
         self._open: OpenFolder | None = None
         self._failed_at: float | None = None
         self._looked_at = 0.0
+        self._refused_from, self._refuses_until = math.inf, 0.0
         self._lock = process.Lock()
 
     # ---- entries
@@ -143,17 +145,18 @@ class DiskCache:
         except FAILURES:
             return False
 
-    def refuses(self, entries: Sequence[EntryKey], size: int, order: ReadOrder) -> bool:
-        """Return whether none of these entries, of `size` bytes at least, is going to be admitted.
+    def refused_from(self, order: ReadOrder) -> float:
+        """Return the key of URLs from which on nothing is admitted, nor there; infinity if there may be something.
 
-        So it is as long as a full cache rests from looking for what may go.
+        It is looked for now and then.
         """
-        root = self._root(_LOOKED_AFTER)
-        try:
-            need = min(order.need(policy.key_of(entry.url)) for entry in entries) if order else math.inf
-            return root is None or root.evictor.refuses(room_of(frames.HEAD_SIZE + size), need, order)
-        except FAILURES:
-            return False
+        if time.monotonic() >= self._refuses_until:
+            self._refused_from = math.inf
+            with contextlib.suppress(*FAILURES):
+                root = self._root(_LOOKED_AFTER)
+                self._refused_from = math.inf if root is None else root.evictor.refused_from(order)
+            self._refuses_until = time.monotonic() + _REFUSED_FOR
+        return self._refused_from
 
     def put(
         self, entry: EntryKey, content: bytes, order: ReadOrder, *, pinned: bool = False, replace: bool = False
@@ -216,6 +219,7 @@ class DiskCache:
                     out.write(head)
                     out.write(content)
                 if pinned:
+                    self._pins(root)
                     os.fchmod(out.descriptor, 0o400)
         except BaseException:
             root.evictor.occupancy.change(-room)
@@ -246,18 +250,32 @@ class DiskCache:
         try:
             if root is not None:
                 os.chmod(entry.path, 0o400, dir_fd=root.folder.descriptor)
+                self._pins(root)
                 return True
         except FAILURES:
             pass
         return False
 
+    def _pins(self, root: OpenFolder) -> None:
+        """Note that something is pinned."""
+        os.close(root.folder.open(eviction.PINNED, os.O_WRONLY | os.O_CREAT))
+        self._refuses_until = 0.0
+
     def unpin(self, urls: Iterable[str]) -> None:
         """Take `pin` back, for all that is there of files, of whichever version."""
-        root, keys = self._root(), {f"{policy.key_of(url):012x}" for url in urls}
+        root, keys, others = self._root(), {f"{policy.key_of(url):012x}" for url in urls}, False
+        if root is None:
+            return
         for path, status in self._members(root):
-            if root is not None and status.st_mode & 0o200 == 0 and path[3:].partition("-")[0] in keys:
-                with contextlib.suppress(OSError):
-                    os.chmod(path, 0o600, dir_fd=root.folder.descriptor)
+            if status.st_mode & 0o200 == 0:
+                if path[3:].partition("-")[0] in keys:
+                    with contextlib.suppress(OSError):
+                        os.chmod(path, 0o600, dir_fd=root.folder.descriptor)
+                else:
+                    others = True
+        if not others:
+            with contextlib.suppress(OSError):
+                root.folder.remove(eviction.PINNED)
 
     def partials(self) -> PartialEntries | None:
         """Return what the processes that share the folder are fetching; None where it can't be used."""
@@ -273,6 +291,7 @@ class DiskCache:
             if root is not None:
                 self._drop(root, path)
         self._sweep(root)
+        self._refuses_until = 0.0
 
     def verify(self) -> list[str]:
         """Read everything; return the URLs and versions of what was damaged, and has been removed."""

@@ -48,15 +48,18 @@ def filled(store: Store, count: int, size: int = 1000, prefix: str = "x") -> lis
     return names
 
 
-def test_the_limit_holds_and_what_is_there_stays(store: Store, folder: str) -> None:
+def test_the_limit_holds_and_the_same_part_of_the_data_stays(store: Store, folder: str) -> None:
     limit = 30 * 4096
     fs = cached(store, folder, max_bytes=limit)
-    for number, name in enumerate(filled(store, 100, 3000)):
-        assert fs.read_bytes("00.bin") == CONTENTS[0]
+    names = filled(store, 100, 3000)
+    for number, name in enumerate(names):
         assert fs.read_bytes(name) == noise(3000, number)
         assert fs.status()["disk"]["bytes"] == on_disk(folder) <= limit
-    assert store.opened["00.bin"] == 1, "used all the time, it was never evicted"
-    assert len(entry_files(folder)) == 30
+    there = {path.name for path in entry_files(folder)}
+    assert len(there) == 30
+    for name in reversed(names):
+        fs.read_bytes(name)
+    assert len(there & {path.name for path in entry_files(folder)}) >= 29
 
 
 def epochs(fs: CachedFS, names: list[str], count: int, ordered: bool) -> list[int]:
@@ -136,7 +139,7 @@ def test_a_disk_below_the_floor_is_said_once(store: Store, folder: str) -> None:
 def test_a_cache_that_can_free_nothing_refuses_without_a_look_at_each_file(
     store: Store, folder: str, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
-    """After one search in vain there is none for a while: 50 times as long as that has taken, or 5 with an order."""
+    """After one search there is none for a while: 200 times as long as that has taken, or 5 with an order."""
     there, names = filled(store, 100, prefix="there"), filled(store, 200)
     with cached(store, folder) as earlier:
         assert list(earlier.read_many(there))
@@ -145,6 +148,8 @@ def test_a_cache_that_can_free_nothing_refuses_without_a_look_at_each_file(
     fs = cached(store, folder, **({"min_free": 10**17} if why == "below the floor" else {"max_bytes": 100 * 4096}))
     if "earlier" in why:
         fs.set_order([*there, *names])
+    else:
+        assert len(list(fs.read_many(names))) == 200
     scanned, scandir = 0, os.scandir
 
     def slow(path: Any) -> Any:
@@ -286,6 +291,7 @@ def test_groups_of_several_processes_stay_within_the_limit(tmp_path: Path) -> No
     assert limits.max_bytes is not None
     assert on_disk(tmp_path) <= 1.05 * limits.max_bytes + processes * 4 * 1024 * 1024
     assert sum(admitted) >= 20
+    open_disk(str(tmp_path), limits).status()
     open_disk(str(tmp_path), limits).put_many(entries("more", 20), ReadOrder())
     assert 0.5 * limits.max_bytes <= on_disk(tmp_path) <= limits.max_bytes
     status = open_disk(str(tmp_path), limits).status()
@@ -371,7 +377,8 @@ def test_what_is_replaced_needs_no_room(tmp_path: Path) -> None:
     cache = DiskCache(str(tmp_path), DiskLimits(10 * 4096, 0))
     for number in range(10):
         assert cache.put(entry(b"%d" % number, f"url {number}"), bytes(100), ReadOrder())
-    assert not cache.put(entry(b"new", "new"), bytes(100), ReadOrder(), replace=True)
+    new = max((f"new {number}" for number in range(100)), key=key_of)
+    assert not cache.put(entry(b"new", new), bytes(100), ReadOrder(), replace=True)
     assert cache.put(entry(b"3", "url 3"), b"replaced", ReadOrder(), replace=True)
     assert cache.put(entry(b"4", "url 4"), b"another", ReadOrder())
     assert [cache.get(entry(b"%d" % number, f"url {number}")) for number in (3, 4)] == [b"replaced", bytes(100)]

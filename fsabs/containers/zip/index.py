@@ -56,7 +56,6 @@ class ZipIndex:
         self._entries: dict[str, ZipEntry] = {}  # of files that were asked for
         self.small_reads: dict[str, SmallRead] = {}
         """Of small members that were read: what `small_read` found."""
-        self._stats: dict[tuple[str, str | None], FileStat] = {}  # by key and version, of files that were asked for
         self.layout = table.layout
 
     # ---- one entry
@@ -133,16 +132,9 @@ class ZipIndex:
 
     def stat(self, key: str, version: str | None) -> FileStat:
         """The stat of a file or directory."""
-        stats = self._stats  # before the table, as above
-        stat = stats.get((key, version))
-        if stat is not None:
-            return stat
         entry = self.entry(key) if key else None
         if entry is not None:
-            stat = self._stat(keys.name(key), entry, version)
-            if len(stats) < REMEMBERED:
-                stats[key, version] = stat
-            return stat
+            return self._stat(keys.name(key), entry, version)
         if not self.isdir(key):
             raise self._missing(key)
         return self._stat(keys.name(key) + "/", self.entry(key + "/"), version)
@@ -238,7 +230,7 @@ class ZipIndex:
     def _renew(self) -> None:
         identity = self._blob.strong_identity
         self.table, self._names = _fresh(self._blob, self._url, self._limits), None
-        self._entries, self.small_reads, self._stats = {}, {}, {}
+        self._entries, self.small_reads = {}, {}
         self.layout = self.table.layout
         indexes.save(KIND, identity, [self.table.view])
 
