@@ -39,8 +39,10 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 KB, MB = 1024, 1024 * 1024
-FILES_KEPT = 100_000
+FILES_KEPT = 10_000
 """Files that a process remembers as they were found; then it forgets them all."""
+_FILE_BYTES, _RECORD_BYTES = 600, 320
+"""Bytes of memory of such a file, and of a stat that is remembered, about."""
 _ATTEMPTS = 4
 
 
@@ -320,10 +322,11 @@ class CachedFS(LayerFS):
         """Return what the cache holds and may hold, in bytes, and its hits and misses; goes through JSON.
 
         `disk` (None without one) has `dir`, `max_bytes`, `min_free`, `evicted` and `usable`, and if it is, `entries`,
-        `bytes` and `free`; `memory` has `items` and `bytes`. `hits`, `memory_hits` of them, and `misses` are those of
-        this process and of those that were forked from it.
+        `bytes` and `free`; `memory` has `items` and `bytes` of the contents in this process, with their overhead,
+        and `files` those of what it remembers of files beside that. `hits`, `memory_hits` of them, and `misses` are
+        those of this process and of those that were forked from it.
         """
-        return self._files.contents().status()
+        return {**self._files.contents().status(), "files": self._files.remembered()}
 
     def _close(self) -> None:
         self._leave()
@@ -436,6 +439,12 @@ class CachedFiles:
     def contents(self) -> ContentCache:
         """Return this process's cache of contents."""
         return self.state().contents
+
+    def remembered(self) -> dict[str, int]:
+        """Return of how many files this process remembers something, and about how many bytes that takes."""
+        state = self.state()
+        files, records = len(state.files), len(state.records)
+        return {"items": files + records, "bytes": files * _FILE_BYTES + records * _RECORD_BYTES}
 
     def reached(self, key: str) -> None:
         """Note that a file is read: what is before it in an order is not needed any more."""

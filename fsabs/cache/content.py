@@ -27,6 +27,7 @@ LONGEST_STALL = 5.0
 GROUP, GROUP_BYTES = 32, 1 << 18
 """The limits of a group of contents that are stored together: their number, and their bytes."""
 _PROCESSES = 128
+_ITEM_BYTES = 320  # of the objects that a content in memory is kept in, beside its bytes and those of its name
 DISK_HITS, MEMORY_HITS, MISSES = range(3)
 """The numbers of `Counts`."""
 
@@ -59,6 +60,10 @@ class _Item:
         self.last_read = time.time()
 
 
+def _size_of(name: bytes, data: bytes) -> int:
+    return len(name) + len(data) + _ITEM_BYTES
+
+
 class MemoryCache:
     """At most `limit` bytes, by name, by the same policy as the disk's; safe in threads."""
 
@@ -69,7 +74,7 @@ class MemoryCache:
         self._victims = Victims(passes)
         self._lock = process.Lock()
         self.size: int = 0
-        """Bytes of all entries."""
+        """Bytes of all entries, with what they are kept in."""
 
     def __len__(self) -> int:
         return len(self._items)
@@ -89,7 +94,8 @@ class MemoryCache:
 
     def put(self, name: bytes, url: str, data: bytes, order: ReadOrder) -> bool:
         """Admit an entry, others going as need be; False if it is not admitted, or is there."""
-        if len(data) > self._limit or name in self._items:
+        size = _size_of(name, data)
+        if size > self._limit or name in self._items:
             return False
         key = policy.key_of(url)
         position = order.need(key)
@@ -97,16 +103,16 @@ class MemoryCache:
         with self._lock:
             if name in self._items:  # another thread was faster
                 return False
-            while self.size + len(data) > self._limit:
+            while self.size + size > self._limit:
                 victim = self._victims.next(self._sample, need, order)
                 if victim is None:
                     return False
                 item = self._items.get(victim.name)
                 if item is not None and item.last_read == victim.last_read:
                     del self._items[victim.name]
-                    self.size -= len(item.data)
+                    self.size -= _size_of(victim.name, item.data)
             self._items[name] = _Item(key, data)
-            self.size += len(data)
+            self.size += size
         return True
 
     def clear(self) -> None:
@@ -116,7 +122,8 @@ class MemoryCache:
 
     def _sample(self) -> list[Candidate]:
         items = [*self._items.items()]
-        self.size = sum(len(item.data) for _, item in items)  # exact again after a signal handler's exception
+        # Exact again after a signal handler's exception.
+        self.size = sum(_size_of(name, item.data) for name, item in items)
         chosen = random.sample(items, min(eviction.CANDIDATES, len(items)))
         return [Candidate(item.key, item.last_read, name) for name, item in chosen]
 
