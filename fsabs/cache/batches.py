@@ -35,7 +35,22 @@ epoch of small files does not read gaps again of which it has the files already.
 
 
 def read_many(files: CachedFiles, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
-    """Yield the contents of files."""
+    """Yield the contents of files; those that a full cache refuses come past it, by one call of the inner FS."""
+    for start in range(0, len(wanted), WINDOW_SPAN):
+        some = wanted[start : start + WINDOW_SPAN]
+        refused = files.refused(some)
+        if not refused:
+            yield from _read_through(files, some, concurrency)
+            continue
+        past = frozenset(refused)
+        others = _read_through(files, [key for key in some if key not in past], concurrency)
+        fetched = files.inner._read_many(refused, concurrency)
+        for key in some:
+            yield next(fetched if key in past else others)
+
+
+def _read_through(files: CachedFiles, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+    """Yield the contents of files, from the cache or admitted."""
     start = 0
     while start < len(wanted):
         _, data = files.known(wanted[start])

@@ -14,6 +14,8 @@ from .disk import EntryKey
 
 MOST_AT_ONCE = 16
 """Blocks that are fetched, and held in memory, by one read of the store."""
+LARGE = 64 * 1024 * 1024
+"""Bytes of a file; the blocks of a larger one are fetched by one process for all."""
 AHEAD = 8 * 1024 * 1024
 """Bytes that a reader from front to back fetches at once, and reads over where they are cached."""
 
@@ -116,6 +118,7 @@ class BlockBlob(Blob):
                 [self.blocks.entry(number) for number in missing],
                 lambda chosen: self._fetch([missing[at] for at in chosen], source),
                 self._admit,
+                self.blocks.size > LARGE,
             )
             found.update(zip(missing, fresh, strict=True))
         return {number: data for number, data in found.items() if data is not None}

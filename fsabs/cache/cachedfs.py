@@ -39,8 +39,10 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 KB, MB = 1024, 1024 * 1024
-FILES_KEPT = 100_000
+FILES_KEPT = 10_000
 """Files that a process remembers as they were found; then it forgets them all."""
+_FILE_BYTES, _RECORD_BYTES = 600, 320
+"""Bytes of memory of such a file, and of a stat that is remembered, about."""
 _ATTEMPTS = 4
 
 
@@ -48,8 +50,8 @@ class CachedFS(LayerFS):
     """An FS whose contents are kept in memory and on the local disk once they were read.
 
     Files up to `whole_file_size` are kept whole, larger ones by blocks; members of containers, too. All processes of a
-    user that name the same `dir` share what is there, and fetch once what several of them want at the same time. What
-    it writes, renames and removes is read anew. A cache that fails (full, read-only, damaged, removed) is a miss
+    user that name the same `dir` share what is there, and fetch the blocks of a file above 64 MiB once. What it writes,
+    renames and removes is read anew. A cache that fails (full, read-only, damaged, removed) is a miss
     and one warning. Files of a store that has no versions are not cached, but for `max_age`.
 
     Args:
@@ -121,6 +123,8 @@ class CachedFS(LayerFS):
         files = self._files
         if files.order.is_known or files.prefetched.is_known:
             files.reached(key)
+        if files.refused([key]):
+            return next(self.inner._read_many((key,)))
         file, data = files.known(key)
         return files.read(key, file) if data is None else data
 
@@ -307,10 +311,11 @@ class CachedFS(LayerFS):
         """Return what the cache holds and may hold, in bytes, and its hits and misses; goes through JSON.
 
         `disk` (None without one) has `dir`, `max_bytes`, `min_free`, `evicted` and `usable`, and if it is, `entries`,
-        `bytes` and `free`; `memory` has `items` and `bytes`. `hits`, `memory_hits` of them, and `misses` are those of
-        this process and of those that were forked from it.
+        `bytes` and `free`; `memory` has `items` and `bytes` of the contents in this process, with their overhead,
+        and `files` those of what it remembers of files beside that. `hits`, `memory_hits` of them, and `misses` are
+        those of this process and of those that were forked from it.
         """
-        return self._files.contents().status()
+        return {**self._files.contents().status(), "files": self._files.remembered()}
 
     def _close(self) -> None:
         self._leave()
@@ -424,11 +429,25 @@ class CachedFiles:
         """Return this process's cache of contents."""
         return self.state().contents
 
+    def remembered(self) -> dict[str, int]:
+        """Return of how many files this process remembers something, and about how many bytes that takes."""
+        state = self.state()
+        files, records = len(state.files), len(state.records)
+        return {"items": files + records, "bytes": files * _FILE_BYTES + records * _RECORD_BYTES}
+
     def reached(self, key: str) -> None:
         """Note that a file is read: what is before it in an order is not needed any more."""
         for order in (self.order, self.prefetched):
             if order.is_known:
                 order.reached(self.inner._url(key))
+
+    def refused(self, wanted: Sequence[str]) -> list[str]:
+        """Return those of some files that are read past a cache, which is full and has none of them."""
+        if self.stats.offline or self.prefetched.is_known:
+            return []
+        contents = self.contents()
+        urls = map(self.inner._url, wanted)
+        return [key for key, refused in zip(wanted, contents.refused(urls), strict=False) if refused]
 
     # ---- from a key to its entry
 

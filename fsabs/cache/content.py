@@ -5,6 +5,7 @@ It knows no FS. A disk that fails is a miss. There is one for each process.
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import random
@@ -21,9 +22,12 @@ from .policy import Passes, ReadOrder
 from .single_flight import MISSING, SingleFlight, no_claims
 
 T = TypeVar("T")
+LONGEST_STALL = 5.0
+"""Seconds without a block, at least, after which a process fetches what another one is fetching of a large file."""
 GROUP, GROUP_BYTES = 32, 1 << 18
 """The limits of a group of contents that are stored together: their number, and their bytes."""
 _PROCESSES = 128
+_ITEM_BYTES = 320  # of the objects that a content in memory is kept in, beside its bytes and those of its name
 DISK_HITS, MEMORY_HITS, MISSES = range(3)
 """The numbers of `Counts`."""
 
@@ -56,17 +60,21 @@ class _Item:
         self.last_read = time.time()
 
 
+def _size_of(name: bytes, data: bytes) -> int:
+    return len(name) + len(data) + _ITEM_BYTES
+
+
 class MemoryCache:
     """At most `limit` bytes, by name, by the same policy as the disk's; safe in threads."""
 
     def __init__(self, limit: int, passes: Passes) -> None:
         self._limit = limit
-        self._passes = passes
+        self.passes: Passes = passes
         self._items: dict[bytes, _Item] = {}
         self._victims = Victims(passes)
         self._lock = process.Lock()
         self.size: int = 0
-        """Bytes of all entries."""
+        """Bytes of all entries, with what they are kept in."""
 
     def __len__(self) -> int:
         return len(self._items)
@@ -80,29 +88,31 @@ class MemoryCache:
         if item is None:
             return None
         item.last_read = time.time()
-        if not hash(name) & self._passes.mask:
-            self._passes.read(hash(name))
+        if not hash(name) & self.passes.mask:
+            self.passes.read(hash(name))
         return item.data
 
     def put(self, name: bytes, url: str, data: bytes, order: ReadOrder) -> bool:
         """Admit an entry, others going as need be; False if it is not admitted, or is there."""
-        if len(data) > self._limit or name in self._items:
+        size = _size_of(name, data)
+        if size > self._limit or name in self._items:
             return False
         key = policy.key_of(url)
-        need = order.need(key)
+        position = order.need(key)
+        need = position if order else math.inf  # nothing goes for what has a smaller key: it is on the disk
         with self._lock:
             if name in self._items:  # another thread was faster
                 return False
-            while self.size + len(data) > self._limit:
+            while self.size + size > self._limit:
                 victim = self._victims.next(self._sample, need, order)
                 if victim is None:
                     return False
                 item = self._items.get(victim.name)
                 if item is not None and item.last_read == victim.last_read:
                     del self._items[victim.name]
-                    self.size -= len(item.data)
+                    self.size -= _size_of(victim.name, item.data)
             self._items[name] = _Item(key, data)
-            self.size += len(data)
+            self.size += size
         return True
 
     def clear(self) -> None:
@@ -112,7 +122,8 @@ class MemoryCache:
 
     def _sample(self) -> list[Candidate]:
         items = [*self._items.items()]
-        self.size = sum(len(item.data) for _, item in items)  # exact again after a signal handler's exception
+        # Exact again after a signal handler's exception.
+        self.size = sum(_size_of(name, item.data) for name, item in items)
         chosen = random.sample(items, min(eviction.CANDIDATES, len(items)))
         return [Candidate(item.key, item.last_read, name) for name, item in chosen]
 
@@ -140,7 +151,8 @@ class ContentCache:
         self.counts: Counts = counts or Counts()
         self.memory: MemoryCache = open_memory(disk, memory_bytes)
         self._counted = self.counts.own()
-        self._fetches = SingleFlight(no_claims if disk is None else disk.claims)
+        self._fetches = SingleFlight(no_claims)
+        self._large = self._fetches if disk is None else SingleFlight(disk.partials, LONGEST_STALL)
 
     def lookup(self, entry: EntryKey) -> bytes | None:
         """Return the content of an entry; None for a miss, which `fetch` counts."""
@@ -165,6 +177,20 @@ class ContentCache:
         """Return if there is an entry; it may turn out to be damaged."""
         return entry.name in self.memory or (self.disk is not None and self.disk.has(entry))
 
+    def refused(self, urls: Iterable[str]) -> list[bool]:
+        """Return which files a full disk refuses, so that they aren't there; they are counted as misses."""
+        refused_from = math.inf if self.disk is None else self.disk.refused_from(self.order)
+        if refused_from == math.inf:
+            return []
+        passes = self.memory.passes
+        keys = [policy.key_of(url) for url in urls]
+        for key in keys:
+            if key >= refused_from and not key & passes.mask:
+                passes.read(key)
+        refused = [key >= refused_from for key in keys]
+        self._counted[MISSES] += sum(refused)
+        return refused
+
     def admit(self, contents: Sequence[tuple[EntryKey, bytes]]) -> list[bool]:
         """Store contents, a group of `in_groups`, if the eviction policy admits them; return which are stored."""
         order = self.order
@@ -174,12 +200,16 @@ class ContentCache:
         return stored
 
     def fetch(
-        self, entries: Sequence[EntryKey], fetch: Callable[[Sequence[int]], Iterable[bytes]], admit: bool = True
+        self,
+        entries: Sequence[EntryKey],
+        fetch: Callable[[Sequence[int]], Iterable[bytes]],
+        admit: bool = True,
+        large: bool = False,
     ) -> list[bytes]:
         """Return the contents of `entries`, which were missed, and admit them.
 
-        What no other thread or process is fetching comes by one `fetch(numbers)`, in order. What `fetch` raises is
-        raised here; others fetch for themselves then. Without `admit` nothing is stored.
+        What no other thread is fetching, and of a `large` file no other process, comes by one `fetch(numbers)`, in
+        order. What `fetch` raises is raised here; others fetch for themselves then. Without `admit` nothing is stored.
         """
         if not admit:
             self.count_misses(entries)
@@ -198,7 +228,8 @@ class ContentCache:
                 self.admit([(entries[number], data) for number, data in group])
                 yield from (data for _, data in group)
 
-        return self._fetches.fetch([entry.name for entry in entries], lookup, fetch_and_admit)
+        fetches = self._large if large else self._fetches
+        return fetches.fetch([entry.name for entry in entries], lookup, fetch_and_admit)
 
     def count_misses(self, entries: Sequence[EntryKey]) -> None:
         """Count misses."""

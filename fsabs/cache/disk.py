@@ -2,7 +2,7 @@
 
     FOLDER/entries-1/3f/5c0e...-e91a...    the frame (see `frames`) of one entry
     FOLDER/entries-1/count                 what the last sweep has counted: see `eviction`
-    FOLDER/entries-1/claims                which process is fetching what: see `single_flight`
+    FOLDER/entries-1/3f/.5c0e.partial      what a process is fetching: see `partials`
 
 The directory is the truth: nothing else says what is there. The name of an entry's file is the key of its URL
 (`policy.key_of`), by which an eviction knows when it is needed, and the hash of its name. A file's time is when it was
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import time
 import warnings
@@ -29,8 +30,8 @@ from ..disk.folders import Folder
 from . import eviction, frames, policy
 from .eviction import FOLDERS, DiskLimits, Evictor, free, room_of
 from .frames import checksum
+from .partials import PartialEntries
 from .policy import Passes, ReadOrder
-from .single_flight import Claims, no_claims
 
 FAILURES = (OSError, ValueError, OverflowError, MemoryError)
 RETRY_AFTER = 10.0  # seconds from a folder that can't be made to the next attempt: there may be room by then
@@ -39,7 +40,8 @@ _NOT_OURS = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO)
 """Why what has the name of an entry can't be opened, if it is no file of ours: another user's, a link, a socket."""
 _MOST = 2_000_000_000  # bytes of an entry: what Linux reads at once
 _LOOKED_AFTER = 1.0  # seconds between two looks whether the folder is still at its path
-_OF_OLD = ("usage", "marks", "leases")  # what the release before kept beside the entries
+_REFUSED_FOR = 0.01  # seconds between two looks whether a cache is full
+_OF_OLD = ("usage", "marks", "leases", "claims")  # what releases before kept beside the entries
 
 
 class EntryKey(NamedTuple):
@@ -69,11 +71,8 @@ class OpenFolder:
         for name in _OF_OLD:
             with contextlib.suppress(OSError):
                 self.folder.remove(name)
-        claimed = -1
-        with contextlib.suppress(OSError):  # a read-only disk
-            claimed = self.folder.open("claims", os.O_RDWR | os.O_CREAT)
-        self.claims: Claims = Claims(claimed)
-        self.evictor: Evictor = Evictor(self.folder, self.claims, limits, passes)
+        self.partials: PartialEntries = PartialEntries(self.folder)
+        self.evictor: Evictor = Evictor(self.folder, self.partials, limits, passes)
 
     # What a finalizer needs is bound: when the interpreter ends, the names of the module may be gone before.
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
@@ -94,6 +93,7 @@ class DiskCache:
         self._open: OpenFolder | None = None
         self._failed_at: float | None = None
         self._looked_at = 0.0
+        self._refused_from, self._refuses_until = math.inf, 0.0
         self._lock = process.Lock()
 
     # ---- entries
@@ -144,6 +144,19 @@ class DiskCache:
             return root is not None and os.access(entry.path, os.F_OK, dir_fd=root.folder.descriptor)
         except FAILURES:
             return False
+
+    def refused_from(self, order: ReadOrder) -> float:
+        """Return the key of URLs from which on nothing is admitted, nor there; infinity if there may be something.
+
+        It is looked for now and then.
+        """
+        if time.monotonic() >= self._refuses_until:
+            self._refused_from = math.inf
+            with contextlib.suppress(*FAILURES):
+                root = self._root(_LOOKED_AFTER)
+                self._refused_from = math.inf if root is None else root.evictor.refused_from(order)
+            self._refuses_until = time.monotonic() + _REFUSED_FOR
+        return self._refused_from
 
     def put(
         self, entry: EntryKey, content: bytes, order: ReadOrder, *, pinned: bool = False, replace: bool = False
@@ -206,6 +219,7 @@ class DiskCache:
                     out.write(head)
                     out.write(content)
                 if pinned:
+                    self._pins(root)
                     os.fchmod(out.descriptor, 0o400)
         except BaseException:
             root.evictor.occupancy.change(-room)
@@ -236,23 +250,37 @@ class DiskCache:
         try:
             if root is not None:
                 os.chmod(entry.path, 0o400, dir_fd=root.folder.descriptor)
+                self._pins(root)
                 return True
         except FAILURES:
             pass
         return False
 
+    def _pins(self, root: OpenFolder) -> None:
+        """Note that something is pinned."""
+        os.close(root.folder.open(eviction.PINNED, os.O_WRONLY | os.O_CREAT))
+        self._refuses_until = 0.0
+
     def unpin(self, urls: Iterable[str]) -> None:
         """Take `pin` back, for all that is there of files, of whichever version."""
-        root, keys = self._root(), {f"{policy.key_of(url):012x}" for url in urls}
+        root, keys, others = self._root(), {f"{policy.key_of(url):012x}" for url in urls}, False
+        if root is None:
+            return
         for path, status in self._members(root):
-            if root is not None and status.st_mode & 0o200 == 0 and path[3:].partition("-")[0] in keys:
-                with contextlib.suppress(OSError):
-                    os.chmod(path, 0o600, dir_fd=root.folder.descriptor)
+            if status.st_mode & 0o200 == 0:
+                if path[3:].partition("-")[0] in keys:
+                    with contextlib.suppress(OSError):
+                        os.chmod(path, 0o600, dir_fd=root.folder.descriptor)
+                else:
+                    others = True
+        if not others:
+            with contextlib.suppress(OSError):
+                root.folder.remove(eviction.PINNED)
 
-    def claims(self) -> Claims:
-        """Return this process's claims, among the processes that share the folder."""
+    def partials(self) -> PartialEntries | None:
+        """Return what the processes that share the folder are fetching; None where it can't be used."""
         root = self._root()
-        return no_claims() if root is None else root.claims
+        return None if root is None else root.partials
 
     # ---- all of it
 
@@ -263,6 +291,7 @@ class DiskCache:
             if root is not None:
                 self._drop(root, path)
         self._sweep(root)
+        self._refuses_until = 0.0
 
     def verify(self) -> list[str]:
         """Read everything; return the URLs and versions of what was damaged, and has been removed."""

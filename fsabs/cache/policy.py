@@ -1,7 +1,9 @@
 """The eviction policy of a full cache. It is made for epochs, in which every entry is read again a whole pass later.
 
-Recency is the worst guide then: what was read last is needed last. Where nothing is known of the future, a cache keeps
-what it has, admits what fits, and evicts what was not read for a whole pass over the data (`Passes`). Where the order
+Recency is the worst guide then: what was read last is needed last. Where nothing is known of the future, a cache evicts
+what was not read for a whole pass over the data (`Passes`), and of the rest what has the largest keys, so that it keeps
+the same part of the data from pass to pass: what has a larger key than all that is there can't be in it, and is refused
+without a look. Where the order
 of reading is known (`ReadOrder`), what is needed last goes first, and what is needed later than all that is there is
 not admitted.
 """
@@ -20,8 +22,10 @@ SAMPLES = 256
 """Keys by which passes are recognised, at most."""
 TWICE, LEAST = 8, 8
 """A pass has ended when every eighth of its keys, and eight at least, were read again."""
-READ = 1e18
-"""The rank of an entry that was read lately: behind every position."""
+READ, UNREAD = 2.0**52, 2.0**53
+"""The rank of an entry that was read lately, behind every position, and of one that goes for whatever is new, at least.
+
+Where no order is known, the ranks of entries that were read lately lie between them, by key."""
 NOW = -1.0
 """The position of what is needed before all else."""
 EARLIER = 3600.0
@@ -89,7 +93,12 @@ class ReadOrder:
         return max((at for at in (self._first[key], *self._later.get(key, ())) if at <= self.cursor), default=-1)
 
     def need(self, key: int) -> float:
-        """Return the position at which a file is needed next; infinity if it is not, or not known."""
+        """Return the position at which a file is needed next; infinity if it is not, or not known.
+
+        Without an order it is that of a key among the others, behind every position.
+        """
+        if not self.is_known:
+            return READ + key
         position = self._first.get(key)
         if position is None or position > self.cursor:
             return math.inf if position is None else position
@@ -147,17 +156,17 @@ def rank(key: int, last_read: float, order: ReadOrder, passes: Passes) -> float:
     """Return how well an entry can be done without: infinity if it goes for whatever is new, else its next position.
 
     An entry that is not needed as far as is known, and was read lately, has the rank `READ`: it goes only for something
-    that is known to be needed, or where there has to be less.
+    that is known to be needed, or where there has to be less. Without an order it goes for what has a smaller key.
     """
+    need = order.need(key)
     if order:
-        need = order.need(key)
         if need < math.inf:
             return need
         if key in order:  # read in this epoch already: as good as what is new, and worse than what is needed
             return READ
         return math.inf if last_read < order.since else READ
     unused = last_read < passes.unread_since or last_read < time.time() - UNUSED_AFTER
-    return math.inf if unused else READ
+    return math.inf if unused else need
 
 
 def goes_for(victim: float, newcomer: float) -> bool:
