@@ -114,10 +114,11 @@ class BlockBlob(Blob):
         found = {number: self._lookup(number) for number in numbers}
         missing = [number for number, data in found.items() if data is None]
         if missing:
+            admit = self._admit and not self._cache().refuses()
             fresh = self._cache().fetch(
                 [self.blocks.entry(number) for number in missing],
-                lambda chosen: self._fetch([missing[at] for at in chosen], source),
-                self._admit,
+                lambda chosen: self._fetch([missing[at] for at in chosen], source, admit),
+                admit,
                 self.blocks.size > LARGE,
             )
             found.update(zip(missing, fresh, strict=True))
@@ -127,7 +128,7 @@ class BlockBlob(Blob):
         data = self._cache().lookup(self.blocks.entry(number))
         return data if data is not None and len(data) == self.blocks.place(number)[0] else None
 
-    def _fetch(self, numbers: Sequence[int], source: ReadAhead | None) -> Iterator[bytes]:
+    def _fetch(self, numbers: Sequence[int], source: ReadAhead | None, admit: bool) -> Iterator[bytes]:
         """Yield blocks of the store, those that follow one another by one range; what lies between two is admitted."""
         inner = self._inner_blob()
         wanted = set(numbers)
@@ -146,7 +147,7 @@ class BlockBlob(Blob):
             for number, block in zip(run, self.blocks.cut(data), strict=True):
                 if number in wanted:
                     yield block
-                elif self._admit:
+                elif admit:
                     self._cache().admit([(self.blocks.entry(number), block)])
 
     def _stream(self, start: int) -> Iterator[memoryview] | None:

@@ -29,7 +29,7 @@ from ..disk import folders
 from ..disk.folders import cache_directory
 from . import batches, warming
 from .blocks import BlockBlob, Blocks, WholeBlob
-from .content import ContentCache, Counts
+from .content import AbsentFiles, ContentCache, Counts
 from .disk import EntryKey, open_disk, warn_once
 from .eviction import DiskLimits
 from .freshness import FileRecords, Freshness
@@ -123,8 +123,10 @@ class CachedFS(LayerFS):
         files = self._files
         if files.order.is_known or files.prefetched.is_known:
             files.reached(key)
-        if files.refused([key]):
-            return next(self.inner._read_many((key,)))
+        if key in files.absent:
+            if files.refuses():
+                return next(batches.read_past(files, [key], None))
+            files.absent.discard((key,))
         file, data = files.known(key)
         return files.read(key, file) if data is None else data
 
@@ -415,6 +417,8 @@ class CachedFiles:
         """The order of an epoch, by which entries are evicted."""
         self.prefetched: ReadOrder = ReadOrder()
         """The order of what is being fetched ahead of its reader."""
+        self.absent: AbsentFiles = AbsentFiles()
+        """The files that are known not to be in a full cache."""
         self.stat_is_request: bool = stats.takes_requests
         self._state = state
         self._block_size = block_size
@@ -435,19 +439,15 @@ class CachedFiles:
         files, records = len(state.files), len(state.records)
         return {"items": files + records, "bytes": files * _FILE_BYTES + records * _RECORD_BYTES}
 
+    def refuses(self) -> bool:
+        """Return whether what is not in the cache is read past it now, since it is full of what is used."""
+        return not self.stats.offline and self.contents().refuses()
+
     def reached(self, key: str) -> None:
         """Note that a file is read: what is before it in an order is not needed any more."""
         for order in (self.order, self.prefetched):
             if order.is_known:
                 order.reached(self.inner._url(key))
-
-    def refused(self, wanted: Sequence[str]) -> list[str]:
-        """Return those of some files that are read past a cache, which is full and has none of them."""
-        if self.stats.offline or self.prefetched.is_known:
-            return []
-        contents = self.contents()
-        urls = map(self.inner._url, wanted)
-        return [key for key, refused in zip(wanted, contents.refused(urls), strict=False) if refused]
 
     # ---- from a key to its entry
 
@@ -626,6 +626,10 @@ class CachedFiles:
             with blob:
                 return [blob.read_all()]
 
+        if opened is None and file.small is not None and self.refuses():
+            self.contents().count_misses([file.small.url])
+            self.absent.add((key,))
+            return next(self.inner._read_many((key,), None, True))
         try:
             for _ in range(_ATTEMPTS):
                 if (entry := file.small) is None:

@@ -5,7 +5,6 @@ It knows no FS. A disk that fails is a miss. There is one for each process.
 
 from __future__ import annotations
 
-import math
 import mmap
 import os
 import random
@@ -18,7 +17,7 @@ from ..core import hooks, process
 from . import eviction, policy
 from .disk import DiskCache, EntryKey
 from .eviction import Candidate, Victims
-from .policy import Passes, ReadOrder
+from .policy import ReadOrder, ReuseTimes
 from .single_flight import MISSING, SingleFlight, no_claims
 
 T = TypeVar("T")
@@ -51,6 +50,39 @@ class Counts:
         return Counts, ()
 
 
+class AbsentFiles:
+    """Keys of files that were looked for in a full cache in vain, in memory that forked processes share.
+
+    Each has a place in a table, which another one may take: what is forgotten is looked for again.
+    """
+
+    PLACES = 1 << 20
+
+    def __init__(self) -> None:
+        self._table = memoryview(mmap.mmap(-1, 4 * self.PLACES + 4)).cast("I")  # the last number: whether it was used
+
+    def __contains__(self, key: str) -> bool:
+        hashed = hash(key)
+        return self._table[hashed % self.PLACES] == (hashed >> 32 & 0x7FFFFFFF) + 1
+
+    def add(self, keys: Iterable[str]) -> None:
+        """Remember files."""
+        self._table[-1] = 1
+        for key in keys:
+            hashed = hash(key)
+            self._table[hashed % self.PLACES] = (hashed >> 32 & 0x7FFFFFFF) + 1
+
+    def discard(self, keys: Iterable[str]) -> None:
+        """Forget files, which are going to be in the cache."""
+        if self._table[-1]:
+            for key in keys:
+                if key in self:
+                    self._table[hash(key) % self.PLACES] = 0
+
+    def __reduce__(self) -> tuple[type[AbsentFiles], tuple[()]]:
+        return AbsentFiles, ()
+
+
 class _Item:
     __slots__ = ("data", "key", "last_read")
 
@@ -67,11 +99,11 @@ def _size_of(name: bytes, data: bytes) -> int:
 class MemoryCache:
     """At most `limit` bytes, by name, by the same policy as the disk's; safe in threads."""
 
-    def __init__(self, limit: int, passes: Passes) -> None:
+    def __init__(self, limit: int) -> None:
         self._limit = limit
-        self.passes: Passes = passes
         self._items: dict[bytes, _Item] = {}
-        self._victims = Victims(passes)
+        self._reuse = ReuseTimes()
+        self._victims = Victims(self._reuse)
         self._lock = process.Lock()
         self.size: int = 0
         """Bytes of all entries, with what they are kept in."""
@@ -87,9 +119,7 @@ class MemoryCache:
         item = self._items.get(name)
         if item is None:
             return None
-        item.last_read = time.time()
-        if not hash(name) & self.passes.mask:
-            self.passes.read(hash(name))
+        item.last_read = self._reuse.add(item.last_read)
         return item.data
 
     def put(self, name: bytes, url: str, data: bytes, order: ReadOrder) -> bool:
@@ -98,8 +128,9 @@ class MemoryCache:
         if size > self._limit or name in self._items:
             return False
         key = policy.key_of(url)
-        position = order.need(key)
-        need = position if order else math.inf  # nothing goes for what has a smaller key: it is on the disk
+        need = order.need(key)
+        if not order and random.randrange(policy.ONE_IN) == 0:
+            need = policy.NOW
         with self._lock:
             if name in self._items:  # another thread was faster
                 return False
@@ -138,7 +169,7 @@ def open_memory(disk: DiskCache | None, limit: int) -> MemoryCache:
     with _opening:
         memory = _memories.get(key)
         if memory is None:
-            _memories[key] = memory = MemoryCache(limit, Passes() if disk is None else disk.passes)
+            _memories[key] = memory = MemoryCache(limit)
         return memory
 
 
@@ -177,26 +208,23 @@ class ContentCache:
         """Return if there is an entry; it may turn out to be damaged."""
         return entry.name in self.memory or (self.disk is not None and self.disk.has(entry))
 
-    def refused(self, urls: Iterable[str]) -> list[bool]:
-        """Return which files a full disk refuses, so that they aren't there; they are counted as misses."""
-        refused_from = math.inf if self.disk is None else self.disk.refused_from(self.order)
-        if refused_from == math.inf:
-            return []
-        passes = self.memory.passes
-        keys = [policy.key_of(url) for url in urls]
-        for key in keys:
-            if key >= refused_from and not key & passes.mask:
-                passes.read(key)
-        refused = [key >= refused_from for key in keys]
-        self._counted[MISSES] += sum(refused)
-        return refused
+    def refuses(self) -> bool:
+        """Return whether what is missing is read past the disk, which is full of what is used; chosen by chance."""
+        return self.is_full() and random.randrange(policy.ONE_IN) > 0
 
-    def admit(self, contents: Sequence[tuple[EntryKey, bytes]]) -> list[bool]:
-        """Store contents, a group of `in_groups`, if the eviction policy admits them; return which are stored."""
+    def is_full(self) -> bool:
+        """Return whether the disk is full of what is used."""
+        return self.disk is not None and self.disk.is_full(self.order)
+
+    def admit(self, contents: Sequence[tuple[EntryKey, bytes]], chosen: bool = False) -> list[bool]:
+        """Store contents, a group of `in_groups`, if they are `chosen` or the policy admits them; return which are."""
         order = self.order
         stored = [self.memory.put(entry.name, entry.url, data, order) for entry, data in contents]
         if self.disk is not None:
-            stored = [one or other for one, other in zip(self.disk.put_many(contents, order), stored, strict=True)]
+            stored = [
+                one or other
+                for one, other in zip(self.disk.put_many(contents, order, chosen=chosen), stored, strict=True)
+            ]
         return stored
 
     def fetch(
@@ -212,8 +240,10 @@ class ContentCache:
         order. What `fetch` raises is raised here; others fetch for themselves then. Without `admit` nothing is stored.
         """
         if not admit:
-            self.count_misses(entries)
+            self.count_misses([entry.url for entry in entries])
             return list(fetch(range(len(entries))))
+
+        chosen = self.is_full()  # else these would have been refused
 
         def lookup(number: int) -> Any:  # most are missing still, which is seen without an error
             entry = entries[number]
@@ -223,20 +253,20 @@ class ContentCache:
             return MISSING if data is None else data
 
         def fetch_and_admit(numbers: Sequence[int]) -> Iterable[bytes]:
-            self.count_misses([entries[number] for number in numbers])
+            self.count_misses([entries[number].url for number in numbers])
             for group in in_groups(zip(numbers, fetch(numbers), strict=True), lambda one: len(one[1])):
-                self.admit([(entries[number], data) for number, data in group])
+                self.admit([(entries[number], data) for number, data in group], chosen)
                 yield from (data for _, data in group)
 
         fetches = self._large if large else self._fetches
         return fetches.fetch([entry.name for entry in entries], lookup, fetch_and_admit)
 
-    def count_misses(self, entries: Sequence[EntryKey]) -> None:
-        """Count misses."""
-        self._counted[MISSES] += len(entries)
+    def count_misses(self, urls: Sequence[str]) -> None:
+        """Count misses of files."""
+        self._counted[MISSES] += len(urls)
         if (instrument := hooks.active) is not None:
-            for entry in entries:
-                instrument.record_event("miss", "cache", where=entry.url)
+            for url in urls:
+                instrument.record_event("miss", "cache", where=url)
 
     def pin(self, entry: EntryKey, data: bytes | None = None) -> bool:
         """Exempt an entry from eviction from the disk, `data` being stored if it isn't there; return if it is there."""

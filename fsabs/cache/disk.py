@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import math
 import os
 import time
 import warnings
@@ -31,7 +30,7 @@ from . import eviction, frames, policy
 from .eviction import FOLDERS, DiskLimits, Evictor, free, room_of
 from .frames import checksum
 from .partials import PartialEntries
-from .policy import Passes, ReadOrder
+from .policy import ReadOrder, ReuseTimes
 
 FAILURES = (OSError, ValueError, OverflowError, MemoryError)
 RETRY_AFTER = 10.0  # seconds from a folder that can't be made to the next attempt: there may be room by then
@@ -40,7 +39,6 @@ _NOT_OURS = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO)
 """Why what has the name of an entry can't be opened, if it is no file of ours: another user's, a link, a socket."""
 _MOST = 2_000_000_000  # bytes of an entry: what Linux reads at once
 _LOOKED_AFTER = 1.0  # seconds between two looks whether the folder is still at its path
-_REFUSED_FOR = 0.01  # seconds between two looks whether a cache is full
 _OF_OLD = ("usage", "marks", "leases", "claims")  # what releases before kept beside the entries
 
 
@@ -63,7 +61,7 @@ class EntryKey(NamedTuple):
 class OpenFolder:
     """The folder of the entries, opened in this process, with what is known of it."""
 
-    def __init__(self, path: str, limits: DiskLimits, passes: Passes) -> None:
+    def __init__(self, path: str, limits: DiskLimits, reuse: ReuseTimes) -> None:
         os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             os.mkdir(path, 0o700)
@@ -72,7 +70,7 @@ class OpenFolder:
             with contextlib.suppress(OSError):
                 self.folder.remove(name)
         self.partials: PartialEntries = PartialEntries(self.folder)
-        self.evictor: Evictor = Evictor(self.folder, self.partials, limits, passes)
+        self.evictor: Evictor = Evictor(self.folder, self.partials, limits, reuse)
 
     # What a finalizer needs is bound: when the interpreter ends, the names of the module may be gone before.
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
@@ -87,13 +85,12 @@ class DiskCache:
     def __init__(self, folder: str, limits: DiskLimits) -> None:
         self.folder = folder
         self.limits = limits
-        self.passes: Passes = Passes()
+        self._reuse = ReuseTimes()
         self._evicted = 0  # in folders that were opened before
         self._path = os.path.join(folder, "entries-1")
         self._open: OpenFolder | None = None
         self._failed_at: float | None = None
         self._looked_at = 0.0
-        self._refused_from, self._refuses_until = math.inf, 0.0
         self._lock = process.Lock()
 
     # ---- entries
@@ -121,11 +118,9 @@ class DiskCache:
                 if size == declared:
                     content = data[start:] if small else os.pread(fd, size, start)
                     if len(content) == size and checksum(content) == crc:
-                        if not hash(name) & self.passes.mask:
-                            self.passes.read(hash(name))
-                        if status.st_mtime < self.passes.begun:  # once in a pass
-                            with contextlib.suppress(OSError):  # a read-only disk
-                                os.utime(fd)
+                        now = self._reuse.add(status.st_mtime)
+                        with contextlib.suppress(OSError):  # a read-only disk
+                            os.utime(fd, (now, now))
                         return content
         except OSError as exc:  # a damaged disk
             self._fails(exc)
@@ -145,18 +140,10 @@ class DiskCache:
         except FAILURES:
             return False
 
-    def refused_from(self, order: ReadOrder) -> float:
-        """Return the key of URLs from which on nothing is admitted, nor there; infinity if there may be something.
-
-        It is looked for now and then.
-        """
-        if time.monotonic() >= self._refuses_until:
-            self._refused_from = math.inf
-            with contextlib.suppress(*FAILURES):
-                root = self._root(_LOOKED_AFTER)
-                self._refused_from = math.inf if root is None else root.evictor.refused_from(order)
-            self._refuses_until = time.monotonic() + _REFUSED_FOR
-        return self._refused_from
+    def is_full(self, order: ReadOrder) -> bool:
+        """Return whether the cache was full of what is used, lately: what is new is refused, unless it is `chosen`."""
+        root = self._open
+        return root is not None and root.evictor.is_closed(order)
 
     def put(
         self, entry: EntryKey, content: bytes, order: ReadOrder, *, pinned: bool = False, replace: bool = False
@@ -175,10 +162,11 @@ class DiskCache:
         *,
         pinned: bool = False,
         replace: bool = False,
+        chosen: bool = False,
     ) -> list[bool]:
         """As `put`, for several, which are admitted together if there is room for all.
 
-        What is pinned takes the place of any other entry.
+        What is pinned or `chosen` takes the place of any other entry.
         """
         root, stored = self._root(_LOOKED_AFTER), [False] * len(contents)
         if root is None:
@@ -187,8 +175,7 @@ class DiskCache:
         try:
             together = root.evictor.excess(sum(rooms)) <= 0
             for at, (entry, content) in enumerate(contents):
-                self.passes.read(hash(entry.name))
-                need = policy.NOW if pinned else order.need(policy.key_of(entry.url))
+                need = policy.NOW if pinned or chosen else order.need(policy.key_of(entry.url))
                 storable = len(entry.name) <= frames.LONGEST_NAME and len(content) <= _MOST
                 there = not pinned and _is_there(root.folder, entry)
                 if there and not replace:
@@ -219,7 +206,6 @@ class DiskCache:
                     out.write(head)
                     out.write(content)
                 if pinned:
-                    self._pins(root)
                     os.fchmod(out.descriptor, 0o400)
         except BaseException:
             root.evictor.occupancy.change(-room)
@@ -250,32 +236,18 @@ class DiskCache:
         try:
             if root is not None:
                 os.chmod(entry.path, 0o400, dir_fd=root.folder.descriptor)
-                self._pins(root)
                 return True
         except FAILURES:
             pass
         return False
 
-    def _pins(self, root: OpenFolder) -> None:
-        """Note that something is pinned."""
-        os.close(root.folder.open(eviction.PINNED, os.O_WRONLY | os.O_CREAT))
-        self._refuses_until = 0.0
-
     def unpin(self, urls: Iterable[str]) -> None:
         """Take `pin` back, for all that is there of files, of whichever version."""
-        root, keys, others = self._root(), {f"{policy.key_of(url):012x}" for url in urls}, False
-        if root is None:
-            return
+        root, keys = self._root(), {f"{policy.key_of(url):012x}" for url in urls}
         for path, status in self._members(root):
-            if status.st_mode & 0o200 == 0:
-                if path[3:].partition("-")[0] in keys:
-                    with contextlib.suppress(OSError):
-                        os.chmod(path, 0o600, dir_fd=root.folder.descriptor)
-                else:
-                    others = True
-        if not others:
-            with contextlib.suppress(OSError):
-                root.folder.remove(eviction.PINNED)
+            if root is not None and status.st_mode & 0o200 == 0 and path[3:].partition("-")[0] in keys:
+                with contextlib.suppress(OSError):
+                    os.chmod(path, 0o600, dir_fd=root.folder.descriptor)
 
     def partials(self) -> PartialEntries | None:
         """Return what the processes that share the folder are fetching; None where it can't be used."""
@@ -291,7 +263,8 @@ class DiskCache:
             if root is not None:
                 self._drop(root, path)
         self._sweep(root)
-        self._refuses_until = 0.0
+        if root is not None:
+            root.evictor.open()
 
     def verify(self) -> list[str]:
         """Read everything; return the URLs and versions of what was damaged, and has been removed."""
@@ -352,7 +325,7 @@ class DiskCache:
         self._failed_at = None
         try:
             _warn_of_network(self.folder)
-            return OpenFolder(self._path, self.limits, self.passes)
+            return OpenFolder(self._path, self.limits, self._reuse)
         except FAILURES as exc:
             self._failed_at = time.monotonic()
             self._fails(exc)

@@ -1,12 +1,12 @@
 """The disk space of a cache: counted by sweeps of its folder, estimated between them, kept in its limits by eviction.
 
 The directory is the truth. What a process knows is the newest count, its own or the one that another process has left
-in a file, and what it has written and removed since. What the others have written since is not known: each sweeps again
-when it has written a random part of a share of the room that was left, so that of many processes one does so early.
+in a file, and what it has written and removed since. What the others have written since is not known: each process
+sweeps again when it has added a part of the limit, one of `PARTS`.
 
 Entries are removed in batches, chosen by `policy` among a sample of the files, so that the work of an eviction does not
-grow with their number. Where none of a sample goes for what is new, there is no other sample for a while: a full cache
-refuses quickly.
+grow with their number. Where none of a sample goes for what is new, the cache is closed for a while: it refuses what is
+new without a look, but for one newcomer in `policy.ONE_IN`.
 """
 
 from __future__ import annotations
@@ -28,18 +28,16 @@ from ..disk.files import is_leftover
 from ..disk.folders import Folder
 from . import frames, policy
 from .partials import PartialEntries
-from .policy import Passes, ReadOrder
+from .policy import ReadOrder, ReuseTimes
 
 FOLDERS = 256
 """The hashed folders that entries are divided among."""
 SAMPLE, FEWEST_FOLDERS = 8192, 16
 """Entries after which a sweep ends, and the hashed folders that it looks at in any case: of more, it is an estimate."""
-SHARE = 1 / 4
-"""The share of the room that was left, of which each process writes a random part before another sweep."""
-LEAST = 1 << 19
-"""Bytes that each process may write without another sweep, however little room is left; less of a small limit."""
+PARTS = 64
+"""A process sweeps again when it has added one of so many parts of the limit."""
 REST = 100
-"""Times as long as a sweep took, a count is good enough to choose what goes; half of that, if much was written."""
+"""Times as long as a sweep took, a count is good enough for a cache that seems to be full."""
 OLDEST = 60.0
 """Seconds after which a count that was found is not used any more."""
 CHEAP = 0.001
@@ -50,12 +48,9 @@ TOLERANCE = 1 / 64
 """The share of the limit by which an estimate may exceed it before entries go whatever they are needed for."""
 CANDIDATES = 256
 """Entries, at least, among which an eviction chooses."""
-LARGEST = 16
-"""Where no order is known, one of so many candidates may go, unless they are all that there is: the largest keys."""
 VAIN_REST, ORDERED_REST = 200, 5
-"""Times as long as a search took, there is no other one; the same where reading changes what can be done without."""
-PINNED = "pinned"
-"""The file that says that there are entries which are exempt from eviction."""
+"""Times as long as a search took that had nothing to evict, there is no other one; the same where reading changes what
+can be done without."""
 ANY = -2.0
 """In place of a newcomer's position: there has to be less, whatever goes."""
 _EXCESS = 1  # the token by which a process claims to bring a cache back to its limits
@@ -91,38 +86,25 @@ class Occupancy:
         self._folder = folder
         self._count: Count | None = None
         self._left: tuple[int, int] | None = None  # the file that the count was read from
-        self._changes: deque[list[float]] = deque(maxlen=int(OLDEST / _BUCKET))  # when, by how much, what was written
-        self._own = self._written = 0.0  # since the count
-        self._share = SHARE * random.random()
+        self._changes: deque[list[float]] = deque(maxlen=int(OLDEST / _BUCKET))  # when, and by how much
+        self._own = 0.0  # what this process has added since the count
         self._lock = process.Lock()
-
-    def estimate(self) -> Count:
-        """Return the newest count, with what this process has written and removed since."""
-        count = self._known()
-        return count._replace(size=int(count.size + self._own))
 
     def change(self, size: int) -> None:
         """Note that this process writes, or has removed, an entry of so many bytes."""
         now = time.time()
         if not self._changes or now - self._changes[-1][0] > _BUCKET:
-            self._changes.append([now, 0, 0])
-        last = self._changes[-1]
-        last[1] += size
+            self._changes.append([now, 0])
+        self._changes[-1][1] += size
         self._own += size
-        if size > 0:
-            last[2] += size
-            self._written += size
 
     def excess(self, size: int, limit: int) -> int:
         """Return by how many bytes an entry of `size` bytes would exceed a limit; 0 or less, if it would not."""
-        count, least = self._known(), max(min(LEAST, limit >> 6), limit >> 10)
-        over, own, age = count.size + self._own + size - limit, self._own, time.time() - count.begun
-        others = (own > 0 or over <= 0) and own + size >= max(least, self._share * (own - over))
-        stale = over > 0 and not 0 <= age < max(REST * count.took, 1.0)
-        turned = self._written >= limit >> 6 and not 0 <= age < REST / 2 * count.took
-        if others or stale or turned:
-            over = self.sweep().size + self._own + size - limit
-        return int(over)
+        count = self._known()
+        is_old = not 0 <= time.time() - count.begun < max(REST * count.took, 1.0)
+        if self._own > limit / PARTS or (is_old and count.size + self._own + size > limit):
+            count = self.sweep()
+        return int(count.size + self._own + size - limit)
 
     def sweep(self) -> Count:
         """Count what is there, and leave the count for other processes."""
@@ -165,13 +147,12 @@ class Occupancy:
 
     def _take(self, count: Count) -> None:
         with self._lock:
-            self._count, self._share = count, SHARE * random.random()
-            since = [change for change in list(self._changes) if change[0] >= count.begun]
-            self._own, self._written = sum(change[1] for change in since), sum(change[2] for change in since)
+            self._count = count
+            self._own = sum(change[1] for change in list(self._changes) if change[0] >= count.begun)
 
     def _swept(self) -> Count:
         begun, start = time.time(), time.monotonic()
-        self._changes.append([begun, 0, 0])
+        self._changes.append([begun, 0])
         size = entries = folders = 0
         for number in random.sample(range(FOLDERS), FOLDERS):
             folders += 1
@@ -197,17 +178,17 @@ Sample: TypeAlias = Callable[[], Sequence[Candidate]]
 class Victims:
     """Chooses what is evicted: of samples, what can be done without best."""
 
-    def __init__(self, passes: Passes) -> None:
-        self._passes = passes
+    def __init__(self, reuse: ReuseTimes) -> None:
+        self._reuse = reuse
         self._candidates: list[Candidate] = []
-        self._last = _LastSearch(math.inf, None, 0.0, 0.0)
+        self._vain = _VainSearch(math.inf, None, 0.0)
 
     def next(self, sample: Sample, need: float, order: ReadOrder, *, refill: bool = True) -> Candidate | None:
         """Return an entry that goes for a newcomer that is needed at a position, or for `ANY`; None if none does.
 
         `sample` returns candidates: all that there are, or some. Without `refill` there is no new sample.
         """
-        searched = False
+        took: float | None = None
         while True:
             candidates = self._candidates
             try:
@@ -215,52 +196,45 @@ class Victims:
                     return candidates.pop()
             except IndexError:  # another thread took the last one
                 continue
-            if searched or not refill or (self._rests(order) and need >= self._last.need):
+            if took is not None:
+                rest = took * (VAIN_REST if need == math.inf else ORDERED_REST)
+                self._vain = _VainSearch(need, order or None, time.monotonic() + rest)
                 return None
-            self._search(sample, order)
-            searched = True
+            if not refill or self.rests(need, order):
+                return None
+            took = self._refill(sample, order)
 
-    def first(self, sample: Sample, order: ReadOrder) -> float:
-        """Return the position of what goes first; infinity if that goes for anything, or there is nothing."""
-        if not self._rests(order):
-            self._search(sample, order)
-        return self._last.need if self._last.need > -math.inf else math.inf
+    def rests(self, need: float, order: ReadOrder) -> bool:
+        """Return if a search for what is needed no later was in vain lately."""
+        vain = self._vain
+        return vain.order is (order or None) and need >= vain.need and time.monotonic() < vain.until
+
+    def reset(self) -> None:
+        """Search again: something has changed."""
+        self._vain = _VainSearch(math.inf, None, 0.0)
 
     def _goes(self, one: Candidate, need: float, order: ReadOrder) -> bool:
-        return need == ANY or policy.goes_for(self._rank(one, order), need)
+        return need == ANY or policy.goes_for(self._rank(one, order, self._reuse.unused_since()), need)
 
-    def _rank(self, one: Candidate, order: ReadOrder) -> float:
-        return policy.rank(one.key, one.last_read, order, self._passes)
+    def _rank(self, one: Candidate, order: ReadOrder, unused_since: float) -> float:
+        return policy.rank(one.key, one.last_read, order, unused_since)
 
-    def _rests(self, order: ReadOrder) -> bool:
-        """Return if there was a search lately, and nothing has changed since."""
-        last = self._last
-        same = last.order is (order or None) and last.unread_since == self._passes.unread_since
-        return same and time.monotonic() < last.until
-
-    def _search(self, sample: Sample, order: ReadOrder) -> None:
-        """Take a new sample, and keep what may go of it."""
-        began = time.monotonic()
+    def _refill(self, sample: Sample, order: ReadOrder) -> float:
+        """Take a new sample; return the seconds that it took."""
+        began, unused_since = time.monotonic(), self._reuse.unused_since()
         found = sample()
-        ranked = sorted(((self._rank(one, order), -one.last_read), at) for at, one in enumerate(found))
-        dispensable = sum(rank >= (policy.READ if order else policy.UNREAD) for (rank, _), _ in ranked)
-        are_all = len(found) < CANDIDATES
-        share = max(CANDIDATES // 4, len(found) // 4) if order or are_all else len(found) // LARGEST
-        self._candidates = [found[at] for _, at in ranked[-max(share, dispensable) :]]
-        best = ranked[-1][0][0] if ranked else -math.inf
-        now = time.monotonic()
-        until = now + (now - began) * (ORDERED_REST if order else VAIN_REST)
-        self._last = _LastSearch(best, order or None, self._passes.unread_since, until)
+        ranked = sorted(((self._rank(one, order, unused_since), -one.last_read), at) for at, one in enumerate(found))
+        dispensable = sum(rank >= policy.READ for (rank, _), _ in ranked) if order else 0
+        self._candidates = [found[at] for _, at in ranked[-max(CANDIDATES // 4, len(found) // 4, dispensable) :]]
+        return time.monotonic() - began
 
 
-class _LastSearch(NamedTuple):
-    """A search for what may be evicted."""
+class _VainSearch(NamedTuple):
+    """A search that has found nothing to evict."""
 
     need: float
-    """The position of what goes first: nothing does for a newcomer that is needed later."""
+    """The position at which the newcomer is needed."""
     order: ReadOrder | None
-    unread_since: float
-    """Of the passes at that time."""
     until: float
     """When there may be another one."""
 
@@ -268,7 +242,7 @@ class _LastSearch(NamedTuple):
 class Evictor:
     """Keeps the entries of a folder within their limits."""
 
-    def __init__(self, folder: Folder, partials: PartialEntries, limits: DiskLimits, passes: Passes) -> None:
+    def __init__(self, folder: Folder, partials: PartialEntries, limits: DiskLimits, reuse: ReuseTimes) -> None:
         self.limits = limits
         self.occupancy: Occupancy = Occupancy(folder)
         self.evicted: int = 0
@@ -276,7 +250,7 @@ class Evictor:
         self._excess_until = 0.0  # when what is beyond the limits may be looked for again
         self._folder = folder
         self._partials = partials
-        self._victims = Victims(passes)
+        self._victims = Victims(reuse)
 
     def make_room(self, size: int, need: float, order: ReadOrder) -> bool:
         """Return whether an entry that takes `size` bytes of the disk, and is needed at a position, is admitted."""
@@ -291,23 +265,13 @@ class Evictor:
             wanted = self.excess(size)
         return wanted <= 0 or self._evict(wanted, need, order) >= min(wanted, size)
 
-    def refused_from(self, order: ReadOrder) -> float:
-        """Return the key from which on nothing is admitted, nor there, if no order is known; infinity if there is room,
-        or something that is pinned.
-        """
-        if order or not self._is_full() or os.access(PINNED, os.F_OK, dir_fd=self._folder.descriptor):
-            return math.inf
-        return self._victims.first(self._sample, order) - policy.READ
+    def is_closed(self, order: ReadOrder) -> bool:
+        """Return whether nothing was lately found that goes for what is new, the order of reading not being known."""
+        return not order and self._victims.rests(math.inf, order)
 
-    def _is_full(self) -> bool:
-        """Return whether there is no room for more than an entry, and not too little for what is there."""
-        limit, min_free = self.limits
-        count = self.occupancy.estimate()
-        entry = count.size // max(1, count.entries)
-        left = free(self._folder) - min_free
-        if limit is not None and limit - count.size < left:
-            left, entry = limit - count.size, max(entry, int(limit * TOLERANCE))
-        return -entry <= left <= entry
+    def open(self) -> None:
+        """Look for what goes again: something was removed."""
+        self._victims.reset()
 
     def excess(self, size: int) -> int:
         """Return by how many bytes `size` more would exceed the limits; 0 or less, if there is room."""
@@ -341,10 +305,9 @@ class Evictor:
         """
         began, freed, evicted, vain = time.monotonic_ns(), 0, 0, 0
         most = max(wanted, int((self.limits.max_bytes or 0) * BATCH))
-        spare = policy.READ / 2 if order else policy.UNREAD
         while freed < most and vain < CANDIDATES:
             needed = freed < wanted
-            victim = self._victims.next(self._sample, need if needed else spare, order, refill=needed)
+            victim = self._victims.next(self._sample, need if needed else policy.READ / 2, order, refill=needed)
             if victim is None:
                 break
             size = self._remove(victim, need)
