@@ -176,6 +176,7 @@ def fetch(files: CachedFiles, missing: Sequence[tuple[str, CachedFile]], concurr
             )
             for _, file in missing:
                 files.remember(file)
+            files.absent.discard([key for key, _ in missing])
     return data
 
 

@@ -17,7 +17,7 @@ MOST_AT_ONCE = 16
 LARGE = 64 * 1024 * 1024
 """Bytes of a file; the blocks of a larger one are fetched by one process for all."""
 AHEAD = 8 * 1024 * 1024
-"""Bytes that a reader from front to back fetches at once, and reads over where they are cached."""
+"""Bytes that a reader from front to back fetches at once, and reads over where they are cached (none of `LARGE` ones)."""
 
 
 class WholeBlob(BytesBlob):
@@ -162,7 +162,7 @@ class BlockBlob(Blob):
             while number < len(self.blocks):
                 numbers = range(number, min(number + ahead, len(self.blocks)))
                 if source is None and not all(self._cache().contains(self.blocks.entry(one)) for one in numbers):
-                    source = ReadAhead(self._inner_blob(), AHEAD)
+                    source = ReadAhead(self._inner_blob(), 0 if self.blocks.size > LARGE else AHEAD)
                 for content in self._contents(numbers, source).values():
                     yield memoryview(content)[skip:]
                     skip = 0

@@ -640,6 +640,7 @@ class CachedFiles:
                     self.stats.invalidate(entry.url)
                     file = self.find(key)
                     continue
+                self.absent.discard((key,))
                 if self.stats.notes_contents and self.contents().contains(entry):
                     self.remember(file)
                 return data, file.stat.version
