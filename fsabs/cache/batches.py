@@ -20,7 +20,7 @@ from .content import in_groups
 from .disk import EntryKey
 
 if TYPE_CHECKING:
-    from .cachedfs import CachedFile, CachedFiles
+    from .files import CachedFile, CachedFiles
 
 WINDOW_MISSES = 256
 WINDOW_BYTES = 32 * 1024 * 1024

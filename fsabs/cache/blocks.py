@@ -17,7 +17,7 @@ MOST_AT_ONCE = 16
 LARGE = 64 * 1024 * 1024
 """Bytes of a file; the blocks of a larger one are fetched by one process for all."""
 AHEAD = 8 * 1024 * 1024
-"""Bytes that a reader from front to back fetches at once, and reads over where they are cached (none of `LARGE` ones)."""
+"""Bytes that a reader from front to back fetches at once; so many cached ones it reads over, unless a file is large."""
 
 
 class WholeBlob(BytesBlob):

@@ -21,8 +21,8 @@ from .policy import ReadOrder, ReuseTimes
 from .single_flight import MISSING, SingleFlight, no_claims
 
 T = TypeVar("T")
-LONGEST_STALL = 5.0
-"""Seconds without a block, at least, after which a process fetches what another one is fetching of a large file."""
+STALL, LONGEST_STALL = 5.0, 10.0
+"""Seconds without a block, at least and at most, after which a process fetches what another one has claimed."""
 GROUP, GROUP_BYTES = 32, 1 << 18
 """The limits of a group of contents that are stored together: their number, and their bytes."""
 _PROCESSES = 128
@@ -183,7 +183,7 @@ class ContentCache:
         self.memory: MemoryCache = open_memory(disk, memory_bytes)
         self._counted = self.counts.own()
         self._fetches = SingleFlight(no_claims)
-        self._large = self._fetches if disk is None else SingleFlight(disk.partials, LONGEST_STALL)
+        self._large = self._fetches if disk is None else SingleFlight(disk.partials, STALL, LONGEST_STALL)
 
     def lookup(self, entry: EntryKey) -> bytes | None:
         """Return the content of an entry; None for a miss, which `fetch` counts."""

@@ -36,7 +36,7 @@ SAMPLE, FEWEST_FOLDERS = 8192, 16
 """Entries after which a sweep ends, and the hashed folders that it looks at in any case: of more, it is an estimate."""
 PARTS = 64
 """A process sweeps again when it has added one of so many parts of the limit."""
-REST = 100
+REST = 1000
 """Times as long as a sweep took, a count is good enough for a cache that seems to be full."""
 OLDEST = 60.0
 """Seconds after which a count that was found is not used any more."""
@@ -188,6 +188,8 @@ class Victims:
 
         `sample` returns candidates: all that there are, or some. Without `refill` there is no new sample.
         """
+        if need == math.inf and self.rests(need, order):
+            return None
         took: float | None = None
         while True:
             candidates = self._candidates

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 
 HITS, FEWEST_HITS = 256, 8
 """The hits by which it is known how long entries take to be read again: at most, and at least."""
-LONGER = 1.5
+LONGER = 1.2
 """An entry that was not read for so many times the longest of these is not used any more.
 
 (Two reads of a file in shuffled passes may be almost two passes apart.)

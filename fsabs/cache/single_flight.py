@@ -77,11 +77,15 @@ class SingleFlight:
         claims: returns this process's claims against other processes; None where they have nothing of each other.
         min_wait: seconds without progress for which another process is waited for, at least: three times as long as a
             value has taken lately, if that is more.
+        max_wait: the same, at most.
     """
 
-    def __init__(self, claims: Callable[[], Claims | None], min_wait: float = MIN_WAIT) -> None:
+    def __init__(
+        self, claims: Callable[[], Claims | None], min_wait: float = MIN_WAIT, max_wait: float = TIMEOUT
+    ) -> None:
         self._claims = claims
         self._min_wait = min_wait
+        self._max_wait = max_wait
         self._slowest = 0.0  # seconds that a value of the last fetches took
         self._generation = process.generation()
         self._flights: dict[Hashable, _Flight] = {}
@@ -135,7 +139,7 @@ class SingleFlight:
             if claimed or end == math.inf:
                 waiting = {number: token for number, token in waiting.items() if number not in claimed}
                 self._fetch_claimed(request, values, claimed, claims)
-                end, sleep = time.monotonic() + max(self._min_wait, 3 * self._slowest), FIRST_SLEEP
+                end, sleep = time.monotonic() + min(self._max_wait, max(self._min_wait, 3 * self._slowest)), FIRST_SLEEP
             elif time.monotonic() > end:
                 for token in waiting.values():
                     claims.give_up(token)
@@ -181,7 +185,7 @@ class SingleFlight:
         return value
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return SingleFlight, (self._claims, self._min_wait)  # what is under way stays here
+        return SingleFlight, (self._claims, self._min_wait, self._max_wait)  # what is under way stays here
 
 
 def token_of(key: int | bytes) -> int:

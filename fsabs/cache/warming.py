@@ -18,7 +18,7 @@ from . import batches
 
 if TYPE_CHECKING:
     from ..core.blobs import Blob
-    from .cachedfs import CachedFile, CachedFiles
+    from .files import CachedFile, CachedFiles
 
 BATCH = 64
 """Files that are looked at together."""

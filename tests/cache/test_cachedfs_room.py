@@ -83,13 +83,15 @@ def test_shuffled_epochs_hit_what_there_is_room_for(store: Store, folder: str, s
     assert min(hits[1:]) >= 0.98 * share * 100
 
 
-def test_what_was_not_read_for_a_whole_pass_goes(store: Store, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another data set takes the place of the one before, after some passes of a few milliseconds each."""
-    monkeypatch.setattr(eviction, "VAIN_REST", 1)
+def test_what_was_not_read_for_long_goes(store: Store, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The data set of yesterday's job."""
+    monkeypatch.setattr(eviction, "VAIN_REST", 0)
     first, second = (filled(store, 100, prefix=prefix) for prefix in "ab")
     fs = cached(store, folder, max_bytes=50 * 4096)
-    assert epochs(fs, first, 3, False)[-1] >= 49
-    assert epochs(fs, second, 6, False)[-1] >= 45
+    assert epochs(fs, first, 3, False)[-1] >= 45
+    for path in entry_files(folder):
+        os.utime(path, (time.time() - 86400,) * 2)
+    assert epochs(fs, second, 2, False)[-1] >= 45
 
 
 @pytest.mark.parametrize("entries", [10, 2000])

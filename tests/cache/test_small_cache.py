@@ -95,7 +95,7 @@ def test_another_data_set_takes_the_place_of_the_one_before(clock: Clock, size: 
         for number in dice.sample(range(size), size):
             cache.read(f"old {number}")
     hits = [sum(cache.read(f"new {number}") for number in dice.sample(range(size), size)) for _ in range(5)]
-    assert hits[3] >= 0.8 * 200, "after three passes at the latest it is as if the old one had never been"
+    assert hits[3] >= 0.8 * 200, "three passes at the latest take the place of all that was there"
 
 
 @pytest.fixture
