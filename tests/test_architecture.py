@@ -83,10 +83,10 @@ def walks(server: Any) -> Iterator[list[Walk]]:
             Walk("A file of several parts written to S3", 16, upload),
             Walk("`fs.read_many(paths)` of a zip on S3", 18, lambda: list(zipped.read_many(NAMES))),
             Walk("`open_url` of a file in a zip on S3, read", 37, open_url),
-            Walk("A hit of a cache on disk, `fs.read_bytes(path)`", 10, lambda: cached.read_bytes("images/0.bin")),
+            Walk("A hit of a cache on disk, `fs.read_bytes(path)`", 11, lambda: cached.read_bytes("images/0.bin")),
             Walk(
                 "`fs.read_many(paths)` on S3 through an empty cache",
-                29,
+                30,
                 lambda: list(cached.read_many([f"images/{name}" for name in NAMES[2:]])),
                 twice=False,
             ),

@@ -117,6 +117,26 @@ def cold_cached(endpoint: str, names: list[str], size: int) -> Run:
     return _in_new_folder(read)
 
 
+def shuffled_epoch(endpoint: str, count: int, size: int, share: float) -> Run:
+    """A shuffled epoch of a zip's members by two workers, which are forked for it, in batches; through a cache of a
+    share of them, which the first ones have filled; without one for a share of 0.
+    """
+    base = os.environ["FSABS_CACHE_DIR"]
+    os.makedirs(base, exist_ok=True)
+    cache = {"dir": tempfile.mkdtemp(dir=base), "max_bytes": int(share * size * count), "min_free": 0}
+    url = "s3://bucket/train.zip"
+    fs = library("fsabs").from_url(url, endpoint=endpoint, region="us-east-1", cache=cache if share else None)
+    dataset = library("fsabs.adapters.torch").FileDataset(fs, transform=len)
+
+    def run() -> None:
+        loader = library("torch.utils.data").DataLoader(
+            dataset, 64, shuffle=True, num_workers=2, multiprocessing_context="fork"
+        )
+        whole(range(sum(int(sizes.sum()) for sizes in loader)), count * size)
+
+    return run
+
+
 def _in_new_folder(read: Callable[[str], None]) -> Run:
     """Return `read` of a new folder each time.
 

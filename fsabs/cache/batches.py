@@ -20,7 +20,7 @@ from .content import in_groups
 from .disk import EntryKey
 
 if TYPE_CHECKING:
-    from .cachedfs import CachedFile, CachedFiles
+    from .files import CachedFile, CachedFiles
 
 WINDOW_MISSES = 256
 WINDOW_BYTES = 32 * 1024 * 1024
@@ -35,7 +35,25 @@ epoch of small files does not read gaps again of which it has the files already.
 
 
 def read_many(files: CachedFiles, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
-    """Yield the contents of files."""
+    """Yield the contents of files; those that are known not to be in a full cache come by one call of the inner FS."""
+    for start in range(0, len(wanted), WINDOW_SPAN):
+        some = wanted[start : start + WINDOW_SPAN]
+        refused = files.refuses()
+        absent = {key for key in some if key in files.absent} if refused else frozenset[str]()
+        if not refused:
+            files.absent.discard(some)
+        present = [key for key in some if key not in absent] if absent else some
+        found = _read_through(files, present, concurrency, refused)
+        if not absent:
+            yield from found
+            continue
+        past = read_past(files, [key for key in some if key in absent], concurrency)
+        for key in some:
+            yield next(past if key in absent else found)
+
+
+def _read_through(files: CachedFiles, wanted: Sequence[str], concurrency: int | None, refused: bool) -> Iterator[bytes]:
+    """Yield the contents of files from the cache, or from their store; unless `refused`, these are admitted."""
     start = 0
     while start < len(wanted):
         _, data = files.known(wanted[start])
@@ -45,18 +63,26 @@ def read_many(files: CachedFiles, wanted: Sequence[str], concurrency: int | None
             del data
             start += 1
         else:
-            window = _Window(files, wanted[start : start + WINDOW_SPAN], concurrency)
+            window = _Window(files, wanted[start:], concurrency, refused)
             yield from window.contents()
             start += len(window.keys)
+
+
+def read_past(files: CachedFiles, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+    """Return the contents of files that are not cached, and are not admitted."""
+    files.contents().count_misses([files.inner._url(key) for key in wanted])
+    files.absent.add(wanted)
+    return files.inner._read_many(wanted, concurrency)
 
 
 class _Window:
     """Files that follow one another in a batch, as many as are fetched together."""
 
-    def __init__(self, files: CachedFiles, wanted: Sequence[str], concurrency: int | None) -> None:
+    def __init__(self, files: CachedFiles, wanted: Sequence[str], concurrency: int | None, refused: bool) -> None:
         self.keys: list[str] = []
         self._files = files
         self._concurrency = concurrency
+        self._refused = refused
         self._new: list[str] = []  # never seen, or of no version
         self._found: dict[int, CachedFile] = {}
         self._missing: dict[int, CachedFile] = {}  # of those, what is fetched together
@@ -87,16 +113,20 @@ class _Window:
         files = self._files
         for key in self.keys:
             files.reached(key)
-        missing = [(self.keys[at], file) for at, file in self._missing.items()]
+        refused = self._missing if self._refused else {}
+        missing = [(self.keys[at], file) for at, file in self._missing.items() if at not in refused]
         self._data |= zip(self._missing, fetch(files, missing, self._concurrency), strict=False)
-        alone = [at for at in self._found if at not in self._data]
+        past = read_past(files, [self.keys[at] for at in refused], self._concurrency)
+        alone = [at for at in self._found if at not in self._data and at not in refused]
         largest = max((self._found[at].stat.size for at in alone), default=0)
         width = min(self._concurrency or files.inner.default_concurrency, AHEAD_BYTES // (2 * largest + 1))
         others = in_threads(self._alone, alone, width)
-        with contextlib.closing(_read_new(files, self._new, self._concurrency)) as new:
+        with contextlib.closing(_read_new(files, self._new, self._concurrency, self._refused)) as new:
             for at in range(len(self.keys)):
                 if at not in self._found:
                     yield next(new)
+                elif at in refused:
+                    yield next(past)
                 elif (data := self._data.pop(at, None)) is not None:
                     yield data
                 else:
@@ -146,6 +176,7 @@ def fetch(files: CachedFiles, missing: Sequence[tuple[str, CachedFile]], concurr
             )
             for _, file in missing:
                 files.remember(file)
+            files.absent.discard([key for key, _ in missing])
     return data
 
 
@@ -211,9 +242,11 @@ def _before(stop: int, files: Iterator[tuple[int, int, str]]) -> Iterator[str]:
             yield key
 
 
-def _read_new(files: CachedFiles, wanted: Sequence[str], concurrency: int | None) -> Generator[bytes, None, None]:
+def _read_new(
+    files: CachedFiles, wanted: Sequence[str], concurrency: int | None, refused: bool
+) -> Generator[bytes, None, None]:
     """Yield the contents of files that were never cached, and admit them as what the responses say they are."""
-    asked = time.time()
+    asked, chosen = time.time(), files.contents().is_full()  # else they would have been refused
     fetched = zip(wanted, files.inner._read_many(wanted, concurrency, True), strict=True) if wanted else ()
     for group in in_groups(fetched, lambda one: len(one[1][0])):
         found = [files.of_response(key, len(data), version, asked) for key, (data, version) in group]
@@ -226,8 +259,9 @@ def _read_new(files: CachedFiles, wanted: Sequence[str], concurrency: int | None
                 blocks = files.blocks(file.entry, len(data))
                 parts += [(blocks.entry(at), block) for at, block in enumerate(blocks.cut(data))]
         contents = files.contents()
-        contents.count_misses([file.entry for file in found if file.entry is not None])
-        stored = {entry.url for (entry, _), is_stored in zip(parts, contents.admit(parts), strict=True) if is_stored}
+        contents.count_misses([file.entry.url for file in found if file.entry is not None])
+        are_stored = [False] * len(parts) if refused else contents.admit(parts, chosen)
+        stored = {entry.url for (entry, _), is_stored in zip(parts, are_stored, strict=True) if is_stored}
         for file in found:
             if file.entry is not None and file.entry.url in stored:
                 files.remember(file)

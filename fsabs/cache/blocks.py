@@ -14,8 +14,10 @@ from .disk import EntryKey
 
 MOST_AT_ONCE = 16
 """Blocks that are fetched, and held in memory, by one read of the store."""
+LARGE = 64 * 1024 * 1024
+"""Bytes of a file; the blocks of a larger one are fetched by one process for all."""
 AHEAD = 8 * 1024 * 1024
-"""Bytes that a reader from front to back fetches at once, and reads over where they are cached."""
+"""Bytes that a reader from front to back fetches at once; so many cached ones it reads over, unless a file is large."""
 
 
 class WholeBlob(BytesBlob):
@@ -112,10 +114,12 @@ class BlockBlob(Blob):
         found = {number: self._lookup(number) for number in numbers}
         missing = [number for number, data in found.items() if data is None]
         if missing:
+            admit = self._admit and not self._cache().refuses()
             fresh = self._cache().fetch(
                 [self.blocks.entry(number) for number in missing],
-                lambda chosen: self._fetch([missing[at] for at in chosen], source),
-                self._admit,
+                lambda chosen: self._fetch([missing[at] for at in chosen], source, admit),
+                admit,
+                self.blocks.size > LARGE,
             )
             found.update(zip(missing, fresh, strict=True))
         return {number: data for number, data in found.items() if data is not None}
@@ -124,7 +128,7 @@ class BlockBlob(Blob):
         data = self._cache().lookup(self.blocks.entry(number))
         return data if data is not None and len(data) == self.blocks.place(number)[0] else None
 
-    def _fetch(self, numbers: Sequence[int], source: ReadAhead | None) -> Iterator[bytes]:
+    def _fetch(self, numbers: Sequence[int], source: ReadAhead | None, admit: bool) -> Iterator[bytes]:
         """Yield blocks of the store, those that follow one another by one range; what lies between two is admitted."""
         inner = self._inner_blob()
         wanted = set(numbers)
@@ -143,7 +147,7 @@ class BlockBlob(Blob):
             for number, block in zip(run, self.blocks.cut(data), strict=True):
                 if number in wanted:
                     yield block
-                elif self._admit:
+                elif admit:
                     self._cache().admit([(self.blocks.entry(number), block)])
 
     def _stream(self, start: int) -> Iterator[memoryview] | None:
@@ -158,7 +162,7 @@ class BlockBlob(Blob):
             while number < len(self.blocks):
                 numbers = range(number, min(number + ahead, len(self.blocks)))
                 if source is None and not all(self._cache().contains(self.blocks.entry(one)) for one in numbers):
-                    source = ReadAhead(self._inner_blob(), AHEAD)
+                    source = ReadAhead(self._inner_blob(), 0 if self.blocks.size > LARGE else AHEAD)
                 for content in self._contents(numbers, source).values():
                     yield memoryview(content)[skip:]
                     skip = 0

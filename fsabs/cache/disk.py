@@ -2,7 +2,7 @@
 
     FOLDER/entries-1/3f/5c0e...-e91a...    the frame (see `frames`) of one entry
     FOLDER/entries-1/count                 what the last sweep has counted: see `eviction`
-    FOLDER/entries-1/claims                which process is fetching what: see `single_flight`
+    FOLDER/entries-1/3f/.5c0e.partial      what a process is fetching: see `partials`
 
 The directory is the truth: nothing else says what is there. The name of an entry's file is the key of its URL
 (`policy.key_of`), by which an eviction knows when it is needed, and the hash of its name. A file's time is when it was
@@ -29,8 +29,8 @@ from ..disk.folders import Folder
 from . import eviction, frames, policy
 from .eviction import FOLDERS, DiskLimits, Evictor, free, room_of
 from .frames import checksum
-from .policy import Passes, ReadOrder
-from .single_flight import Claims, no_claims
+from .partials import PartialEntries
+from .policy import ReadOrder, ReuseTimes
 
 FAILURES = (OSError, ValueError, OverflowError, MemoryError)
 RETRY_AFTER = 10.0  # seconds from a folder that can't be made to the next attempt: there may be room by then
@@ -39,7 +39,7 @@ _NOT_OURS = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO)
 """Why what has the name of an entry can't be opened, if it is no file of ours: another user's, a link, a socket."""
 _MOST = 2_000_000_000  # bytes of an entry: what Linux reads at once
 _LOOKED_AFTER = 1.0  # seconds between two looks whether the folder is still at its path
-_OF_OLD = ("usage", "marks", "leases")  # what the release before kept beside the entries
+_OF_OLD = ("usage", "marks", "leases", "claims")  # what releases before kept beside the entries
 
 
 class EntryKey(NamedTuple):
@@ -61,7 +61,7 @@ class EntryKey(NamedTuple):
 class OpenFolder:
     """The folder of the entries, opened in this process, with what is known of it."""
 
-    def __init__(self, path: str, limits: DiskLimits, passes: Passes) -> None:
+    def __init__(self, path: str, limits: DiskLimits, reuse: ReuseTimes) -> None:
         os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             os.mkdir(path, 0o700)
@@ -69,11 +69,8 @@ class OpenFolder:
         for name in _OF_OLD:
             with contextlib.suppress(OSError):
                 self.folder.remove(name)
-        claimed = -1
-        with contextlib.suppress(OSError):  # a read-only disk
-            claimed = self.folder.open("claims", os.O_RDWR | os.O_CREAT)
-        self.claims: Claims = Claims(claimed)
-        self.evictor: Evictor = Evictor(self.folder, self.claims, limits, passes)
+        self.partials: PartialEntries = PartialEntries(self.folder)
+        self.evictor: Evictor = Evictor(self.folder, self.partials, limits, reuse)
 
     # What a finalizer needs is bound: when the interpreter ends, the names of the module may be gone before.
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
@@ -88,7 +85,7 @@ class DiskCache:
     def __init__(self, folder: str, limits: DiskLimits) -> None:
         self.folder = folder
         self.limits = limits
-        self.passes: Passes = Passes()
+        self._reuse = ReuseTimes()
         self._evicted = 0  # in folders that were opened before
         self._path = os.path.join(folder, "entries-1")
         self._open: OpenFolder | None = None
@@ -121,11 +118,9 @@ class DiskCache:
                 if size == declared:
                     content = data[start:] if small else os.pread(fd, size, start)
                     if len(content) == size and checksum(content) == crc:
-                        if not hash(name) & self.passes.mask:
-                            self.passes.read(hash(name))
-                        if status.st_mtime < self.passes.begun:  # once in a pass
-                            with contextlib.suppress(OSError):  # a read-only disk
-                                os.utime(fd)
+                        now = self._reuse.add(status.st_mtime)
+                        with contextlib.suppress(OSError):  # a read-only disk
+                            os.utime(fd, (now, now))
                         return content
         except OSError as exc:  # a damaged disk
             self._fails(exc)
@@ -145,6 +140,11 @@ class DiskCache:
         except FAILURES:
             return False
 
+    def is_full(self, order: ReadOrder) -> bool:
+        """Return whether the cache was full of what is used, lately: what is new is refused, unless it is `chosen`."""
+        root = self._open
+        return root is not None and root.evictor.is_closed(order)
+
     def put(
         self, entry: EntryKey, content: bytes, order: ReadOrder, *, pinned: bool = False, replace: bool = False
     ) -> bool:
@@ -162,10 +162,11 @@ class DiskCache:
         *,
         pinned: bool = False,
         replace: bool = False,
+        chosen: bool = False,
     ) -> list[bool]:
         """As `put`, for several, which are admitted together if there is room for all.
 
-        What is pinned takes the place of any other entry.
+        What is pinned or `chosen` takes the place of any other entry.
         """
         root, stored = self._root(_LOOKED_AFTER), [False] * len(contents)
         if root is None:
@@ -174,8 +175,7 @@ class DiskCache:
         try:
             together = root.evictor.excess(sum(rooms)) <= 0
             for at, (entry, content) in enumerate(contents):
-                self.passes.read(hash(entry.name))
-                need = policy.NOW if pinned else order.need(policy.key_of(entry.url))
+                need = policy.NOW if pinned or chosen else order.need(policy.key_of(entry.url))
                 storable = len(entry.name) <= frames.LONGEST_NAME and len(content) <= _MOST
                 there = not pinned and _is_there(root.folder, entry)
                 if there and not replace:
@@ -249,10 +249,10 @@ class DiskCache:
                 with contextlib.suppress(OSError):
                     os.chmod(path, 0o600, dir_fd=root.folder.descriptor)
 
-    def claims(self) -> Claims:
-        """Return this process's claims, among the processes that share the folder."""
+    def partials(self) -> PartialEntries | None:
+        """Return what the processes that share the folder are fetching; None where it can't be used."""
         root = self._root()
-        return no_claims() if root is None else root.claims
+        return None if root is None else root.partials
 
     # ---- all of it
 
@@ -263,6 +263,8 @@ class DiskCache:
             if root is not None:
                 self._drop(root, path)
         self._sweep(root)
+        if root is not None:
+            root.evictor.open()
 
     def verify(self) -> list[str]:
         """Read everything; return the URLs and versions of what was damaged, and has been removed."""
@@ -323,7 +325,7 @@ class DiskCache:
         self._failed_at = None
         try:
             _warn_of_network(self.folder)
-            return OpenFolder(self._path, self.limits, self.passes)
+            return OpenFolder(self._path, self.limits, self._reuse)
         except FAILURES as exc:
             self._failed_at = time.monotonic()
             self._fails(exc)

@@ -1,13 +1,12 @@
 """The disk space of a cache: counted by sweeps of its folder, estimated between them, kept in its limits by eviction.
 
 The directory is the truth. What a process knows is the newest count, its own or the one that another process has left
-in a file, and what it has written and removed since. What the others have written since is not known: each may fill as
-much of the room that is left as leaves as much for all the others, whose number is guessed from the last two counts;
-then there is another sweep.
+in a file, and what it has written and removed since. What the others have written since is not known: each process
+sweeps again when it has added a part of the limit, one of `PARTS`.
 
 Entries are removed in batches, chosen by `policy` among a sample of the files, so that the work of an eviction does not
-grow with their number. Where none of a sample goes for what is new, there is no other sample for a while: a full cache
-refuses quickly.
+grow with their number. Where none of a sample goes for what is new, the cache is closed for a while: it refuses what is
+new without a look, but for one newcomer in `policy.ONE_IN`.
 """
 
 from __future__ import annotations
@@ -28,21 +27,20 @@ from ..disk.descriptors import read_all
 from ..disk.files import is_leftover
 from ..disk.folders import Folder
 from . import frames, policy
-from .policy import Passes, ReadOrder
-from .single_flight import Claims
+from .partials import PartialEntries
+from .policy import ReadOrder, ReuseTimes
 
 FOLDERS = 256
 """The hashed folders that entries are divided among."""
 SAMPLE, FEWEST_FOLDERS = 8192, 16
 """Entries after which a sweep ends, and the hashed folders that it looks at in any case: of more, it is an estimate."""
-MOST_WRITERS = 64
-LEAST = 1 << 19
-"""Bytes that each process may write without another sweep, however little room is left; less of a small limit."""
-REST = 100
-"""Times as long as a sweep took, a count is good enough to choose what goes; half of that, if much was written."""
+PARTS = 64
+"""A process sweeps again when it has added one of so many parts of the limit."""
+REST = 1000
+"""Times as long as a sweep took, a count is good enough for a cache that seems to be full."""
 OLDEST = 60.0
 """Seconds after which a count that was found is not used any more."""
-CHEAP = 0.005
+CHEAP = 0.001
 """Seconds of a sweep that each process makes at its beginning, whatever others have counted."""
 BATCH = 0.01
 """The share of the limit that one eviction frees of what is not needed."""
@@ -50,7 +48,7 @@ TOLERANCE = 1 / 64
 """The share of the limit by which an estimate may exceed it before entries go whatever they are needed for."""
 CANDIDATES = 256
 """Entries, at least, among which an eviction chooses."""
-VAIN_REST, ORDERED_REST = 50, 5
+VAIN_REST, ORDERED_REST = 200, 5
 """Times as long as a search took that had nothing to evict, there is no other one; the same where reading changes what
 can be done without."""
 ANY = -2.0
@@ -88,33 +86,25 @@ class Occupancy:
         self._folder = folder
         self._count: Count | None = None
         self._left: tuple[int, int] | None = None  # the file that the count was read from
-        self._changes: deque[list[float]] = deque(maxlen=int(OLDEST / _BUCKET))  # when, by how much, what was written
-        self._own = self._written = 0.0  # since the count
-        self._writers: float = MOST_WRITERS
+        self._changes: deque[list[float]] = deque(maxlen=int(OLDEST / _BUCKET))  # when, and by how much
+        self._own = 0.0  # what this process has added since the count
         self._lock = process.Lock()
 
     def change(self, size: int) -> None:
         """Note that this process writes, or has removed, an entry of so many bytes."""
         now = time.time()
         if not self._changes or now - self._changes[-1][0] > _BUCKET:
-            self._changes.append([now, 0, 0])
-        last = self._changes[-1]
-        last[1] += size
+            self._changes.append([now, 0])
+        self._changes[-1][1] += size
         self._own += size
-        if size > 0:
-            last[2] += size
-            self._written += size
 
     def excess(self, size: int, limit: int) -> int:
         """Return by how many bytes an entry of `size` bytes would exceed a limit; 0 or less, if it would not."""
-        count, least = self._known(), max(min(LEAST, limit >> 6), limit >> 10)
-        over, own, age = count.size + self._own + size - limit, self._own, time.time() - count.begun
-        others = own > 0 and over + own * (self._writers - 1) > 0 and own + size >= least
-        stale = over > 0 and not 0 <= age < max(REST * count.took, 1.0)
-        turned = self._written >= limit >> 6 and not 0 <= age < REST / 2 * count.took
-        if others or stale or turned:
-            over = self.sweep().size + self._own + size - limit
-        return int(over)
+        count = self._known()
+        is_old = not 0 <= time.time() - count.begun < max(REST * count.took, 1.0)
+        if self._own > limit / PARTS or (is_old and count.size + self._own + size > limit):
+            count = self.sweep()
+        return int(count.size + self._own + size - limit)
 
     def sweep(self) -> Count:
         """Count what is there, and leave the count for other processes."""
@@ -157,16 +147,12 @@ class Occupancy:
 
     def _take(self, count: Count) -> None:
         with self._lock:
-            before, self._count = self._count, count
-            self._writers = MOST_WRITERS
-            if before is not None and self._own >= LEAST:
-                self._writers = min(MOST_WRITERS, max(2.0, 1.5 * (count.size - before.size) / self._own))
-            since = [change for change in list(self._changes) if change[0] >= count.begun]
-            self._own, self._written = sum(change[1] for change in since), sum(change[2] for change in since)
+            self._count = count
+            self._own = sum(change[1] for change in list(self._changes) if change[0] >= count.begun)
 
     def _swept(self) -> Count:
         begun, start = time.time(), time.monotonic()
-        self._changes.append([begun, 0, 0])
+        self._changes.append([begun, 0])
         size = entries = folders = 0
         for number in random.sample(range(FOLDERS), FOLDERS):
             folders += 1
@@ -192,16 +178,18 @@ Sample: TypeAlias = Callable[[], Sequence[Candidate]]
 class Victims:
     """Chooses what is evicted: of samples, what can be done without best."""
 
-    def __init__(self, passes: Passes) -> None:
-        self._passes = passes
+    def __init__(self, reuse: ReuseTimes) -> None:
+        self._reuse = reuse
         self._candidates: list[Candidate] = []
-        self._vain = _VainSearch(math.inf, None, 0.0, 0.0)
+        self._vain = _VainSearch(math.inf, None, 0.0)
 
     def next(self, sample: Sample, need: float, order: ReadOrder, *, refill: bool = True) -> Candidate | None:
         """Return an entry that goes for a newcomer that is needed at a position, or for `ANY`; None if none does.
 
-        `sample` returns candidates: all that there are, or some.
+        `sample` returns candidates: all that there are, or some. Without `refill` there is no new sample.
         """
+        if need == math.inf and self.rests(need, order):
+            return None
         took: float | None = None
         while True:
             candidates = self._candidates
@@ -212,29 +200,32 @@ class Victims:
                 continue
             if took is not None:
                 rest = took * (VAIN_REST if need == math.inf else ORDERED_REST)
-                self._vain = _VainSearch(need, order or None, self._passes.unread_since, time.monotonic() + rest)
+                self._vain = _VainSearch(need, order or None, time.monotonic() + rest)
                 return None
-            if not refill or self._rests(need, order):
+            if not refill or self.rests(need, order):
                 return None
             took = self._refill(sample, order)
 
-    def _goes(self, one: Candidate, need: float, order: ReadOrder) -> bool:
-        return need == ANY or policy.goes_for(self._rank(one, order), need)
-
-    def _rank(self, one: Candidate, order: ReadOrder) -> float:
-        return policy.rank(one.key, one.last_read, order, self._passes)
-
-    def _rests(self, need: float, order: ReadOrder) -> bool:
-        """Return if a search for what is needed no later was in vain lately, and nothing has changed since."""
+    def rests(self, need: float, order: ReadOrder) -> bool:
+        """Return if a search for what is needed no later was in vain lately."""
         vain = self._vain
-        same = vain.order is (order or None) and vain.unread_since == self._passes.unread_since
-        return same and need >= vain.need and time.monotonic() < vain.until
+        return vain.order is (order or None) and need >= vain.need and time.monotonic() < vain.until
+
+    def reset(self) -> None:
+        """Search again: something has changed."""
+        self._vain = _VainSearch(math.inf, None, 0.0)
+
+    def _goes(self, one: Candidate, need: float, order: ReadOrder) -> bool:
+        return need == ANY or policy.goes_for(self._rank(one, order, self._reuse.unused_since()), need)
+
+    def _rank(self, one: Candidate, order: ReadOrder, unused_since: float) -> float:
+        return policy.rank(one.key, one.last_read, order, unused_since)
 
     def _refill(self, sample: Sample, order: ReadOrder) -> float:
         """Take a new sample; return the seconds that it took."""
-        began = time.monotonic()
+        began, unused_since = time.monotonic(), self._reuse.unused_since()
         found = sample()
-        ranked = sorted(((self._rank(one, order), -one.last_read), at) for at, one in enumerate(found))
+        ranked = sorted(((self._rank(one, order, unused_since), -one.last_read), at) for at, one in enumerate(found))
         dispensable = sum(rank >= policy.READ for (rank, _), _ in ranked) if order else 0
         self._candidates = [found[at] for _, at in ranked[-max(CANDIDATES // 4, len(found) // 4, dispensable) :]]
         return time.monotonic() - began
@@ -246,8 +237,6 @@ class _VainSearch(NamedTuple):
     need: float
     """The position at which the newcomer is needed."""
     order: ReadOrder | None
-    unread_since: float
-    """Of the passes at that time."""
     until: float
     """When there may be another one."""
 
@@ -255,15 +244,15 @@ class _VainSearch(NamedTuple):
 class Evictor:
     """Keeps the entries of a folder within their limits."""
 
-    def __init__(self, folder: Folder, claims: Claims, limits: DiskLimits, passes: Passes) -> None:
+    def __init__(self, folder: Folder, partials: PartialEntries, limits: DiskLimits, reuse: ReuseTimes) -> None:
         self.limits = limits
         self.occupancy: Occupancy = Occupancy(folder)
         self.evicted: int = 0
         """Entries that this process has evicted."""
         self._excess_until = 0.0  # when what is beyond the limits may be looked for again
         self._folder = folder
-        self._claims = claims
-        self._victims = Victims(passes)
+        self._partials = partials
+        self._victims = Victims(reuse)
 
     def make_room(self, size: int, need: float, order: ReadOrder) -> bool:
         """Return whether an entry that takes `size` bytes of the disk, and is needed at a position, is admitted."""
@@ -277,6 +266,14 @@ class Evictor:
             self._evict_excess(order)
             wanted = self.excess(size)
         return wanted <= 0 or self._evict(wanted, need, order) >= min(wanted, size)
+
+    def is_closed(self, order: ReadOrder) -> bool:
+        """Return whether nothing was lately found that goes for what is new, the order of reading not being known."""
+        return not order and self._victims.rests(math.inf, order)
+
+    def open(self) -> None:
+        """Look for what goes again: something was removed."""
+        self._victims.reset()
 
     def excess(self, size: int) -> int:
         """Return by how many bytes `size` more would exceed the limits; 0 or less, if there is room."""
@@ -293,7 +290,7 @@ class Evictor:
         there was nothing more to evict lately.
         """
         began = time.monotonic()
-        if began >= self._excess_until and self._claims.claim(_EXCESS):
+        if began >= self._excess_until and self._partials.claim(_EXCESS):
             try:
                 self.occupancy.sweep()
                 if (wanted := self.excess(0)) > 0:
@@ -302,7 +299,7 @@ class Evictor:
                     if freed < wanted:
                         self._excess_until = time.monotonic() + VAIN_REST * (time.monotonic() - began)
             finally:
-                self._claims.release(_EXCESS)
+                self._partials.release(_EXCESS)
 
     def _evict(self, wanted: int, need: float, order: ReadOrder) -> int:
         """Free so many bytes of entries that go for a newcomer, or for `ANY` of all, and some more of what is not

@@ -38,7 +38,7 @@ ANSWERS = (
     errors.StaleFileError,
 )
 """Errors of a store that can be reached."""
-LONGEST = 200_000
+LONGEST = 50_000
 """Records that a process keeps in memory; then it forgets them all."""
 PAGES = 8
 """Pages of a listing that may be asked for in vain; after these, one for so many files that were in none."""

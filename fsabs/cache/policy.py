@@ -1,9 +1,10 @@
 """The eviction policy of a full cache. It is made for epochs, in which every entry is read again a whole pass later.
 
-Recency is the worst guide then: what was read last is needed last. Where nothing is known of the future, a cache keeps
-what it has, admits what fits, and evicts what was not read for a whole pass over the data (`Passes`). Where the order
-of reading is known (`ReadOrder`), what is needed last goes first, and what is needed later than all that is there is
-not admitted.
+Recency is the worst guide then: what was read last is needed last. Where nothing is known of the future, a newcomer
+takes the place of an entry that was not read for longer than entries take to be read again (`ReuseTimes`). Where there
+is none, one newcomer in `ONE_IN` takes that of the entry that was not read for longest: so the cache keeps nearly all
+that it has from pass to pass, and what is read over and over gets in. Where the order of reading is known
+(`ReadOrder`), what is needed last goes first, and what is needed later than all that is there is not admitted.
 """
 
 from __future__ import annotations
@@ -12,22 +13,24 @@ import functools
 import hashlib
 import math
 import time
+from collections import deque
 from collections.abc import Iterable
 
-from ..core import process
+HITS, FEWEST_HITS = 256, 8
+"""The hits by which it is known how long entries take to be read again: at most, and at least."""
+LONGER = 1.2
+"""An entry that was not read for so many times the longest of these is not used any more.
 
-SAMPLES = 256
-"""Keys by which passes are recognised, at most."""
-TWICE, LEAST = 8, 8
-"""A pass has ended when every eighth of its keys, and eight at least, were read again."""
+(Two reads of a file in shuffled passes may be almost two passes apart.)
+"""
+UNUSED_AFTER = 3 * 24 * 3600.0
+"""The same in seconds, where there were too few hits."""
+ONE_IN = 128
+"""One in so many newcomers is admitted to a cache that is full of what is used."""
 READ = 1e18
 """The rank of an entry that was read lately: behind every position."""
 NOW = -1.0
 """The position of what is needed before all else."""
-EARLIER = 3600.0
-"""Seconds by which a process takes its first pass to have begun earlier: another one may have read its entries."""
-UNUSED_AFTER = 3 * 24 * 3600.0
-"""Seconds after which an entry that was not read may go, whatever is known of passes."""
 
 
 @functools.lru_cache(4096)  # each file of a window is asked for some times
@@ -96,54 +99,25 @@ class ReadOrder:
         return next((at for at in self._later.get(key, ()) if at > self.cursor), math.inf)
 
 
-class Passes:
-    """The times at which this process began its last passes over the data, recognised by keys that are read again.
-
-    A sample of the keys is enough: at most `SAMPLES` of them, those that have no bit of `mask`.
-    """
+class ReuseTimes:
+    """How long after a read entries are read again, by the last hits of this process."""
 
     def __init__(self) -> None:
-        self.mask: int = 0
-        self._seen: dict[int, bool] = {}
-        self._again = 0
-        self._lock = process.Lock()
-        self.begun: float = time.time() - EARLIER
-        """When the present pass began; a read renews the time of an entry that was last read before."""
-        self.before: float = -math.inf
-        self.unread_since: float = -math.inf
-        """When the pass before began, and the one before that: what was last read earlier may go.
+        self._recent: deque[float] = deque(maxlen=HITS)
 
-        (Two reads of a file in shuffled passes may be almost two passes apart.)
-        """
+    def add(self, last_read: float) -> float:
+        """Note a hit of an entry that was `last_read` at a time, and return the present one."""
+        now = time.time()
+        self._recent.append(now - last_read)
+        return now
 
-    def read(self, key: int) -> None:
-        """Note that something is read; what has a bit of `mask` is not counted."""
-        if key & self.mask:
-            return
-        seen = self._seen.get(key)
-        if seen is None:
-            self._seen[key] = False
-            if len(self._seen) > SAMPLES:
-                self._thin_out()
-        elif not seen:
-            self._seen[key] = True
-            self._again += 1
-            if self._again >= LEAST and self._again * TWICE > len(self._seen):
-                self._next()
-
-    def _thin_out(self) -> None:
-        with self._lock:
-            self.mask = 2 * self.mask + 1
-            self._seen = {key: seen for key, seen in list(self._seen.items()) if not key & self.mask}
-            self._again = sum(self._seen.values())
-
-    def _next(self) -> None:
-        with self._lock:
-            self.unread_since, self.before, self.begun = self.before, self.begun, time.time()
-            self._seen, self._again = {}, 0
+    def unused_since(self) -> float:
+        """Return a time: an entry that was not read after it is not used any more."""
+        recent = self._recent.copy()
+        return time.time() - (LONGER * max(recent) if len(recent) >= FEWEST_HITS else UNUSED_AFTER)
 
 
-def rank(key: int, last_read: float, order: ReadOrder, passes: Passes) -> float:
+def rank(key: int, last_read: float, order: ReadOrder, unused_since: float) -> float:
     """Return how well an entry can be done without: infinity if it goes for whatever is new, else its next position.
 
     An entry that is not needed as far as is known, and was read lately, has the rank `READ`: it goes only for something
@@ -156,8 +130,7 @@ def rank(key: int, last_read: float, order: ReadOrder, passes: Passes) -> float:
         if key in order:  # read in this epoch already: as good as what is new, and worse than what is needed
             return READ
         return math.inf if last_read < order.since else READ
-    unused = last_read < passes.unread_since or last_read < time.time() - UNUSED_AFTER
-    return math.inf if unused else READ
+    return math.inf if last_read < unused_since else READ
 
 
 def goes_for(victim: float, newcomer: float) -> bool:

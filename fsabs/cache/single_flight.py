@@ -1,10 +1,7 @@
-"""Single flight: one fetch of a missing value for all threads and processes that want it.
+"""Single flight: one fetch of a missing value for all threads that want it, and for processes that leave claims.
 
-Threads wait for each other's fetch. Processes leave claims in a small table of a file: hints, on which nothing rests
-but the number of fetches. A claim is written into the slot of its token's hash, and read again: of two processes that
-claim a token at one moment, the one that was overwritten knows. Nothing is locked. A claim whose process is gone
-doesn't count. A process that makes no progress (it may be stopped) is waited for about as long as a fetch takes, once:
-then all that it had claimed until then is fetched a second time.
+Threads wait for each other's fetch. A process that has claimed a value and makes no progress (it may be stopped) is
+waited for about as long as a fetch takes; then its claims are given up.
 """
 
 from __future__ import annotations
@@ -12,12 +9,10 @@ from __future__ import annotations
 import enum
 import hashlib
 import math
-import os
-import struct
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ..core import process
 from ..core.threads import Flag
@@ -28,8 +23,6 @@ MIN_WAIT = 1.0
 """Seconds without progress for which a process waits for another one, at least."""
 FIRST_SLEEP, LONGEST_SLEEP = 0.0005, 0.02
 """Seconds between two looks at what another process is fetching."""
-SLOTS = 1 << 14
-_SLOT = struct.Struct("=IId")  # the process; a check of the token; when it was claimed, in seconds since 1970
 
 
 class Missing(enum.Enum):
@@ -41,87 +34,32 @@ class Missing(enum.Enum):
 MISSING = Missing.MISSING
 
 
-class Claims:
-    """The claims in the file of a descriptor, from `offset` on; one object for each process.
-
-    It closes the descriptor when it is freed, and not before: a thread that still fetches would write into the file
-    that has reused its number. A file that fails gives every claim.
-    """
-
-    def __init__(self, fd: int, offset: int = 0, slots: int = SLOTS) -> None:
-        self._fd = fd
-        self._offset = offset
-        self._slots = slots
-        self._owner = os.getpid()
-        self._stuck: dict[int, float] = {}
-
-    # What a finalizer needs is bound: when the interpreter ends, the names of the module may be gone before.
-    def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        if self._fd >= 0:
-            close(self._fd)
+class Claims(Protocol):
+    """What processes are fetching: hints, on which nothing rests but the number of fetches. It raises no `OSError`."""
 
     def claim(self, token: int) -> bool:
         """Claim a token, a hash of 64 bits; False if another process has claimed it."""
-        at, check = self._place(token)
-        try:
-            if self._is_held(at, check):
-                return False
-            os.pwrite(self._fd, _SLOT.pack(self._owner, check, time.time()), at)
-            return self._read(at)[:2] == (self._owner, check)
-        except OSError:
-            return True
 
     def release(self, token: int) -> None:
         """Give a claim back."""
-        try:
-            os.pwrite(self._fd, bytes(_SLOT.size), self._place(token)[0])
-        except OSError:  # it ends with its time
-            pass
 
     def give_up(self, token: int) -> None:
-        """Ignore all that the owner of a claim has claimed until now: it was waited for in vain."""
-        try:
-            self._stuck[self._read(self._place(token)[0])[0]] = time.time()
-        except OSError:
-            pass
-
-    def _place(self, token: int) -> tuple[int, int]:
-        return self._offset + token % self._slots * _SLOT.size, token >> 32 & 0xFFFFFFFF
-
-    def _read(self, at: int) -> tuple[int, int, float]:
-        data = os.pread(self._fd, _SLOT.size, at)
-        return _SLOT.unpack(data) if len(data) == _SLOT.size else (0, 0, 0.0)
-
-    def _is_held(self, at: int, check: int) -> bool:
-        """Return whether another process has claimed the token."""
-        owner, claimed, since = self._read(at)
-        if owner in (0, self._owner) or claimed != check:
-            return False
-        if not (self._stuck.get(owner, -math.inf) < since and -1 < time.time() - since < TIMEOUT):
-            return False
-        try:
-            os.kill(owner, 0)
-        except ProcessLookupError:
-            return False
-        except OSError:  # another user's by now
-            pass
-        return True
+        """Ignore the claim of a process that was waited for in vain."""
 
 
-def no_claims() -> Claims:
-    """Return claims that are always given: values are this process's alone."""
-    return Claims(-1)
+def no_claims() -> None:
+    """Return no claims: values are this process's alone."""
 
 
 class _Flight:
     """A fetch under way in this process."""
 
-    __slots__ = ("done", "thread", "value")
+    __slots__ = ("done", "thread", "values")
 
     def __init__(self) -> None:
         self.done = Flag()
         self.thread = threading.get_ident()
-        self.value: Any = MISSING
+        self.values: dict[Hashable, Any] = {}
 
 
 class _Request(NamedTuple):
@@ -136,14 +74,18 @@ class SingleFlight:
     """The fetches under way.
 
     Args:
-        claims: returns this process's claims against other processes.
+        claims: returns this process's claims against other processes; None where they have nothing of each other.
         min_wait: seconds without progress for which another process is waited for, at least: three times as long as a
             value has taken lately, if that is more.
+        max_wait: the same, at most.
     """
 
-    def __init__(self, claims: Callable[[], Claims], min_wait: float = MIN_WAIT) -> None:
+    def __init__(
+        self, claims: Callable[[], Claims | None], min_wait: float = MIN_WAIT, max_wait: float = TIMEOUT
+    ) -> None:
         self._claims = claims
         self._min_wait = min_wait
+        self._max_wait = max_wait
         self._slowest = 0.0  # seconds that a value of the last fetches took
         self._generation = process.generation()
         self._flights: dict[Hashable, _Flight] = {}
@@ -165,36 +107,39 @@ class SingleFlight:
         if self._generation != process.generation():  # what was under way is the parent's
             self._flights, self._generation = {}, process.generation()
         flights, request = self._flights, _Request(keys, lookup, fetch)
-        own: dict[int, _Flight] = {}
-        others: dict[int, _Flight] = {}
+        flight, own, others = _Flight(), dict[Hashable, int](), dict[int, _Flight]()
         try:
             for number, key in enumerate(keys):
-                flight = own[number] = _Flight()
                 first = flights.setdefault(key, flight)
-                if first is not flight:
+                if first is not flight or own.setdefault(key, number) != number:
                     others[number] = first
-                    del own[number]
-            self._fetch_own(request, own)
+            self._fetch_own(request, own, flight.values)
         finally:
-            for number, flight in own.items():
-                if flights.get(keys[number]) is flight:
-                    del flights[keys[number]]
-                flight.done.set()
+            for key in keys:
+                if flights.get(key) is flight:
+                    del flights[key]
+            flight.done.set()
+        if not others:
+            return [flight.values[key] for key in keys]
         end = time.monotonic() + TIMEOUT
-        values = {number: flight.value for number, flight in own.items()}
-        values |= {number: self._of_other(request, number, flight, end) for number, flight in others.items()}
+        values = {number: flight.values[key] for key, number in own.items()}
+        values |= {number: self._of_other(request, number, other, end) for number, other in others.items()}
         return [values[number] for number in range(len(keys))]
 
-    def _fetch_own(self, request: _Request, own: dict[int, _Flight]) -> None:
+    def _fetch_own(self, request: _Request, own: dict[Hashable, int], values: dict[Hashable, Any]) -> None:
         """Fetch what no other thread is fetching, as soon as no other process is, either."""
-        claims, waiting = self._claims(), {number: token_of(request.keys[number]) for number in own}
+        claims = self._claims()
+        if claims is None:
+            self._fetch_claimed(request, values, dict.fromkeys(own.values(), 0), None)
+            return
+        waiting = {number: token_of(request.keys[number]) for number in own.values()}
         end, sleep = math.inf, FIRST_SLEEP
         while waiting:
             claimed = {number: token for number, token in waiting.items() if claims.claim(token)}
             if claimed or end == math.inf:
                 waiting = {number: token for number, token in waiting.items() if number not in claimed}
-                self._fetch_claimed(request, own, claimed, claims)
-                end, sleep = time.monotonic() + max(self._min_wait, 3 * self._slowest), FIRST_SLEEP
+                self._fetch_claimed(request, values, claimed, claims)
+                end, sleep = time.monotonic() + min(self._max_wait, max(self._min_wait, 3 * self._slowest)), FIRST_SLEEP
             elif time.monotonic() > end:
                 for token in waiting.values():
                     claims.give_up(token)
@@ -204,38 +149,43 @@ class SingleFlight:
                 sleep = min(2 * sleep, LONGEST_SLEEP)
 
     def _fetch_claimed(
-        self, request: _Request, own: dict[int, _Flight], claimed: dict[int, int], claims: Claims
+        self, request: _Request, values: dict[Hashable, Any], claimed: dict[int, int], claims: Claims | None
     ) -> None:
-        slowest, began = self._slowest / 2, time.monotonic()
+        keys, slowest, began, missing = request.keys, self._slowest / 2, time.monotonic(), list[int]()
         try:
             for number in claimed:  # another one may have stored it since the caller looked
-                own[number].value = request.lookup(number)
-            missing = [number for number in claimed if own[number].value is MISSING]
+                value = request.lookup(number)
+                if value is MISSING:
+                    missing.append(number)
+                else:
+                    values[keys[number]] = value
             for number, value in zip(missing, request.fetch(missing) if missing else (), strict=True):
-                own[number].value = value
-                claims.release(claimed.pop(number))
-                slowest, began = max(slowest, time.monotonic() - began), time.monotonic()
+                values[keys[number]] = value
+                if claims is not None:
+                    claims.release(claimed.pop(number))
+                    slowest, began = max(slowest, time.monotonic() - began), time.monotonic()
             self._slowest = slowest
         finally:
-            for token in claimed.values():
-                claims.release(token)
+            if claims is not None:
+                for token in claimed.values():
+                    claims.release(token)
 
     def _of_other(self, request: _Request, number: int, flight: _Flight, end: float) -> Any:
         """Return what another thread is fetching."""
+        keys, lookup, fetch = request
         if flight.done.is_set() or flight.thread != threading.get_ident():  # else a fetch asks for its own value
             in_time = flight.done.wait(max(0.0, end - time.monotonic()))
-            if (value := request.lookup(number)) is not MISSING:
+            if (value := lookup(number)) is not MISSING:
                 return value
-            if flight.value is not MISSING:  # it could not be stored
-                return flight.value
+            if keys[number] in flight.values:  # it could not be stored
+                return flight.values[keys[number]]
             if in_time:  # it failed: one of those that waited is the next
-                keys, lookup, fetch = request
                 return self.fetch([keys[number]], lambda _: lookup(number), lambda _: fetch([number]))[0]
-        [value] = request.fetch([number])
+        [value] = fetch([number])
         return value
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return SingleFlight, (self._claims, self._min_wait)  # what is under way stays here
+        return SingleFlight, (self._claims, self._min_wait, self._max_wait)  # what is under way stays here
 
 
 def token_of(key: int | bytes) -> int:

@@ -18,7 +18,7 @@ from . import batches
 
 if TYPE_CHECKING:
     from ..core.blobs import Blob
-    from .cachedfs import CachedFile, CachedFiles
+    from .files import CachedFile, CachedFiles
 
 BATCH = 64
 """Files that are looked at together."""
@@ -216,6 +216,7 @@ def pin(files: CachedFiles, key: str) -> int:
             return 0
         if file.small is not None:
             data = files.whole(key, file, opened=opened)[0]
+            files.absent.discard((key,))
             return len(data) if contents.pin(file.small, data) else 0
         kept = 0
         with contextlib.closing(files.block_blob(files.inner, key, file, opened)) as blob:

@@ -355,7 +355,7 @@ def test_what_the_release_before_kept_is_read_and_its_logs_are_freed(tmp_path: P
         (tmp_path / "entries-1" / name).write_bytes(bytes(5000))
     again = DiskCache(str(tmp_path), LIMITS)
     assert again.get(entry(b"name", "url")) == b"content"
-    assert sorted(path.name for path in (tmp_path / "entries-1").iterdir() if path.is_file()) == ["claims", "count"]
+    assert sorted(path.name for path in (tmp_path / "entries-1").iterdir() if path.is_file()) == ["count"]
 
 
 def test_clear_leaves_a_folder_that_can_be_used_whatever_the_umask(tmp_path: Path) -> None:
@@ -398,19 +398,6 @@ def test_nothing_is_left_open(store: Memory, tmp_path: Path) -> None:
             assert fs.read_bytes("00.bin") == content("00.bin")
     gc.collect()
     assert len(os.listdir("/proc/self/fd")) <= before
-
-
-def test_a_fetch_that_ends_after_its_folder_was_removed_writes_into_no_other_file(tmp_path: Path) -> None:
-    cache = DiskCache(str(tmp_path / "cache"), LIMITS)
-    claims = cache.claims()
-    assert claims.claim(5)
-    shutil.rmtree(tmp_path / "cache")
-    cache.clear()  # finds another folder at its path, and leaves the one that is gone
-    with contextlib.ExitStack() as stack:
-        paths = [tmp_path / f"other {number}" for number in range(20)]
-        others = [stack.enter_context(path.open("wb")) for path in paths]  # with the numbers of what was closed
-        claims.release(5)
-        assert {os.fstat(file.fileno()).st_size for file in others} == {0}
 
 
 def test_a_process_without_descriptors_removes_no_entries(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,124 +23,68 @@ from fsabs.cache.disk import open_disk
 from fsabs.cache.eviction import DiskLimits
 from fsabs.cache.policy import ReadOrder
 from fsabs.core.blobs import Blob
-from fsabs.core.fs import FileStat, ListPage
+from fsabs.core.fs import FileStat
 from fsabs.core.layers import LayerFS, lazify
 from fsabs.testing.children import Child, forked, started
 from tests import soak
-from tests.cache.stores import CONTENTS, NAMES, Far, Paged, Store, cached, entry, noise
+from tests.cache.stores import CONTENTS, NAMES, Far, Store, cached, entry
 
 FILES = 600
 
 
-# ---- one fetch for all
+# ---- one fetch of a large file for all
 
 
-class Slow(LayerFS):
-    """Opening a file is noted in a file, says so, and takes a while: for ever, if nothing ends it."""
+LARGE = 66 * 1024 * 1024
 
-    def __init__(self, inner: FS, noted: Path, seconds: float) -> None:
-        super().__init__(inner)
-        self.noted = noted
+
+class SlowRanges(LayerFS):
+    """A file of zeros on a slow store; the bytes that all processes have read of it are counted."""
+
+    read = memoryview(mmap.mmap(-1, 8 * 1024)).cast("Q")
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(Memory())
         self.seconds = seconds
-        self.opened, self._opening = os.pipe()
+        self.begun, self._beginning = os.pipe()
+        SlowRanges.read[:] = memoryview(bytes(8 * 1024)).cast("Q")
+
+    def _stat(self, key: str, *how: Any) -> FileStat:
+        return FileStat(key, LARGE, version="1")
 
     def _open_blob(self, key: str, *how: Any) -> Blob:
-        with self.noted.open("ab") as file:
-            file.write(b".")
-        os.write(self._opening, b".")
-        time.sleep(self.seconds)
-        return super()._open_blob(key, *how)
+        return SlowBlob(self, key, LARGE, "1")
 
 
-def test_processes_that_miss_one_file_fetch_it_once(shared: Local, tmp_path: Path, folder: str) -> None:
-    fs = cached(Slow(shared, tmp_path / "noted", 0.2), folder)
-    read = functools.partial(fs.read_bytes, "00.bin")
-    assert forked("reading", [read] * 6, 30) == [CONTENTS[0]] * 6
-    assert (tmp_path / "noted").read_bytes() == b"."
-    assert fs.status()["misses"] == 1, "who waited has neither missed nor hit"
+class SlowBlob(Blob):
+    """Takes a while for each range."""
+
+    _origin: SlowRanges
+
+    def _pread(self, size: int, offset: int) -> bytes:
+        os.write(self._origin._beginning, b".")
+        time.sleep(self._origin.seconds)
+        self._origin.read[os.getpid() % 1024] += size
+        return bytes(size)
+
+
+def test_processes_that_read_one_checkpoint_fetch_it_about_once(folder: str) -> None:
+    fs = CachedFS(SlowRanges(0.05), folder, min_free=0)
+    assert forked("reading", [lambda: len(fs.read_bytes("checkpoint"))] * 4, 60) == [LARGE] * 4
+    assert sum(SlowRanges.read) < 2 * LARGE, "four times as much where each fetches for itself"
+    assert not list(Path(folder).rglob("*.partial"))
 
 
 @pytest.mark.parametrize("kill", [True, False])
-def test_a_claim_of_a_process_that_was_killed_or_hangs_is_not_waited_for_for_ever(
-    shared: Local, tmp_path: Path, folder: str, kill: bool
-) -> None:
-    slow = Slow(shared, tmp_path / "noted", 100)
-    child = Child("hanging", lambda: cached(slow, folder).read_bytes("00.bin"), 60)
-    os.read(slow.opened, 1)
+def test_a_process_that_was_killed_or_hangs_is_not_waited_for_for_ever(folder: str, kill: bool) -> None:
+    slow = SlowRanges(100)
+    child = Child("hanging", lambda: CachedFS(slow, folder, min_free=0).read_bytes("checkpoint"), 60)
+    os.read(slow.begun, 1)
     if kill:
         child.kill()
-    assert forked("reading", [lambda: cached(shared, folder).read_bytes("00.bin")], 30) == [CONTENTS[0]]
+    slow.seconds = 0
+    assert len(CachedFS(slow, folder, min_free=0).read_bytes("checkpoint")) == LARGE
     child.kill()
-
-
-def test_a_stopped_worker_costs_the_others_one_wait(store: Store, folder: str) -> None:
-    """And not a second for each file that it was about to fetch."""
-    names = [f"x{number:03}" for number in range(100)]
-    for number, name in enumerate(names):
-        store.inner.write_bytes(name, noise(500, number))
-
-    class Stopping(Store):
-        def _read_many(self, wanted: Sequence[str], *how: Any) -> Iterator[Any]:
-            os.kill(os.getpid(), signal.SIGSTOP)
-            yield from super()._read_many(wanted, *how)
-
-    stopped = Child("stopped", lambda: list(cached(Stopping(store.inner), folder).read_many(names)), 60)
-    assert os.WIFSTOPPED(os.waitpid(stopped.pid, os.WUNTRACED)[1])
-    fs = cached(store, folder)
-    began = time.monotonic()
-    for number, name in enumerate(names):
-        assert fs.read_bytes(name) == noise(500, number)
-    assert time.monotonic() - began < 10, "100 seconds, if it waits for each"
-    stopped.kill()
-
-
-class Counting(Paged):
-    """Counts the requests of all processes, each of which takes a moment."""
-
-    requested = memoryview(mmap.mmap(-1, 8 * 1024)).cast("Q")
-
-    def _note(self) -> None:
-        self.requested[os.getpid() % 1024] += 1
-        time.sleep(0.0005)
-
-    def _stat(self, key: str, *how: Any) -> FileStat:
-        self._note()
-        return super()._stat(key, *how)
-
-    def _open_blob(self, key: str, *how: Any) -> Blob:
-        self._note()
-        return super()._open_blob(key, *how)
-
-    def _list_page(self, key: str, after: str) -> ListPage | None:
-        self._note()
-        return super()._list_page(key, after)
-
-
-@pytest.mark.parametrize(("many", "stopped"), [(True, True), (False, False)])
-def test_a_cold_epoch_of_four_processes_costs_the_requests_of_one(folder: str, many: bool, stopped: bool) -> None:
-    memory = Memory()
-    memory.mkdir("train")
-    names = [f"train/{number:04}" for number in range(FILES)]
-    for number, name in enumerate(names):
-        memory.write_bytes(name, noise(500, number))
-    Counting.requested[:] = memoryview(bytes(8 * 1024)).cast("Q")
-    fs = CachedFS(Counting(memory), folder, min_free=0, memory_bytes=0)
-
-    def epoch() -> int:
-        found = 0
-        for start in range(0, FILES, 50):
-            some = names[start : start + 50]
-            found += len(list(fs.read_many(some)) if many else [fs.read_bytes(name) for name in some])
-        return found
-
-    children = [Child(f"process {number}", epoch, 60) for number in range(4)]
-    if stopped:
-        time.sleep(0.05)
-        os.kill(children[0].pid, signal.SIGSTOP)
-    assert [child.result() for child in children[stopped:]] == [FILES] * (4 - stopped)
-    # What the stopped one had claimed is fetched by others, too: far from the 4 * FILES of those that share nothing.
-    assert sum(Counting.requested) <= (1.5 if stopped else 1.1) * FILES + 20
-    children[0].kill()
 
 
 # ---- what is here is shared

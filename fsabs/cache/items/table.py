@@ -34,7 +34,7 @@ from ...core import errors, process
 from ...disk import folders
 from ...disk.descriptors import allocate, open_ours, read_all
 from ..frames import checksum
-from ..single_flight import Claims, no_claims
+from .claims import SlotClaims
 
 MAGIC = b"fsabs\x00C\x01"
 VERSION = 2
@@ -116,7 +116,7 @@ class ItemTable:
         self.limit = limit
         self.damaged: int = 0
         """Items that this object has found to be wrong."""
-        self._claims: tuple[int, Claims] | None = None
+        self._claims: tuple[int, SlotClaims] | None = None
         self.map: mmap.mmap | None = None
         self.header: TableHeader = _read_header(path, fd, writable)
         size = self.header.data_start if writable else os.fstat(fd).st_size
@@ -172,17 +172,17 @@ class ItemTable:
         """Return the slots, mapped."""
         return memoryview(self.map or b"")[SLOTS_START:][: self.header.length * SLOT_SIZE]
 
-    def claims(self) -> Claims:
-        """Return this process's claims of items that are being made."""
+    def claims(self) -> SlotClaims | None:
+        """Return this process's claims of items that are being made; None where there are none."""
         with self._lock:
             if not self.writable or self.fd < 0:
-                return no_claims()
+                return None
             if self._claims is None or self._claims[0] != process.generation():
                 try:
                     own = os.dup(self.fd)  # a fetch may go on after `close`
                 except OSError:
-                    return no_claims()
-                self._claims = process.generation(), Claims(own, CLAIMS_AT, CLAIMS)
+                    return None
+                self._claims = process.generation(), SlotClaims(own, CLAIMS_AT, CLAIMS)
             return self._claims[1]
 
     # ---- items
