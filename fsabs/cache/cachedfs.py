@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import io
 import math
 import os
 import re
@@ -19,11 +18,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backends.local import Local
-from ..core import errors, keys, process
+from ..core import errors, identity, keys, process
 from ..core.blobs import Blob, Hint
 from ..core.fs import FS, FileStat, StrPath, TreeCounts, keys_of
 from ..core.identity import Identity
-from ..core.layers import LayerFS
+from ..core.layers import LayerFS, compared
 from ..core.writing import LayerWriter, Writer
 from ..disk import folders
 from ..disk.folders import cache_directory
@@ -70,6 +69,8 @@ class CachedFS(LayerFS):
 
     Raises `ValueError` for a size or a number of seconds that can't be.
     """
+
+    keeps_content = True
 
     def __init__(
         self,
@@ -177,10 +178,11 @@ class CachedFS(LayerFS):
         except (FileNotFoundError, NotADirectoryError):
             return []
 
-    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
-        if append:
+    def _create(self, key: str, exclusive: bool, append: bool = False, update: bool = False, /) -> Writer:
+        if append or update:
             self._stats.updated(key, self._url(key))
-        return _InvalidatingWriter(self.inner._create(key, exclusive, append), functools.partial(self._invalidate, key))
+        writer = self.inner._create(key, exclusive, append, update)
+        return writer if update else _InvalidatingWriter(writer, functools.partial(self._invalidate, key))
 
     def _write_many(self, pairs: Iterator[tuple[str, bytes]], concurrency: int | None) -> int:
         written: list[str] = []
@@ -200,10 +202,6 @@ class CachedFS(LayerFS):
         with self._changing(self._file_key(path, "write_if")):
             self._inner_here().write_if(path, data, version)
 
-    def _open_update(self, key: str) -> io.BufferedIOBase:
-        self._stats.updated(key, self._url(key))
-        return self.inner._open_update(key)
-
     def _rename(self, src: str, dst: str) -> None:
         with self._changing(src, dst, members=self._below(src)):
             self.inner._rename(src, dst)
@@ -219,12 +217,6 @@ class CachedFS(LayerFS):
     def _copy(self, source: FS, src: str, dst: str, /) -> None:
         with self._changing(dst):
             super()._copy(source, src, dst)
-
-    def _stored_in(self) -> FS:
-        return self.inner._stored_in()
-
-    def _can_copy_from(self, source: FS) -> bool:
-        return self.inner._can_copy_from(source)
 
     # ---- the cache itself
 
@@ -382,9 +374,9 @@ class CacheState:
         records_on_disk: bool,
     ) -> None:
         disk = open_disk(folder, limits) if folder is not None else None
-        self.store: str = inner._resolved_store()
+        self.store: str = identity.store(inner)
         self.contents: ContentCache = ContentCache(disk, memory_bytes, counts)
-        asking = f"{self.store} {inner._principal()}" if records_on_disk else ""
+        asking = f"{self.store} {identity.principal(inner)}" if records_on_disk else ""
         self.records: FileRecords = FileRecords(asking, self.contents, records_on_disk)
         self.files: dict[str, CachedFile] = {}
         """The last ones that were found, by key."""
@@ -514,7 +506,7 @@ class CachedFiles:
         version = stat.version
         if stat.directory or not 0 < stat.size <= self.largest or (version is None and self.stats.max_age is None):
             return CachedFile(stat, None, None, False, asked)
-        admit = strong or version is None or self.inner._is_strong(version)
+        admit = strong or version is None or identity.is_strong(self.inner, version)
         if version is None:
             version = self.stats.aged_version(url, stat)
         name = Identity(self._state.get().store, url, version, stat.size).encode()
@@ -543,7 +535,7 @@ class CachedFiles:
             with contextlib.suppress(errors.StaleFileError):  # it changed since it was asked for, and nothing was read
                 if opened is None and not self._is_begun(file.entry, file.stat.size):
                     opened = self._opened_as(file, Hint.ANY, key)
-                return self.inner._compared(key, self.block_blob(fs, key, file, opened))
+                return compared(self.inner, key, self.block_blob(fs, key, file, opened))
         return self.inner._open_blob(key, hint)
 
     def _is_begun(self, entry: EntryKey, size: int) -> bool:
@@ -563,7 +555,7 @@ class CachedFiles:
                 return self.whole(key, file, opened=opened)[0]
             with (
                 contextlib.suppress(errors.StaleFileError),  # it changed between its stat and its reading
-                self.inner._compared(key, self.block_blob(self.inner, key, file, opened))
+                compared(self.inner, key, self.block_blob(self.inner, key, file, opened))
                 if file.entry is not None or opened is None
                 else opened as blob,
             ):
@@ -633,8 +625,7 @@ def _records(state: process.PerProcess[CacheState]) -> FileRecords:
 
 def _warn_if_local(inner: FS) -> None:
     """Warn once that a cache around local files does not pay, unless they are on a network mount."""
-    while isinstance(inner, LayerFS):
-        inner = inner.inner
+    inner = inner.backing
     folder = f"/{inner._root}"
     if isinstance(inner, Local) and not folders.is_network(folders.filesystem_of(folder)):
         message = (

@@ -144,7 +144,7 @@ class _Listings:
         """Yield the names in a directory that begin with `start`, or all; none if it is missing, or a file."""
         key = self._fs._key(base, "glob")
         try:
-            identity = self._fs._directory_identity(key)
+            identity = self._fs._listed_by._directory_identity(key)
             repeated = identity is not None and self._entries.enter(identity)
             if repeated:
                 names = self._known[identity] = self._known.get(identity) or list(_names(self._fs, base))

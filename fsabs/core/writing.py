@@ -145,6 +145,35 @@ class Writer(abc.ABC):
         """Abort the writing of a file that was never closed."""
         self.abort()
 
+    def updated_file(self) -> io.BufferedIOBase:
+        """Return the file that is read and written in place, of an `UpdateWriter`."""
+        raise io.UnsupportedOperation("the file can't be updated")
+
+
+class UpdateWriter(Writer):
+    """What a store returns for a file that is read and written in place: the file, which its user closes.
+
+    Args:
+        file: it; what is written to it stays.
+    """
+
+    def __init__(self, file: io.BufferedIOBase) -> None:
+        self._file = file
+
+    def updated_file(self) -> io.BufferedIOBase:
+        """Return the file."""
+        return self._file
+
+    def write(self, data: bytes) -> None:
+        """Write at the position of the file."""
+        self._file.write(data)
+
+    def commit(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    abort = commit
+
 
 class LayerWriter(Writer):
     """A writer around a writer; a layer overrides what it changes."""
@@ -187,6 +216,10 @@ class LayerWriter(Writer):
     def drop(self) -> None:
         """Abort the inner writer of a file that was never closed."""
         self.inner.drop()
+
+    def updated_file(self) -> io.BufferedIOBase:
+        """Return that of the inner writer."""
+        return self.inner.updated_file()
 
 
 @contextlib.contextmanager

@@ -277,7 +277,7 @@ class Hdfs(FS):
 
     # ---- writing
 
-    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
+    def _create(self, key: str, exclusive: bool, append: bool = False, update: bool = False, /) -> Writer:
         if append:
             return self._append(key)
         client, place, deadline = self._client.get(), self._find(key), self._deadline()

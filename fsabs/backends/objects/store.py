@@ -221,7 +221,7 @@ class ObjectStore(FS):
 
     # ---- writing
 
-    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
+    def _create(self, key: str, exclusive: bool, append: bool = False, update: bool = False, /) -> Writer:
         if exclusive and self._head(key) is not None:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
         return StoreWriter(self, key, exclusive, self.part_size)

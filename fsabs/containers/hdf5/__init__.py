@@ -244,7 +244,7 @@ class Hdf5(Container):
             raise errors.unsupported(operation, self._url(key), "the file was opened for writing in another process")
         return self._draft
 
-    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
+    def _create(self, key: str, exclusive: bool, append: bool = False, update: bool = False, /) -> Writer:
         draft = self._check_ours("open for writing", key)
         with translated(self._url(key), "open"):
             draft.check(key, exclusive)

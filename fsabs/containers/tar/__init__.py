@@ -433,7 +433,7 @@ class Tar(Container):
             raise errors.unsupported(operation, self._url(key), "the archive was opened for writing in another process")
         return self._sink
 
-    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
+    def _create(self, key: str, exclusive: bool, append: bool = False, update: bool = False, /) -> Writer:
         sink = self._adding("open for writing", key)
         sink.reserve(key, exclusive)
         return self._member(key, SpooledWriter(functools.partial(self._add, key), functools.partial(sink.release, key)))

@@ -265,7 +265,7 @@ class Zip(Container):
 
     # ---- writing
 
-    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
+    def _create(self, key: str, exclusive: bool, append: bool = False, update: bool = False, /) -> Writer:
         return self._member(key, self._writing().create(key, exclusive))
 
     def _write_bytes(self, key: str, data: bytes, like: FileStat | None = None, moved: bool = False, /) -> None:
