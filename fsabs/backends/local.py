@@ -133,7 +133,7 @@ class Local(FS):
             return local_trees.names("/" + key)
         return local_trees.stats(self._path(key), self._entry())
 
-    def _walk(self, key: str, detail: bool = True, /) -> Iterator[Any]:
+    def _walk(self, key: str, detail: bool = True, after: str = "", /) -> Iterator[Any]:
         if not detail and self._follows_all_links:
             return local_trees.walk_names("/" + key, self.limits)
         return local_trees.walk_stats(self._path(key), self._entry(), self.limits)
@@ -541,7 +541,7 @@ def _in_child() -> None:
                 file._leave_to_parent()
 
 
-os.register_at_fork(after_in_child=_in_child)
+process.at_fork(in_child=_in_child)
 
 
 def _read_stream(fd: int, status: os.stat_result) -> bytes:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import _thread
 import abc
-import atexit
 import contextlib
 import functools
 import io
@@ -682,16 +681,9 @@ def _in_child() -> None:
             file._leave_to_parent()
 
 
-@atexit.register
 def _drop_all() -> None:
-    failure: Exception | None = None
-    for file in _tracked(TextWriter, WriteFile, WriterFile):  # the highest first
-        try:
-            file.drop()
-        except Exception as exc:  # one that fails keeps none of the others from being ended
-            failure = failure or exc
-    if failure is not None:
-        raise failure
+    process.end_each(_tracked(TextWriter, WriteFile, WriterFile), lambda file: file.drop())  # the highest first
 
 
-os.register_at_fork(after_in_child=_in_child)
+process.at_exit(_drop_all)
+process.at_fork(in_child=_in_child)
