@@ -147,8 +147,9 @@ class CachedFS(LayerFS):
     def _list(self, key: str, detail: bool = True, start: str = "", /) -> Iterator[FileStat]:
         return self._listed(key, "list", self.inner._list)
 
-    def _walk(self, key: str, detail: bool = True, /) -> Iterator[FileStat]:
-        return self._listed(key, "walk", self.inner._walk)
+    def _walk(self, key: str, detail: bool = True, after: str = "", /) -> Iterator[FileStat]:
+        start = after if not self._stats.offline else ""  # the whole one is kept
+        return self._listed(key, "walk", lambda key: self.inner._walk(key, True, start))
 
     def _listed(self, key: str, kind: str, ask: Callable[[str], Iterator[FileStat]]) -> Iterator[FileStat]:
         if self._stats.offline:

@@ -27,6 +27,7 @@ from .listing import Listing, Names, Walk, names_of
 from .modes import OpenMode, ReadBinaryMode, TextMode, UpdateBinaryMode, WriteBinaryMode
 from .ranges import StorageOrder
 from .readahead import pieces
+from .siblings import SiblingListing
 from .stats import LAST_NAME as LAST_NAME
 from .stats import Capabilities as Capabilities
 from .stats import FileStat as FileStat
@@ -296,7 +297,8 @@ class FS(abc.ABC):
         raised, where `os.walk` leaves it out without `onerror`.
         """
         self._key(path, "walk")
-        return Walk(os.fspath(path), self.list, self._enters)
+        names = SiblingListing(self).listed if self.capabilities.flat_listing else self.list
+        return Walk(os.fspath(path), names, self._enters)
 
     def usage(self, path: StrPath = "") -> TreeCounts:
         """Return how many files are below a directory, at any depth, and the sum of their sizes."""
@@ -724,13 +726,14 @@ class FS(abc.ABC):
     # ---- fast paths: right as they stand, overridden where a store can do better
 
     @overload
-    def _walk(self, key: str, detail: Literal[True] = True, /) -> Iterator[FileStat]: ...
+    def _walk(self, key: str, detail: Literal[True] = True, after: str = "", /) -> Iterator[FileStat]: ...
     @overload
-    def _walk(self, key: str, detail: bool, /) -> Iterator[FileStat] | Iterator[str]: ...
-    def _walk(self, key: str, detail: bool = True, /) -> Iterator[Any]:
+    def _walk(self, key: str, detail: bool, after: str = "", /) -> Iterator[FileStat] | Iterator[str]: ...
+    def _walk(self, key: str, detail: bool = True, after: str = "", /) -> Iterator[Any]:
         """Yield all files and directories below `key`, a directory before its members, names relative to `key`.
 
-        Without `detail`, names may be yielded in place of all stats, as `_list` may.
+        Without `detail`, names may be yielded in place of all stats, as `_list` may. Names that don't follow `after`
+        may be left out.
         """
         stack = [("", self._list(key))]
         while stack:

@@ -94,7 +94,7 @@ class ManifestFS(LayerFS):
                 yield FileStat(name, entry.size, version=entry.version)
                 least = entry.name + "\0"
 
-    def _walk(self, key: str, detail: bool = True, /) -> Iterator[FileStat]:
+    def _walk(self, key: str, detail: bool = True, after: str = "", /) -> Iterator[FileStat]:
         base = self._directory(key)
         before = ""
         for entry in self._manifest.scan(base):

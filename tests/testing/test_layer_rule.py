@@ -180,7 +180,12 @@ def test_public_methods_ask_a_layers_inner_fs_for_the_contract_alone() -> None:
     fs.rmdir("f")
     fs.remove(".", recursive=True)
     fs.close()
-    assert inner.called <= CONTRACT | OF_STORES
+    assert inner.called <= CONTRACT
+
+
+def test_a_layer_forwards_the_contract_alone() -> None:
+    methods = {name for name, member in vars(LayerFS).items() if name[:1] == "_" != name[:2][1:] and callable(member)}
+    assert methods - {"_abort", "_inner_here"} == CONTRACT
 
 
 def test_a_layer_that_opens_blobs_leaves_no_way_round_it() -> None:

@@ -174,7 +174,7 @@ class Hdf5(Container):
     def _list(self, key: str, detail: bool = True, start: str = "", /) -> Iterator[FileStat]:
         return (stat for stat, _ in self._children(key, self._group(key)))
 
-    def _walk(self, key: str, detail: bool = True, /) -> Iterator[FileStat]:
+    def _walk(self, key: str, detail: bool = True, after: str = "", /) -> Iterator[FileStat]:
         """As derived, but a link to a group above itself is listed and not entered."""
         group = self._group(key)
         return self._walk_below(key, group, self._identity(key, group))

@@ -164,7 +164,7 @@ class Tar(Container):
             return self._sink.names.list(key)
         return (self._to_stat(name, child) for name, child in self._children(self._find(key).key))
 
-    def _walk(self, key: str, detail: bool = True, /) -> Iterator[FileStat]:
+    def _walk(self, key: str, detail: bool = True, after: str = "", /) -> Iterator[FileStat]:
         """As derived, but a link to a directory above itself is listed and not entered."""
         if self._sink is not None or not self._reading().links:
             return super()._walk(key)

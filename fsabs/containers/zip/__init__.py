@@ -158,7 +158,7 @@ class Zip(Container):
             return self._writing().names.list(key)
         return self._index().list(key, self._reader().version)
 
-    def _walk(self, key: str, detail: bool = True, /) -> Iterator[Any]:
+    def _walk(self, key: str, detail: bool = True, after: str = "", /) -> Iterator[Any]:
         if self._archive is not None:
             return super()._walk(key)
         return self._index().walk(key, self._reader().version) if detail else self._index().walk_names(key)
