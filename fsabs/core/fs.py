@@ -732,8 +732,8 @@ class FS(abc.ABC):
     def _walk(self, key: str, detail: bool = True, after: str = "", /) -> Iterator[Any]:
         """Yield all files and directories below `key`, a directory before its members, names relative to `key`.
 
-        Without `detail`, names may be yielded in place of all stats, as `_list` may. Names that don't follow `after`
-        may be left out.
+        Without `detail`, names may be yielded in place of all stats, as `_list` may. Names that don't follow `after`,
+        which is for FS with the capability `flat_listing`, may be left out.
         """
         stack = [("", self._list(key))]
         while stack:

@@ -146,7 +146,9 @@ class _Listings:
 
     def holds(self, base: str, parts: list[str]) -> bool | None:
         """Return whether a path of `parts` is in a directory; None if that is to be asked for."""
-        return None if ".." in parts else self._siblings.holds(self._fs._key(base, "glob"), "/".join(parts))
+        if ".." in parts or not base.strip("/"):
+            return None
+        return self._siblings.holds(self._fs._key(base, "glob"), "/".join(parts))
 
     def names(self, base: str, start: str) -> Iterator[str]:
         """Yield the names in a directory that begin with `start`, or all; none if it is missing, or a file."""
@@ -163,7 +165,10 @@ class _Listings:
                 yield from names
                 return
             number = 0
-            for name in _names(self._fs, base, start=start):
+            listed = _names(self._fs, base, start=start)
+            if self._fs.capabilities.flat_listing:
+                listed = self._siblings.checked(listed)
+            for name in listed:
                 number += 1
                 yield name
             self._entries.count(repeated, number)

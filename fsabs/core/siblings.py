@@ -55,7 +55,18 @@ class SiblingListing(process.IteratorOwner[Any]):
     def listed(self, path: str) -> Iterable[str]:
         """Return the names in the directory `path`, as `FS.list` does."""
         names = self.names(self._fs._key(path, "list"))
-        return self._fs.list(path) if names is None else names
+        return self.checked(self._fs.list(path)) if names is None else names
+
+    def checked(self, names: Iterable[str]) -> Iterator[str]:
+        """Yield names of a listing of one directory; where they are out of order, nothing is read of a tree any more.
+
+        In such a store what belongs together doesn't come together.
+        """
+        last = ""
+        for name in names:
+            self._useless = self._useless or name < last
+            last = name
+            yield name
 
     def holds(self, key: str, name: str) -> bool | None:
         """Return whether `name`, which may be a path, is in the directory `key`; None if that is to be asked for."""
@@ -98,9 +109,9 @@ class SiblingListing(process.IteratorOwner[Any]):
         stream, self._stream = self._stream, None  # an exception leaves nothing that is half read
         if stream is None or stream.parent != parent:
             self._end()
-            items = self._fs._walk(parent, False, name[:-1])
-            self._register_items(items)
             try:
+                items = self._fs._walk(parent, False, name[:-1])
+                self._register_items(items)
                 stream = _Stream(parent, items, _next(items))
             except OSError:
                 self._useless = True
@@ -120,7 +131,7 @@ class SiblingListing(process.IteratorOwner[Any]):
             before, following = following, _next(stream.items)
             if following is not None and following <= before:
                 self._useless = True
-                if not stream.used:
+                if not stream.used or following >= name:
                     return {}
                 reason = f"the listing is out of order: {following!r} after {before!r}"
                 raise errors.corrupt(self._fs._url(parent), reason, "list")
