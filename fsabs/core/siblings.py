@@ -114,6 +114,8 @@ class SiblingListing(process.IteratorOwner[Any]):
                 self._register_items(items)
                 stream = _Stream(parent, items, _next(items))
             except OSError:
+                stream = None
+            if stream is None or (stream.following or name) < name[:-1]:
                 self._useless = True
                 return {}
         following, found = stream.following, Found()
