@@ -73,7 +73,7 @@ class FSBase:
         return self._key == other._key and (self.fs is other.fs or self._place() == other._place())
 
     def _place(self) -> identity.Place:
-        return self.fs._place(self.fs._cwd)
+        return identity.place(self.fs, self.fs._cwd)
 
     def __hash__(self) -> int:
         return hash(self._key)

@@ -3,6 +3,11 @@
 A backend is a subclass of `FS`, a container one of `Container`, a layer one of `LayerFS`; each opens `Blob`s and gives
 `Writer`s, and says what it can do as `Capabilities`. CONTRIBUTING.md has an example of each, and `fsabs.testing` the
 tests that each has to pass.
+
+A store writes nine methods: `_url`, `_stat`, `_list`, `_open_blob` and `_close`, and what it can do of `_create`,
+`_mkdir`, `_rename` and `_remove`. It may override seven more: `_read_many`, `_walk`, `_write_many`, `_remove_tree`,
+`_copy`, `_set` and `_batch`. A layer passes these on, and nothing else: what a store says of itself, such as
+`_resolved_store`, is asked of `FS.backing`.
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ from .core.process import PerProcess as PerProcess
 from .core.stats import Capabilities as Capabilities
 from .core.stats import FileStat as FileStat
 from .core.writing import LayerWriter as LayerWriter
+from .core.writing import UpdateWriter as UpdateWriter
 from .core.writing import Writer as Writer
 
 __all__ = [
@@ -37,6 +43,7 @@ __all__ = [
     "LayerFS",
     "LayerWriter",
     "PerProcess",
+    "UpdateWriter",
     "Writer",
     "errors",
     "keys",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..core import errors
+from ..core import errors, identity
 
 try:
     import pyarrow.fs as arrow_fs
@@ -42,7 +42,7 @@ class ArrowHandler(arrow_fs.FileSystemHandler):  # type: ignore[misc]
     @property
     def _top(self) -> tuple[object, ...]:
         """The directory that paths are relative to: a copy that was pickled is equal."""
-        return type(self.fs), self.fs._place(self.fs._cwd)
+        return type(self.fs), identity.place(self.fs, self.fs._cwd)
 
     def get_type_name(self) -> str:
         """Return a name for the type of filesystem."""

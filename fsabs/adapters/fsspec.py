@@ -21,7 +21,7 @@ from fsspec.compression import compr
 from fsspec.core import get_compression
 from fsspec.spec import AbstractBufferedFile
 
-from ..core import errors, keys, registry
+from ..core import errors, identity, keys, registry
 from ..core.fs import FS, FileStat
 from ..core.writing import AbortsOnError, WriteFile, discard_if_failing
 from ..urls import constructors, roots
@@ -416,7 +416,7 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
 
     def __dask_tokenize__(self) -> object:
         # Two stores may have one URL, by their endpoints.
-        place = None if self._fs is None else self._fs._place(self._fs._cwd)
+        place = None if self._fs is None else identity.place(self._fs, self._fs._cwd)
         return type(self).__name__, self._scheme, repr(self._fs), repr(place), repr(sorted(self._table.options.items()))
 
     def __repr__(self) -> str:

@@ -170,7 +170,7 @@ class Fsspec(FS):
                 return BytesBlob(self, key, self.implementation.cat_file(self._path(key)))
         return FsspecBlob(self, key, int(info["size"]), _version(info))
 
-    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
+    def _create(self, key: str, exclusive: bool, append: bool = False, update: bool = False, /) -> Writer:
         with contextlib.suppress(FileNotFoundError):
             if self._info(key)["type"] == "directory":
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))

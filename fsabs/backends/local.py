@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 from ..core import errors, identity, keys, process
 from ..core.blobs import Blob, BytesBlob, Hint
 from ..core.fs import FS, Capabilities, FileStat, StoreNotes, StrPath
-from ..core.writing import Writer
+from ..core.writing import UpdateWriter, Writer
 from ..disk import files, folders
 from ..disk.descriptors import drop_setuid, write_all
 from . import WRITABLE, local_trees
@@ -117,10 +117,7 @@ class Local(FS):
         return False
 
     def _local_path(self, key: str) -> str:
-        path = self._path(key)
-        if stat_bits.S_ISDIR(os.stat(path).st_mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        return path
+        return self._path(key)
 
     # ---- stats and listings
 
@@ -136,7 +133,7 @@ class Local(FS):
             return local_trees.names("/" + key)
         return local_trees.stats(self._path(key), self._entry())
 
-    def _walk(self, key: str, detail: bool = True, /) -> Iterator[Any]:
+    def _walk(self, key: str, detail: bool = True, after: str = "", /) -> Iterator[Any]:
         if not detail and self._follows_all_links:
             return local_trees.walk_names("/" + key, self.limits)
         return local_trees.walk_stats(self._path(key), self._entry(), self.limits)
@@ -203,7 +200,9 @@ class Local(FS):
 
     # ---- writing
 
-    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
+    def _create(self, key: str, exclusive: bool, append: bool = False, update: bool = False, /) -> Writer:
+        if update:
+            return UpdateWriter(self._updated(key))
         if append:
             return AppendWriter(self._path(key), self._fsync)
         found = files.target(self._path(key), exclusive)
@@ -219,9 +218,6 @@ class Local(FS):
                 return
         super()._write_bytes(key, data, like, moved)
 
-    def _reads_back(self, key: str) -> bool:
-        return not folders.is_local(self._path(key))
-
     def _set(self, key: str, stat: FileStat, /) -> None:
         if stat.link is not None:
             os.symlink(stat.link, self._path(key, last=False))
@@ -236,7 +232,7 @@ class Local(FS):
     def _make_durable(self, keys: Iterable[str]) -> None:
         files.make_durable(map(self._path, keys))
 
-    def _open_update(self, key: str) -> io.BufferedIOBase:
+    def _updated(self, key: str) -> io.BufferedIOBase:
         fd = os.open(self._path(key), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         if stat_bits.S_ISREG(os.fstat(fd).st_mode):
             drop_setuid(fd)
@@ -545,7 +541,7 @@ def _in_child() -> None:
                 file._leave_to_parent()
 
 
-os.register_at_fork(after_in_child=_in_child)
+process.at_fork(in_child=_in_child)
 
 
 def _read_stream(fd: int, status: os.stat_result) -> bytes:

@@ -143,7 +143,7 @@ class Memory(FS):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         return BytesBlob(self, key, data, str(serial))
 
-    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
+    def _create(self, key: str, exclusive: bool, append: bool = False, update: bool = False, /) -> Writer:
         self._check_target(key, exclusive)
         with self._tree.lock:
             if append and key not in self._tree.nodes:

@@ -216,7 +216,7 @@ def _with_neighbours(fs: FS, wanted: Sequence[str], admits: Callable[[str], bool
 
     Neighbours that `admits` lie in gaps that a request for the others reads over, or close behind one of them.
     """
-    order = fs._storage_order()
+    order = fs.backing._storage_order()
     if order is None:
         return wanted
     following = [(next(files, None), files) for files in map(order.following, wanted)]

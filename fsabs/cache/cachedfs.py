@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import io
 import os
 import re
 import time
@@ -65,6 +64,8 @@ class CachedFS(LayerFS):
 
     Raises `ValueError` for a size or a number of seconds that can't be.
     """
+
+    keeps_content = True
 
     def __init__(
         self,
@@ -145,8 +146,9 @@ class CachedFS(LayerFS):
     def _list(self, key: str, detail: bool = True, start: str = "", /) -> Iterator[FileStat]:
         return self._listed(key, "list", self.inner._list)
 
-    def _walk(self, key: str, detail: bool = True, /) -> Iterator[FileStat]:
-        return self._listed(key, "walk", self.inner._walk)
+    def _walk(self, key: str, detail: bool = True, after: str = "", /) -> Iterator[FileStat]:
+        start = after if not self._stats.offline else ""  # the whole one is kept
+        return self._listed(key, "walk", lambda key: self.inner._walk(key, True, start))
 
     def _listed(self, key: str, kind: str, ask: Callable[[str], Iterator[FileStat]]) -> Iterator[FileStat]:
         if self._stats.offline:
@@ -176,10 +178,11 @@ class CachedFS(LayerFS):
         except (FileNotFoundError, NotADirectoryError):
             return []
 
-    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
-        if append:
+    def _create(self, key: str, exclusive: bool, append: bool = False, update: bool = False, /) -> Writer:
+        if append or update:
             self._stats.updated(key, self._url(key))
-        return _InvalidatingWriter(self.inner._create(key, exclusive, append), functools.partial(self._invalidate, key))
+        writer = self.inner._create(key, exclusive, append, update)
+        return writer if update else _InvalidatingWriter(writer, functools.partial(self._invalidate, key))
 
     def _write_many(self, pairs: Iterator[tuple[str, bytes]], concurrency: int | None) -> int:
         written: list[str] = []
@@ -199,10 +202,6 @@ class CachedFS(LayerFS):
         with self._changing(self._file_key(path, "write_if")):
             self._inner_here().write_if(path, data, version)
 
-    def _open_update(self, key: str) -> io.BufferedIOBase:
-        self._stats.updated(key, self._url(key))
-        return self.inner._open_update(key)
-
     def _rename(self, src: str, dst: str) -> None:
         with self._changing(src, dst, members=self._below(src)):
             self.inner._rename(src, dst)
@@ -218,12 +217,6 @@ class CachedFS(LayerFS):
     def _copy(self, source: FS, src: str, dst: str, /) -> None:
         with self._changing(dst):
             super()._copy(source, src, dst)
-
-    def _stored_in(self) -> FS:
-        return self.inner._stored_in()
-
-    def _can_copy_from(self, source: FS) -> bool:
-        return self.inner._can_copy_from(source)
 
     # ---- the cache itself
 
@@ -358,8 +351,7 @@ def _records(state: process.PerProcess[CacheState]) -> FileRecords:
 
 def _warn_if_local(inner: FS) -> None:
     """Warn once that a cache around local files does not pay, unless they are on a network mount."""
-    while isinstance(inner, LayerFS):
-        inner = inner.inner
+    inner = inner.backing
     folder = f"/{inner._root}"
     if isinstance(inner, Local) and not folders.is_network(folders.filesystem_of(folder)):
         message = (

@@ -9,10 +9,11 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..core import errors, keys, process
+from ..core import errors, identity, keys, process
 from ..core.blobs import Blob, Hint
 from ..core.fs import FS, FileStat
 from ..core.identity import Identity
+from ..core.layers import compared
 from .blocks import BlockBlob, Blocks, WholeBlob
 from .content import AbsentFiles, ContentCache, Counts
 from .disk import EntryKey, open_disk
@@ -54,9 +55,9 @@ class CacheState:
         records_on_disk: bool,
     ) -> None:
         disk = open_disk(folder, limits) if folder is not None else None
-        self.store: str = inner._resolved_store()
+        self.store: str = identity.store(inner)
         self.contents: ContentCache = ContentCache(disk, memory_bytes, counts)
-        asking = f"{self.store} {inner._principal()}" if records_on_disk else ""
+        asking = f"{self.store} {identity.principal(inner)}" if records_on_disk else ""
         self.records: FileRecords = FileRecords(asking, self.contents, records_on_disk)
         self.files: dict[str, CachedFile] = {}
         """The last ones that were found, by key."""
@@ -198,7 +199,7 @@ class CachedFiles:
         version = stat.version
         if stat.directory or not 0 < stat.size <= self.largest or (version is None and self.stats.max_age is None):
             return CachedFile(stat, None, None, False, asked)
-        admit = strong or version is None or self.inner._is_strong(version)
+        admit = strong or version is None or identity.is_strong(self.inner, version)
         if version is None:
             version = self.stats.aged_version(url, stat)
         name = Identity(self._state.get().store, url, version, stat.size).encode()
@@ -227,7 +228,7 @@ class CachedFiles:
             with contextlib.suppress(errors.StaleFileError):  # it changed since it was asked for, and nothing was read
                 if opened is None and not self._is_begun(file.entry, file.stat.size):
                     opened = self._opened_as(file, Hint.ANY, key)
-                return self.inner._compared(key, self.block_blob(fs, key, file, opened))
+                return compared(self.inner, key, self.block_blob(fs, key, file, opened))
         return self.inner._open_blob(key, hint)
 
     def _is_begun(self, entry: EntryKey, size: int) -> bool:
@@ -247,7 +248,7 @@ class CachedFiles:
                 return self.whole(key, file, opened=opened)[0]
             with (
                 contextlib.suppress(errors.StaleFileError),  # it changed between its stat and its reading
-                self.inner._compared(key, self.block_blob(self.inner, key, file, opened))
+                compared(self.inner, key, self.block_blob(self.inner, key, file, opened))
                 if file.entry is not None or opened is None
                 else opened as blob,
             ):

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ..core import errors, identity, keys, process
 from ..core.fs import FS, FileStat
+from ..core.layers import list_page
 from ..core.limits import parse_json
 from ..core.stats import LAST_NAME
 from .backoff import Backoff
@@ -328,7 +329,7 @@ class Freshness:
             self._credit -= 1
             listed.pages += 1
             try:
-                page = self._inner._list_page(root, start)
+                page = list_page(self._inner, root, start)
             except OSError:  # of what may not be listed
                 page = None
             for stat in page.files if page is not None else ():

@@ -49,6 +49,8 @@ class HTTPCachedFS(LayerFS):
         self._max_size = max_cache_size
         self._connector = HTTPConnector(url, bearer_token_path, timeout)
 
+    keeps_content = True
+
     @property
     def default_concurrency(self) -> int:  # type: ignore[override]
         """The inner FS's, or what a web server can well do at once."""
@@ -68,9 +70,6 @@ class HTTPCachedFS(LayerFS):
         if not self._connector.alive:
             return self.inner._read_many(wanted, concurrency, versions)
         return FS._read_many(self, wanted, concurrency, versions)
-
-    def _stored_in(self) -> FS:
-        return self.inner._stored_in()
 
     def _close(self) -> None:
         self._connector.close()

@@ -119,7 +119,7 @@ def facts_of(fs: FS) -> Iterator[Fact]:
         Fact("container", one.file_url, type(one).__name__) for one in _nested(fs) if isinstance(one, Container)
     ]
     yield from reversed(containers)
-    for name, value in fs._describe_store().items():
+    for name, value in fs.backing._describe_store().items():
         text, mark, source = value.rpartition(" (")
         yield Fact(name, text, source.rstrip(")")) if mark else Fact(name, value)
     can = [name for name, value in fs.capabilities._asdict().items() if value is True]

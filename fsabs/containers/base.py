@@ -17,7 +17,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
-from ..core import errors, keys
+from ..core import errors, identity, keys
 from ..core.blobs import Blob, Hint
 from ..core.fs import FS, Capabilities, FileStat, StrPath
 from ..core.identity import Place
@@ -227,23 +227,23 @@ class Container(FS):
             yield data, self._stat(key).version
 
     def _resolved_store(self) -> str:
-        return self._parent._resolved_store()
+        return identity.store(self._parent)
 
     def _place(self, key: str) -> Place:
-        return Place("member", self._parent._place(self._file), key)
+        return Place("member", identity.place(self._parent, self._file), key)
 
     def _places(self, key: str) -> Iterator[Place]:
         yield from super()._places(key)
-        yield from self._parent._places(self._file)
+        yield from identity.places(self._parent, self._file)
 
     def _principal(self) -> str:
-        return self._parent._principal()
+        return identity.principal(self._parent)
 
     def _make_durable(self, keys: Iterable[str]) -> None:
-        self._parent._make_durable([self._file])
+        self._parent.backing._make_durable([self._file])
 
     def _describe_store(self) -> dict[str, str]:
-        return self._parent._describe_store()
+        return self._parent.backing._describe_store()
 
     def left_out(self) -> Sequence[Problem]:
         """Return the members without content: with names that lead out of the container, devices, links to nothing."""
@@ -257,7 +257,7 @@ class Container(FS):
     def _is_strong(self, version: str) -> bool:
         """Return whether the archive's version is strong: a member has no other."""
         archive = self._blob.version if self._blob is not None else None
-        return archive is not None and self._parent._is_strong(archive)
+        return archive is not None and identity.is_strong(self._parent, archive)
 
     def __copy__(self) -> Self:
         """Return the copy that `subfs` starts from: it shares the open file, also of a container that is written."""

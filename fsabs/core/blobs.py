@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from . import errors
+from . import identity as identities
 from .identity import Identity
 
 _PIECE = 8 * 1024 * 1024  # bytes of a large read that are copied at once
@@ -29,6 +30,14 @@ class Hint(enum.Enum):
     """From its start, by a reader that is not likely to ask for the version."""
 
 
+class Store(Protocol):
+    """What the identities of blobs are made of: see `FS`."""
+
+    def _resolved_store(self) -> str: ...
+
+    def _is_strong(self, version: str) -> bool: ...
+
+
 class Origin(Protocol):
     """The FS that a blob comes from, as far as a blob uses it."""
 
@@ -36,9 +45,11 @@ class Origin(Protocol):
 
     def _url(self, key: str) -> str: ...
 
-    def _resolved_store(self) -> str: ...
+    @property
+    def backing(self) -> Store: ...
 
-    def _is_strong(self, version: str) -> bool: ...
+    @property
+    def _shown_as(self) -> str: ...
 
 
 class Blob(abc.ABC):
@@ -85,7 +96,7 @@ class Blob(abc.ABC):
         """The identity of this content; None if its store has no versions."""
         if self.version is None:
             return None
-        return Identity(self._origin._resolved_store(), self.url, self.version, self.size)
+        return Identity(identities.store(self._origin), self.url, self.version, self.size)
 
     @property
     def has_strong_version(self) -> bool:
@@ -94,7 +105,7 @@ class Blob(abc.ABC):
         It is HTTP's strong validator (RFC 9110, 8.8.1). False for a file that was written within the last tick of the
         clock that its version is made of. The property has to be read before the content is.
         """
-        return self.version is not None and self._origin._is_strong(self.version)
+        return self.version is not None and identities.is_strong(self._origin, self.version)
 
     @property
     def strong_identity(self) -> Identity | None:

@@ -20,7 +20,7 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from . import errors
+from . import errors, process
 from .blobs import Blob
 from .limits import Limits
 from .readahead import ReadAhead
@@ -251,7 +251,7 @@ def _renew(file: ReadFile) -> None:
     file.seek(position)
 
 
-os.register_at_fork(before=_before_fork, after_in_child=_in_child)
+process.at_fork(before=_before_fork, in_child=_in_child)
 
 
 # ---- text

@@ -27,6 +27,7 @@ from .listing import Listing, Names, Walk, names_of
 from .modes import OpenMode, ReadBinaryMode, TextMode, UpdateBinaryMode, WriteBinaryMode
 from .ranges import StorageOrder
 from .readahead import pieces
+from .siblings import SiblingListing
 from .stats import LAST_NAME as LAST_NAME
 from .stats import Capabilities as Capabilities
 from .stats import FileStat as FileStat
@@ -80,6 +81,7 @@ class FS(abc.ABC):
     """What files, globs and containers that are opened through this FS may cost."""
 
     _notes: StoreNotes = StoreNotes()
+    _shown_as: str = ""  # the URL in `backing` of what a layer shows by URLs of its own
     _splits_authority: bool = False  # whether an @ in a URL's authority is the backend's to read, and in no URL shown
     _root: str = ""
     _cwd: str = ""
@@ -295,7 +297,8 @@ class FS(abc.ABC):
         raised, where `os.walk` leaves it out without `onerror`.
         """
         self._key(path, "walk")
-        return Walk(os.fspath(path), self.list, self._enters)
+        names = SiblingListing(self).listed if self.capabilities.flat_listing else self.list
+        return Walk(os.fspath(path), names, self._enters)
 
     def usage(self, path: StrPath = "") -> TreeCounts:
         """Return how many files are below a directory, at any depth, and the sum of their sizes."""
@@ -316,7 +319,7 @@ class FS(abc.ABC):
         """
         key = self._key(path, "unnamed")
         with self._naming("unnamed", key):
-            yield from self._unnamed(key)
+            yield from self.backing._unnamed(key)
 
     def glob(self, pattern: StrPath) -> Iterator[str]:
         """Yield the paths that match `pattern` as `glob.glob(..., recursive=True)` has it: `*`, `?`, `[seq]`, `**`.
@@ -359,7 +362,7 @@ class FS(abc.ABC):
         """Have a file or directory that was written survive a crash of the machine, with its name; stores do anyway."""
         key = self._key(path, "make_durable")
         with self._naming("make_durable", key):
-            self._make_durable([key])
+            self.backing._make_durable([key])
 
     def rename(self, src: StrPath, dst: StrPath) -> None:
         """Move a file or directory; a file at `dst` is replaced by a file, an empty directory by a directory."""
@@ -587,6 +590,21 @@ class FS(abc.ABC):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._url(self._root)!r})"
 
+    @property
+    def backing(self) -> FS:
+        """The FS of the store, or of the container, that the files are in: below all layers, which have its keys."""
+        return self
+
+    @property
+    def _listed_by(self) -> FS:
+        """The FS whose `_list` lists the directories: below the layers that leave that to it."""
+        return self
+
+    @property
+    def _opened_by(self) -> FS:
+        """The FS whose `_open_blob` opens the files: below the layers that leave that to it."""
+        return self
+
     # ---- other libraries' interfaces
 
     def open_blob(self, path: StrPath, stat: FileStat | None = None) -> Blob:
@@ -676,60 +694,15 @@ class FS(abc.ABC):
     def _url(self, key: str) -> str:
         """Return the full URL of `key`, with no secret in it."""
 
-    # ---- what identities and places are made of: see `identity`
-
-    def _resolved_store(self) -> str:
-        """Return the store that the URLs are of, as it was resolved from options, configuration and environment.
-
-        Two FS with the same text have the same content under the same URL, in whichever process; there is no secret in
-        it. A backend that does not override this shares nothing that is kept with another FS object, except for copies
-        of itself: pickled ones and those of forked processes.
-        """
-        return f"{type(self).__module__}.{type(self).__qualname__} {self.__dict__.setdefault('_token', _new_token())}"
-
-    def _place(self, key: str) -> identity.Place:
-        """Return what `key` leads to; of a name that nothing has, what it would be."""
-        pinned = self._url(key).partition("?")[2]  # to a version, which is another object than the current one
-        return identity.Place(type(self).__qualname__, self._resolved_store(), (key, pinned))
-
-    def _places(self, key: str) -> Iterator[identity.Place]:
-        """Yield the places of `key` and of the directories that it lies in, from inside out."""
-        yield self._place(key)
-        for above in reversed(keys.ancestors(key)):
-            yield self._place(above)
-        if key:
-            yield self._place("")
-
-    def _principal(self) -> str:
-        """Return the principal that the store knows this FS as, with no secret in it; an empty string if there is none.
-
-        A store's response to one principal is never returned to another one without a request.
-        """
-        return ""
-
-    def _is_strong(self, version: str) -> bool:
-        """Return whether `version` is strong: no later content of a file can have it, as it may within a clock's tick.
-
-        Versions that are made of the content, or counted, always are.
-        """
-        return True
-
-    def _describe_store(self) -> dict[str, str]:
-        """Return how the store is reached, for people: endpoint, region, the source of credentials; no secret."""
-        return {}
-
     # ---- writing
 
-    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
+    def _create(self, key: str, exclusive: bool, append: bool = False, update: bool = False, /) -> Writer:
         """Return a writer of a new file; `exclusive` makes an existing one a `FileExistsError`, here or at commit.
 
-        With `append`, return one at the end of the file, which is made if it is missing (needs the capability).
+        With `append`, return one at the end of the file, which is made if it is missing (needs the capability). With
+        `update`, return an `UpdateWriter` of the existing file (needs the capability, too).
         """
         raise self._unsupported("open for writing", key)
-
-    def _open_update(self, key: str) -> io.BufferedIOBase:
-        """Return a file of the existing `key` that reads and writes in place (needs `update`)."""
-        raise self._unsupported("open for update", key)
 
     def _mkdir(self, key: str, mode: int) -> None:
         """Make the directory `key`; `FileExistsError`, and `FileNotFoundError` without its parent."""
@@ -753,13 +726,14 @@ class FS(abc.ABC):
     # ---- fast paths: right as they stand, overridden where a store can do better
 
     @overload
-    def _walk(self, key: str, detail: Literal[True] = True, /) -> Iterator[FileStat]: ...
+    def _walk(self, key: str, detail: Literal[True] = True, after: str = "", /) -> Iterator[FileStat]: ...
     @overload
-    def _walk(self, key: str, detail: bool, /) -> Iterator[FileStat] | Iterator[str]: ...
-    def _walk(self, key: str, detail: bool = True, /) -> Iterator[Any]:
+    def _walk(self, key: str, detail: bool, after: str = "", /) -> Iterator[FileStat] | Iterator[str]: ...
+    def _walk(self, key: str, detail: bool = True, after: str = "", /) -> Iterator[Any]:
         """Yield all files and directories below `key`, a directory before its members, names relative to `key`.
 
-        Without `detail`, names may be yielded in place of all stats, as `_list` may.
+        Without `detail`, names may be yielded in place of all stats, as `_list` may. Names that don't follow `after`,
+        which is for FS with the capability `flat_listing`, may be left out.
         """
         stack = [("", self._list(key))]
         while stack:
@@ -770,26 +744,8 @@ class FS(abc.ABC):
                 continue
             name = base + member.filename
             yield member._replace(filename=name)
-            if member.directory and not self._leads_back(path := keys.join(key, name)):
+            if member.directory and not self._listed_by._leads_back(path := keys.join(key, name)):
                 stack.append((name + "/", self._list(path)))
-
-    def _list_page(self, key: str, after: str) -> ListPage | None:
-        """Return the files in and below the directory `key` whose paths in it follow `after`, as many as one request
-        gives; None if the store has no such request.
-        """
-        return None
-
-    def _compared(self, key: str, blob: Blob) -> Blob:
-        """Return `blob`, the file `key` in parts of which a cache has some; or one around it that compares them."""
-        return blob
-
-    def _leads_back(self, key: str) -> bool:
-        """Return whether the directory `key` is a link to one above it, which is listed and not entered."""
-        return False
-
-    def _directory_identity(self, key: str) -> Hashable:
-        """Return what identifies the directory `key`, whichever link leads to it; None if links lead to none."""
-        return None
 
     @overload
     def _read_many(
@@ -828,18 +784,6 @@ class FS(abc.ABC):
         """Yield `read` of each key, by as many threads as files may be under way."""
         width = min(concurrency or self.default_concurrency, len(wanted))
         return in_threads(read, wanted, width) if width > 1 else map(read, wanted)
-
-    def _storage_order(self) -> StorageOrder | None:
-        """Return how files are stored one behind the other; None if each is stored apart."""
-        return None
-
-    def _unnamed(self, key: str) -> Iterator[str]:
-        """Yield the raw keys below the directory `key` that no path names; most stores can't have any."""
-        return iter(())
-
-    def _local_path(self, key: str) -> str | None:
-        """Return the path of the file `key` on the local disk, or None where a file has none."""
-        return None
 
     def _write_bytes(self, key: str, data: bytes, like: FileStat | None = None, moved: bool = False, /) -> None:
         """Make `data` the content of the file `key`.
@@ -909,7 +853,7 @@ class FS(abc.ABC):
         for member in list(self._in_order(key, self._list(key))):
             path = keys.join(key, member.filename)
             self._remove_tree(path) if member.directory and not self._is_link(path) else self._remove(path)
-        left = list(self._unnamed(key))
+        left = list(self.backing._unnamed(key))
         if left:
             raise errors.unnamed_left(self._url(key), len(left), left[0])
         can = self.capabilities
@@ -944,18 +888,6 @@ class FS(abc.ABC):
         """Return a block whose changes are made as one, with this message, by a store that can."""
         return nullcontext()
 
-    def _stored_in(self) -> FS:
-        """Return the FS of the store that has the files of this one, as they are and under their keys."""
-        return self
-
-    def _can_copy_from(self, source: FS) -> bool:
-        """Return whether files of `source` can be copied to this FS without their bytes passing this process."""
-        return False
-
-    def _reads_back(self, key: str) -> bool:
-        """Return whether only reading the file `key` again shows that it is what was written."""
-        return self.capabilities.read and not self.checks_writes
-
     def _set(self, key: str, stat: FileStat, /) -> None:
         """Give `key` the time of modification of `stat`, unless it is None, and the permissions, unless `mode` is 0.
 
@@ -963,6 +895,60 @@ class FS(abc.ABC):
         and `links`.
         """
         raise self._unsupported("set times and permissions", key)
+
+    # ---- what a store says of itself: asked of `backing`, and passed on by no layer. `identity` has functions for it.
+
+    def _resolved_store(self) -> str:
+        """Return the store that the URLs are of, as it was resolved from options, configuration and environment.
+
+        Two FS with the same text have the same content under the same URL, in whichever process; there is no secret in
+        it. A backend that does not override this shares nothing that is kept with another FS object, except for copies
+        of itself: pickled ones and those of forked processes.
+        """
+        return f"{type(self).__module__}.{type(self).__qualname__} {self.__dict__.setdefault('_token', _new_token())}"
+
+    def _place(self, key: str) -> identity.Place:
+        """Return what `key` leads to; of a name that nothing has, what it would be."""
+        pinned = self._url(key).partition("?")[2]  # to a version, which is another object than the current one
+        return identity.Place(type(self).__qualname__, self._resolved_store(), (key, pinned))
+
+    def _places(self, key: str) -> Iterator[identity.Place]:
+        """Yield the places of `key` and of the directories that it lies in, from inside out."""
+        yield self._place(key)
+        for above in reversed(keys.ancestors(key)):
+            yield self._place(above)
+        if key:
+            yield self._place("")
+
+    def _principal(self) -> str:
+        """Return the principal that the store knows this FS as, with no secret in it; an empty string if there is none.
+
+        A store's response to one principal is never returned to another one without a request.
+        """
+        return ""
+
+    def _is_strong(self, version: str) -> bool:
+        """Return whether `version` is strong: no later content of a file can have it, as it may within a clock's tick.
+
+        Versions that are made of the content, or counted, always are.
+        """
+        return True
+
+    def _describe_store(self) -> dict[str, str]:
+        """Return how the store is reached, for people: endpoint, region, the source of credentials; no secret."""
+        return {}
+
+    def _storage_order(self) -> StorageOrder | None:
+        """Return how files are stored one behind the other; None if each is stored apart."""
+        return None
+
+    def _unnamed(self, key: str) -> Iterator[str]:
+        """Yield the raw keys below the directory `key` that no path names; most stores can't have any."""
+        return iter(())
+
+    def _can_copy_from(self, source: FS) -> bool:
+        """Return whether files of `source` can be copied to this FS without their bytes passing this process."""
+        return False
 
     def _make_durable(self, keys: Iterable[str]) -> None:  # noqa: B027 - what most stores have taken survives
         """Have what was written at `keys` survive a crash of the machine, with its names, where that can be said."""
@@ -983,26 +969,7 @@ class FS(abc.ABC):
         """Return whether the file with this stat was changed last before `when`, by a time that can't be set."""
         return False
 
-    # ---- how the public methods are derived, and what those above share
-
-    def _key(self, path: str | os.PathLike[str], operation: str) -> str:
-        """Return the key of a path; one outside of the root is a `PermissionError`."""
-        rest = ""
-        try:
-            if not self._plain_paths:
-                path, rest = self._divided_path(path)
-            key, root = keys.normalize(path, self._cwd), self._root
-            if root and key != root and not key.startswith(f"{root}/"):
-                raise PermissionError(errno.EACCES, f"{path!r} is outside of this FS's root")
-        except PermissionError as exc:
-            self._named(exc, operation, self._root)
-            raise
-        if self._plain_paths:
-            return key
-        self._check_key(key, root, operation)
-        return key + rest
-
-    # These two are called unless `_plain_paths`: of a backend, and of each layer, which asks what it is around.
+    # These two are called unless `_plain_paths`.
 
     def _divided_path(self, path: StrPath) -> tuple[StrPath, str]:
         """Return a path, and what follows it in its key as it is written: the query of a file of a web server."""
@@ -1012,6 +979,49 @@ class FS(abc.ABC):
         """Raise an error if `key` may not be used: a link on the way from the directory `root` is not to be followed,
         or the store takes it for another one.
         """
+
+    # ---- what the FS says that lists the directories, or opens the files: see `_listed_by`, `_opened_by`
+
+    def _list_page(self, key: str, after: str) -> ListPage | None:
+        """Return the files in and below the directory `key` whose paths in it follow `after`, as many as one request
+        gives; None if the store has no such request.
+        """
+        return None
+
+    def _leads_back(self, key: str) -> bool:
+        """Return whether the directory `key` is a link to one above it, which is listed and not entered."""
+        return False
+
+    def _directory_identity(self, key: str) -> Hashable:
+        """Return what identifies the directory `key`, whichever link leads to it; None if links lead to none."""
+        return None
+
+    def _compared(self, key: str, blob: Blob) -> Blob:
+        """Return `blob`, the file `key` in parts of which a cache has some; or one around it that compares them."""
+        return blob
+
+    def _local_path(self, key: str) -> str | None:
+        """Return the path of `key` on the local disk; None where files have none."""
+        return None
+
+    # ---- how the public methods are derived, and what those above share
+
+    def _key(self, path: str | os.PathLike[str], operation: str) -> str:
+        """Return the key of a path; one outside of the root is a `PermissionError`."""
+        rest = ""
+        try:
+            if not self._plain_paths:
+                path, rest = self.backing._divided_path(path)
+            key, root = keys.normalize(path, self._cwd), self._root
+            if root and key != root and not key.startswith(f"{root}/"):
+                raise PermissionError(errno.EACCES, f"{path!r} is outside of this FS's root")
+        except PermissionError as exc:
+            self._named(exc, operation, self._root)
+            raise
+        if self._plain_paths:
+            return key
+        self.backing._check_key(key, root, operation)
+        return key + rest
 
     def _nonempty_key(self, path: str | os.PathLike[str], operation: str) -> str:
         """Return the key of a path; an empty one, as of a variable that was never set, is a `FileNotFoundError`."""
@@ -1149,7 +1159,7 @@ class FS(abc.ABC):
             raise errors.error(errno.EISDIR, "open", self._url(key))
         with self._naming("open", key):
             if open_mode.update:
-                file = self._open_update(key)
+                file = self._create(key, False, False, True).updated_file()
                 return file.detach() if buffering == 0 else file
             if open_mode.action == "a":
                 return self._open_append(key, buffering)
@@ -1179,7 +1189,7 @@ class FS(abc.ABC):
             raise
 
     def _enters(self, path: str) -> bool:
-        return not self._leads_back(self._key(path, "walk"))
+        return not self._listed_by._leads_back(self._key(path, "walk"))
 
     def _glob_after(self, pattern: str, after: str | None) -> Iterator[str]:
         found = glob(self, pattern)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from . import errors, keys
 from .limits import LinkedEntries
 from .listing import names_of
+from .siblings import SiblingListing
 
 if TYPE_CHECKING:
     from .fs import FS
@@ -59,11 +60,13 @@ def _step(fs: FS, base: str, parts: list[str], listings: _Listings) -> Iterator[
     literal = 0
     while literal < len(parts) and not keys.has_magic(parts[literal]):
         literal += 1
+    known: bool | None = None
     if literal:
+        known = listings.holds(base, parts[:literal])
         base = "/".join([base.rstrip("/"), *parts[:literal]]) if base else "/".join(parts[:literal])
         parts = parts[literal:]
     if not parts:
-        if base and fs._is(fs._key(base, "glob"), directory=None):
+        if base and (fs._is(fs._key(base, "glob"), directory=None) if known is None else known):
             yield [base]
         return
     rest = parts[1:]
@@ -137,14 +140,24 @@ class _Listings:
 
     def __init__(self, fs: FS) -> None:
         self._fs = fs
+        self._siblings = SiblingListing(fs)
         self._entries = LinkedEntries(fs.limits)
         self._known: dict[Hashable, list[str]] = {}  # of directories that several links lead to
+
+    def holds(self, base: str, parts: list[str]) -> bool | None:
+        """Return whether a path of `parts` is in a directory; None if that is to be asked for."""
+        if ".." in parts or not base.strip("/"):
+            return None
+        return self._siblings.holds(self._fs._key(base, "glob"), "/".join(parts))
 
     def names(self, base: str, start: str) -> Iterator[str]:
         """Yield the names in a directory that begin with `start`, or all; none if it is missing, or a file."""
         key = self._fs._key(base, "glob")
         try:
-            identity = self._fs._directory_identity(key)
+            if (found := self._siblings.names(key)) is not None:
+                yield from found
+                return
+            identity = self._fs._listed_by._directory_identity(key)
             repeated = identity is not None and self._entries.enter(identity)
             if repeated:
                 names = self._known[identity] = self._known.get(identity) or list(_names(self._fs, base))
@@ -152,7 +165,10 @@ class _Listings:
                 yield from names
                 return
             number = 0
-            for name in _names(self._fs, base, start=start):
+            listed = _names(self._fs, base, start=start)
+            if self._fs.capabilities.flat_listing:
+                listed = self._siblings.checked(listed)
+            for name in listed:
                 number += 1
                 yield name
             self._entries.count(repeated, number)

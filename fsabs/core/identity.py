@@ -12,13 +12,14 @@ import contextlib
 import errno
 import time
 import unicodedata
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import errors, keys, process
 from .writing import partial_name
 
 if TYPE_CHECKING:
+    from .blobs import Origin
     from .fs import FS
 
 TICK = 0.05
@@ -116,7 +117,7 @@ def same(a: FS, key_a: str, b: FS, key_b: str) -> bool | None:
     only look different (an endpoint with two addresses) can't be told apart by that: if the files there have one name,
     size, time and version, the answer is None. What removes takes that for True.
     """
-    one, other = a._place(key_a), b._place(key_b)
+    one, other = place(a, key_a), place(b, key_b)
     if one == other:
         return True
     if one.kind != other.kind or one.name != other.name:
@@ -133,7 +134,33 @@ def same(a: FS, key_a: str, b: FS, key_b: str) -> bool | None:
 
 def inside(a: FS, key_a: str, b: FS, key_b: str) -> bool:
     """Return whether the name `key_a` leads into the directory, or the container, that `key_b` leads to, or to it."""
-    return b._place(key_b) in a._places(key_a)
+    return place(b, key_b) in places(a, key_a)
+
+
+def store(fs: Origin) -> str:
+    """Return the store that the URLs of `fs` are of, as it was resolved: see `FS._resolved_store`."""
+    resolved = fs.backing._resolved_store()
+    return f"{resolved} {fs._shown_as}" if fs._shown_as else resolved
+
+
+def principal(fs: FS) -> str:
+    """Return the principal that the store of `fs` knows it as, with no secret in it; "" if there is none."""
+    return fs.backing._principal()
+
+
+def place(fs: FS, key: str) -> Place:
+    """Return what `key` leads to; of a name that nothing has, what it would be."""
+    return fs.backing._place(key)
+
+
+def places(fs: FS, key: str) -> Iterator[Place]:
+    """Yield the places of `key` and of the directories that it lies in, from inside out."""
+    return fs.backing._places(key)
+
+
+def is_strong(fs: Origin, version: str) -> bool:
+    """Return whether no later content of a file can have `version`: see `FS._is_strong`."""
+    return fs.backing._is_strong(version)
 
 
 class DistinctNames:

@@ -1,9 +1,10 @@
 """LayerFS, an FS around another one, and lazify, the layer whose FS is created on first use.
 
 A layer has the keys, the root, the capabilities and the further attributes of its inner FS. It overrides those core
-methods that it adds something to; every other call goes to the inner FS, so that its fast paths are used. Some methods
-are other ways to the same result: where a layer overrides `_open_blob`, the other ways to the same bytes (`_read_many`,
-`_local_path`) lead through it, unless they are overridden, too. `_DERIVED_FROM` has all of these.
+methods that it adds something to; every other one of the contract goes to the inner FS, so that its fast paths are
+used. Some methods are other ways to the same result: where a layer overrides `_open_blob`, `_read_many` leads through
+it, unless it is overridden, too. `_DERIVED_FROM` has all of these. What a store says of itself is asked of
+`FS.backing`, and passes no layer.
 """
 
 from __future__ import annotations
@@ -19,23 +20,17 @@ from .fs import FS, StrPath
 if TYPE_CHECKING:
     from typing import Self
 
+    from .blobs import Blob
+    from .stats import ListPage
+
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 _DERIVED_FROM = {
-    "_open_blob": ("_read_many", "_local_path", "_stored_in"),
-    "_create": ("_write_bytes", "_write_blob", "_write_many", "_can_copy_from", "_copy"),
+    "_open_blob": ("_read_many", "_opened_by"),
+    "_create": ("_write_many", "_copy"),
     "_remove": ("_remove_tree",),
-    "_list": ("_list_page",),
+    "_list": ("_walk",),
 }
-
-
-_DELEGATED = """
-_create _mkdir _rename _remove _read_many _walk _write_many _remove_tree _set _batch
-_open_update _write_bytes _write_blob _can_copy_from _stored_in _reads_back _list_page _compared _storage_order _unnamed
-_local_path _leads_back _directory_identity _divided_path _check_key _resolved_store _place
-_places _principal _is_strong _describe_store _has_content _make_durable _has_digest _same_content _unchanged_since
-"""
-"""The core methods that a layer leaves to its inner FS, unless it overrides them."""
 
 
 def _delegated(method: Method) -> Method:
@@ -50,10 +45,16 @@ def _delegated(method: Method) -> Method:
 
 
 class LayerFS(FS):
-    """The base of layers: delegates the whole core to `inner`."""
+    """The base of layers: delegates the contract to `inner`, and nothing else."""
+
+    keeps_content: bool = True
+    """A file has the bytes that it has in the inner FS. False for a layer that overrides `_open_blob` and doesn't say
+    otherwise."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        if "_open_blob" in vars(cls) and "keeps_content" not in vars(cls):
+            cls.keeps_content = False
         for overridden, names in _DERIVED_FROM.items():
             if overridden in vars(cls):
                 for name in names:
@@ -98,18 +99,31 @@ class LayerFS(FS):
         default_concurrency = forwarded("inner.default_concurrency")
         checks_writes = forwarded("inner.checks_writes")
         limits = forwarded("inner.limits")
+        backing = forwarded("inner.backing")
+        _listed_by = forwarded("inner._listed_by")
+        _opened_by = forwarded("inner._opened_by")
         _notes = forwarded("inner._notes")
+        _shown_as = forwarded("inner._shown_as")
 
-    # These are abstract in `FS`; `_DELEGATED` has the others.
     _url = _delegated(FS._url)
     _stat = _delegated(FS._stat)
     _list = _delegated(FS._list)
+    _walk = _delegated(FS._walk)
     _open_blob = _delegated(FS._open_blob)
+    _read_many = _delegated(FS._read_many)
+    _create = _delegated(FS._create)
+    _write_many = _delegated(FS._write_many)
+    _mkdir = _delegated(FS._mkdir)
+    _rename = _delegated(FS._rename)
+    _remove = _delegated(FS._remove)
+    _remove_tree = _delegated(FS._remove_tree)
+    _set = _delegated(FS._set)
+    _batch = _delegated(FS._batch)
 
     def _copy(self, source: FS, src: str, dst: str, /) -> None:
         if source is self:
             self.inner._copy(self.inner, src, dst)
-        elif self._can_copy_from(source):
+        elif copied_by_store(source, self):
             self.inner._copy(source, src, dst)
         else:
             super()._copy(source, src, dst)
@@ -125,8 +139,37 @@ class LayerFS(FS):
         return f"{type(self).__name__}({self.inner!r})"
 
 
-for _name in _DELEGATED.split():
-    setattr(LayerFS, _name, _delegated(getattr(FS, _name)))
+def stored_in(fs: FS) -> FS:
+    """Return the FS, below layers, that has the files of `fs` with the same bytes under the same keys."""
+    while isinstance(fs, LayerFS) and fs.keeps_content:
+        fs = fs.inner
+    return fs
+
+
+def list_page(fs: FS, key: str, after: str) -> ListPage | None:
+    """Return a page of the listing of a tree, of the FS whose `_list` lists the directories of `fs`.
+
+    See `FS._list_page`.
+    """
+    while isinstance(fs, LayerFS) and type(fs)._list is LayerFS._list and type(fs)._list_page is FS._list_page:
+        fs = fs.inner
+    return fs._list_page(key, after)
+
+
+def compared(fs: FS, key: str, blob: Blob) -> Blob:
+    """Return `blob`, the file `key` in parts of which a cache has some; or one around it that compares them."""
+    while isinstance(fs, LayerFS) and type(fs)._compared is FS._compared:
+        fs = fs.inner
+    return fs._compared(key, blob)
+
+
+def copied_by_store(source: FS, target: FS) -> bool:
+    """Return whether the store of `target` copies files of `source` without their bytes passing this process."""
+    while isinstance(target, LayerFS):
+        if type(target)._copy is FS._copy:
+            return False
+        target = target.inner
+    return target._can_copy_from(stored_in(source))
 
 
 class LazyFS(LayerFS):

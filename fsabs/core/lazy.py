@@ -5,7 +5,6 @@ package costs nothing; in processes that fork. A fork waits until other threads 
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 import threading
 import time
@@ -14,6 +13,7 @@ from importlib import _bootstrap
 from types import MappingProxyType
 from typing import Any, Generic, Self, TypeVar, overload
 
+from . import process
 from .errors import MissingDependencyError
 
 T = TypeVar("T")
@@ -125,4 +125,4 @@ def _before_fork() -> None:
         time.sleep(0.001)
 
 
-os.register_at_fork(before=_before_fork)
+process.at_fork(before=_before_fork)

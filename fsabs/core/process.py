@@ -15,10 +15,11 @@ import errno
 import itertools
 import math
 import os
+import sys
 import time
 import weakref
 from _thread import RLock, get_ident
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -43,6 +44,63 @@ def inherited(made_in: int) -> bool:
     doesn't count yet: a finalizer that trusted it would free what is the parent's.
     """
     return made_in != _generation or os.getpid() != _pid
+
+
+# ---- what is done at a fork and at the end of the interpreter: the modules of this package register it here. What
+# belongs to a library in C is registered with the system where that library is loaded: its order counts.
+
+Hook = Callable[[], object]
+_before: list[Hook] = []
+_in_parents: list[Hook] = []
+_in_children: list[Hook] = []
+_at_exit: list[Hook] = []
+
+
+def at_fork(*, before: Hook | None = None, in_parent: Hook | None = None, in_child: Hook | None = None) -> None:
+    """Have functions called at each fork: `before` it, the last one registered first; the others after it, in order.
+
+    What one of them raises is shown, and ends neither the fork nor the others.
+    """
+    for hooks, hook in ((_before, before), (_in_parents, in_parent), (_in_children, in_child)):
+        if hook is not None:
+            hooks.append(hook)
+
+
+def at_exit(hook: Hook) -> None:
+    """Have a function called when the interpreter exits, the last one registered first."""
+    _at_exit.append(hook)
+
+
+def end_each(things: Iterable[T], end: Callable[[T], object]) -> None:
+    """Call `end` of each thing; the first exception is raised at the end, and keeps none from being ended."""
+    failure: Exception | None = None
+    for thing in things:
+        try:
+            end(thing)
+        except Exception as exc:
+            failure = failure or exc
+    if failure is not None:
+        raise failure
+
+
+def _call(hooks: Iterable[Hook]) -> None:
+    for hook in hooks:
+        try:
+            hook()
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+
+
+os.register_at_fork(
+    before=lambda: _call(reversed(_before)),
+    after_in_parent=lambda: _call(_in_parents),
+    after_in_child=lambda: _call(_in_children),
+)
+
+
+@atexit.register
+def _end() -> None:
+    end_each(reversed(_at_exit), lambda hook: hook())
 
 
 # What must not be freed in a forked child, by the id of its holder. (Its finalizer alone could not see to that: in a
@@ -176,7 +234,7 @@ class _ForksDeferred:
 
 
 forks_deferred = _ForksDeferred()
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
+at_fork(before=_before_fork, in_parent=_after_fork, in_child=_in_child)
 
 
 class PerProcess(Generic[T]):
@@ -405,13 +463,4 @@ def finished(thing: Unfinished) -> None:
     _unfinished.discard(thing)
 
 
-@atexit.register
-def _abort_unfinished() -> None:
-    failure: Exception | None = None
-    for thing in list(_unfinished):
-        try:
-            thing.abort()
-        except Exception as exc:  # one that fails keeps none of the others from being closed
-            failure = failure or exc
-    if failure is not None:
-        raise failure
+at_exit(lambda: end_each(list(_unfinished), lambda thing: thing.abort()))

@@ -119,6 +119,8 @@ class Capabilities(NamedTuple):
     """A copied file can be given the time of its source."""
     ordered: bool = True
     """`list` gives the names in their order; where False, in any order, and without waiting for the last one."""
+    flat_listing: bool = False
+    """A directory is listed with all that is below it by requests for as many names as those for one level."""
     versions: bool = False
     """Stats and blobs have a `version`: a reader whose file was replaced raises, or goes on with what it opened."""
     content_versions: bool = False

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import _thread
 import abc
-import atexit
 import contextlib
 import functools
 import io
@@ -145,6 +144,35 @@ class Writer(abc.ABC):
         """Abort the writing of a file that was never closed."""
         self.abort()
 
+    def updated_file(self) -> io.BufferedIOBase:
+        """Return the file that is read and written in place, of an `UpdateWriter`."""
+        raise io.UnsupportedOperation("the file can't be updated")
+
+
+class UpdateWriter(Writer):
+    """What a store returns for a file that is read and written in place: the file, which its user closes.
+
+    Args:
+        file: it; what is written to it stays.
+    """
+
+    def __init__(self, file: io.BufferedIOBase) -> None:
+        self._file = file
+
+    def updated_file(self) -> io.BufferedIOBase:
+        """Return the file."""
+        return self._file
+
+    def write(self, data: bytes) -> None:
+        """Write at the position of the file."""
+        self._file.write(data)
+
+    def commit(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    abort = commit
+
 
 class LayerWriter(Writer):
     """A writer around a writer; a layer overrides what it changes."""
@@ -187,6 +215,10 @@ class LayerWriter(Writer):
     def drop(self) -> None:
         """Abort the inner writer of a file that was never closed."""
         self.inner.drop()
+
+    def updated_file(self) -> io.BufferedIOBase:
+        """Return that of the inner writer."""
+        return self.inner.updated_file()
 
 
 @contextlib.contextmanager
@@ -649,16 +681,9 @@ def _in_child() -> None:
             file._leave_to_parent()
 
 
-@atexit.register
 def _drop_all() -> None:
-    failure: Exception | None = None
-    for file in _tracked(TextWriter, WriteFile, WriterFile):  # the highest first
-        try:
-            file.drop()
-        except Exception as exc:  # one that fails keeps none of the others from being ended
-            failure = failure or exc
-    if failure is not None:
-        raise failure
+    process.end_each(_tracked(TextWriter, WriteFile, WriterFile), lambda file: file.drop())  # the highest first
 
 
-os.register_at_fork(after_in_child=_in_child)
+process.at_exit(_drop_all)
+process.at_fork(in_child=_in_child)

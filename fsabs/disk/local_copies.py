@@ -11,6 +11,7 @@ import io
 import os
 from collections.abc import Callable, Iterator
 from errno import EEXIST, EISDIR, ENOENT
+from stat import S_ISDIR
 from typing import cast
 
 from ..core import errors, keys, modes, process
@@ -37,7 +38,9 @@ def as_local(fs: FS, key: str, mode: str, open_writer: OpenWriter) -> contextlib
 def _reading(fs: FS, key: str) -> Iterator[str]:
     fs._require("read", "as_local", key)
     with fs._naming("as_local", key):
-        path = fs._local_path(key)
+        path = fs._opened_by._local_path(key)
+        if path is not None and S_ISDIR(os.stat(path).st_mode):
+            raise IsADirectoryError(EISDIR, os.strerror(EISDIR))
     if path is not None:
         yield path
         return

@@ -93,7 +93,7 @@ def _entry(fs: FS, path: str, stat: FileStat) -> ManifestEntry:
     key = keys.join(path, stat.filename.rstrip("/"))
     name = keys.relative(key, fs._root) + ("/" if stat.directory else "")
     end = time.monotonic() + 2 * identity.COARSE_TICK
-    while stat.version is not None and not stat.directory and not fs._is_strong(stat.version):
+    while stat.version is not None and not stat.directory and not identity.is_strong(fs, stat.version):
         if time.monotonic() > end:  # it is written all the time
             break
         time.sleep(max(identity.TICK, 0.01))

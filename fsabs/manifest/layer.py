@@ -11,9 +11,8 @@ from typing import Any
 from ..core import errors, keys
 from ..core.blobs import Blob, BlobLayer, Hint, Origin
 from ..core.fs import FS, Capabilities, FileStat, ListPage
-from ..core.layers import LayerFS
+from ..core.layers import LayerFS, list_page
 from ..core.lazy import cached_property
-from ..core.readahead import pieces
 from .entries import ManifestEntry
 from .formats import Manifest
 
@@ -58,7 +57,9 @@ class ManifestFS(LayerFS):
         """Whether the manifest has versions, as far as its first file says."""
         return next((entry.version is not None for entry in self._manifest if not entry.directory), True)
 
-    # ---- stats and listings, of the manifest alone
+    # ---- stats and listings, of the manifest alone: no link leads anywhere
+
+    _listed_by = FS._listed_by
 
     def _stat(self, key: str, follow: bool = True, /) -> FileStat:
         name = self._name(key)
@@ -93,7 +94,7 @@ class ManifestFS(LayerFS):
                 yield FileStat(name, entry.size, version=entry.version)
                 least = entry.name + "\0"
 
-    def _walk(self, key: str, detail: bool = True, /) -> Iterator[FileStat]:
+    def _walk(self, key: str, detail: bool = True, after: str = "", /) -> Iterator[FileStat]:
         base = self._directory(key)
         before = ""
         for entry in self._manifest.scan(base):
@@ -117,7 +118,7 @@ class ManifestFS(LayerFS):
 
     def _list_page(self, key: str, after: str) -> ListPage | None:
         """Return the store's page without the files that differ from the manifest; None if that has versions."""
-        page = None if self._has_versions else self.inner._list_page(key, after)
+        page = None if self._has_versions else list_page(self.inner, key, after)
         if page is None:
             return None
 
@@ -133,15 +134,6 @@ class ManifestFS(LayerFS):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         name = self._name(key)
         return name + "/" if name else ""
-
-    def _leads_back(self, key: str) -> bool:
-        return False
-
-    def _directory_identity(self, key: str) -> None:
-        return None
-
-    def _unnamed(self, key: str) -> Iterator[str]:
-        return iter(())
 
     # ---- contents
 
@@ -177,15 +169,6 @@ class ManifestFS(LayerFS):
             yield content, version
         if missing is not None:
             raise missing
-
-    def _local_path(self, key: str) -> str | None:
-        path = self.inner._local_path(key)
-        if path is not None:
-            with self._open_blob(key) as blob:
-                if self._digest_to_compare(self._entry(key), blob.version) is not None:
-                    for _ in pieces(blob):  # which compares it: what is read by the path passes no blob
-                        pass
-        return path
 
     def _entry(self, key: str) -> ManifestEntry:
         """Return the entry of a file; `FileNotFoundError`, `IsADirectoryError`."""

@@ -229,10 +229,10 @@ class OutputDirectory:
         self.fs.remove(PUBLISHING)
 
     def _make_durable(self, names: Iterable[str]) -> None:
-        self.fs._make_durable([self.fs._key(name, "prepare") for name in names])
+        self.fs.backing._make_durable([self.fs._key(name, "prepare") for name in names])
 
     def _place(self, name: str) -> identity.Place:
-        return self.fs._place(self.fs._key(name, "prepare"))
+        return identity.place(self.fs, self.fs._key(name, "prepare"))
 
     def _mark(self) -> None:
         """Have readers refuse the output."""

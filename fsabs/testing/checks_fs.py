@@ -10,6 +10,7 @@ from errno import EOPNOTSUPP
 
 import pytest
 
+from ..core import identity
 from ..core.blobs import Blob
 from ..core.fs import FS
 from ..core.stats import Capabilities
@@ -100,12 +101,12 @@ def identities_tell_contents_apart(subject: Subject) -> None:
         assert second is not None
         assert first != second
         assert _blob(fs, "a.txt").identity == _blob(fs.subfs(""), "a.txt").identity == first
-        assert fs.subfs("")._resolved_store() == fs._resolved_store()
+        assert identity.store(fs.subfs("")) == identity.store(fs)
         for other in (pickle.loads(pickle.dumps(fs)), subject.reopen(fs.url("")) if subject.shared else None):
             if other is not None:
                 with other:
                     assert _blob(other, "a.txt").identity == first
-                    assert other._resolved_store() == fs._resolved_store()
+                    assert identity.store(other) == identity.store(fs)
 
 
 @check("identity", needs=("live", "versions", "replace"))

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import copy
 import fnmatch
-import io
 import os
 import random
 import signal
@@ -203,13 +202,9 @@ class FaultyFS(LayerFS):
         effect = self._meet("open", key)
         return FaultyBlob(self, key, self.inner._open_blob(key), effect)
 
-    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
-        self._meet("append" if append else "create", key)
-        return FaultyWriter(self, key, self.inner._create(key, exclusive, append))
-
-    def _open_update(self, key: str) -> io.BufferedIOBase:
-        self._meet("open", key)
-        return self.inner._open_update(key)
+    def _create(self, key: str, exclusive: bool, append: bool = False, update: bool = False, /) -> Writer:
+        self._meet("open" if update else "append" if append else "create", key)
+        return FaultyWriter(self, key, self.inner._create(key, exclusive, append, update))
 
     def _mkdir(self, key: str, mode: int) -> None:
         self._meet("mkdir", key)

@@ -16,8 +16,9 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..core import errors, writemany
+from ..core.layers import copied_by_store, stored_in
 from ..core.threads import TaskOutcome, Threads
-from .files import check_size, check_version, copy_file, refuse_same
+from .files import check_size, check_version, copy_file, reads_back, refuse_same
 
 if TYPE_CHECKING:
     from ..core.fs import FS
@@ -129,8 +130,8 @@ class Copier:
         self._cost = 0
         self.arrived: list[FileCopy] = []
         """Files in an archive that is not yet closed, of which `remove_source` is to be called."""
-        self._origin = source._stored_in()
-        self._server_side = target._can_copy_from(self._origin)
+        self._origin = stored_in(source)
+        self._server_side = copied_by_store(source, target)
 
     def run(self, files: Iterable[FileCopy]) -> None:
         """Copy files, which are asked for as there is room for them; return when all are done."""
@@ -211,7 +212,7 @@ class Copier:
             self.arrived += arrived
             return results
         try:
-            self._target._make_durable([file.dst for file in arrived])
+            self._target.backing._make_durable([file.dst for file in arrived])
         except OSError as exc:
             return [result if result.error is not None else result._replace(error=exc) for result in results]
         return [
@@ -343,7 +344,7 @@ class Copier:
         try:
             if self._verify or self._sets_times:
                 with target._naming("copy", dst):
-                    if self._verify and target._reads_back(dst) and next(target._read_many((dst,))) != content:
+                    if self._verify and reads_back(target, dst) and next(target._read_many((dst,))) != content:
                         raise errors.corrupt(target._url(dst), "what is read is not what was written", "copy")
                     if self._sets_times and file.stat.last_modified is not None:
                         target._set(dst, file.stat._replace(mode=0))

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING
 
 from ..core import errors, identity
 from ..core.blobs import Hint
+from ..core.layers import copied_by_store, stored_in
 from ..core.readahead import PIECE, joined, pieces
 from ..core.threads import TaskOutcome, Threads
 from ..core.writing import committing, write_again
+from ..disk import folders
 
 if TYPE_CHECKING:
     from ..core.blobs import Blob
@@ -34,9 +36,8 @@ _WAITING = 3
 
 def copy(source: FS, src: str, target: FS, dst: str) -> None:
     """Copy a file: by the store where it can. Onto itself it is refused (EINVAL)."""
-    origin = source._stored_in()
     refuse_same(source, src, target, dst, "copy")
-    target._copy(origin if target._can_copy_from(origin) else source, src, dst)
+    target._copy(stored_in(source) if copied_by_store(source, target) else source, src, dst)
 
 
 def refuse_same(source: FS, src: str, target: FS, dst: str, operation: str, may_be: bool = False) -> None:
@@ -83,6 +84,12 @@ def copy_file(
             return blob.size
 
 
+def reads_back(fs: FS, key: str) -> bool:
+    """Return whether only reading the file `key` again shows that it is what was written."""
+    path = fs.backing._local_path(key)
+    return fs.capabilities.read and not fs.checks_writes if path is None else not folders.is_local(path)
+
+
 def check_size(source: FS, src: str, stat: FileStat, size: int) -> None:
     """Raise `CorruptFileError` if fewer bytes can be read than the store says that the file has, or more than it has
     said and still says: a file may grow meanwhile, and a size of 0 may be one that is not known.
@@ -105,7 +112,7 @@ def check_version(source: FS, src: str, stat: FileStat, version: str | None) -> 
 def _copy_blob(
     blob: Blob, target: FS, dst: str, count: Callable[[int], None], stat: FileStat, moved: bool, verify: bool
 ) -> None:
-    check, check_later = verify and target._reads_back(dst), False
+    check, check_later = verify and reads_back(target, dst), False
     crc = counted = 0
 
     def compare(written: Iterable[bytes]) -> None:

@@ -99,7 +99,7 @@ def _chosen(source: FS, archive: _Archive, select: Callable[[FileStat], bool] | 
         if not archive.is_at(source, stat) and (select is None or select(stat)):
             key = keys.join(source._cwd, stat.filename.rstrip("/"))
             refuse_special(source, key, stat)
-            if stat.directory and source._leads_back(key):  # else it would be an empty directory
+            if stat.directory and source._listed_by._leads_back(key):  # else it would be an empty directory
                 reason = f"{os.strerror(errno.ELOOP)}: it leads to a directory that it is in"
                 raise errors.error(errno.ELOOP, "pack", source._url(key), reason)
             yield stat

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from ..core import errors, identity, keys
+from ..core.layers import copied_by_store, stored_in
 from ..core.stats import FileStat, TreeCounts
 from ..core.writing import partial_name
 from .copier import Copier, CopyResult, FileCopy
@@ -222,7 +223,7 @@ class TreeTransfer:
     def finish_move(self) -> None:
         """Remove what was moved into an archive that is written, which is closed first."""
         self._target.close()
-        self._target._make_durable([])
+        self._target.backing._make_durable([])
         for file in self._copier.arrived:
             if (error := self._copier.remove_source(file)) is not None:
                 self._fail(file.dst, error)
@@ -243,7 +244,8 @@ class TreeTransfer:
         theirs = existing(listed, self._dst, self._target_failed)
         others: list[FileStat] = []
         on_disk = self._target.capabilities.links
-        kept = {self._source._place(self._src)}  # directories of the source, which links and mounts have elsewhere, too
+        # Directories of the source, which links and mounts have elsewhere, too.
+        kept = {identity.place(self._source, self._src)}
         renamed = set[identity.Place]()  # what a disk lists by other names than it was given: of another case or form
         for here, there in side_by_side(ours, theirs):
             if here is None and there and self._wants(there) and self._key_of(there) not in self._replaced:
@@ -251,7 +253,7 @@ class TreeTransfer:
             if here is not None and there is None and on_disk and self._target._is(self._key_of(here), directory=None):
                 renamed.add(self._place_of(here))
             if here is not None and here.directory and self._source.capabilities.links:
-                kept.add(self._source._place(keys.join(self._src, here.filename)))
+                kept.add(identity.place(self._source, keys.join(self._src, here.filename)))
         if self.failed:
             return
         if renamed:
@@ -264,7 +266,7 @@ class TreeTransfer:
                 reason = "it is a directory of the source, by a link or a mount, and would be removed"
                 raise errors.error(errno.EINVAL, "sync", self._target._url(self._key_of(stat)), reason)
         if others and not self._plan.dry_run:
-            self._target._make_durable(self._written or ())
+            self._target.backing._make_durable(self._written or ())
         for stat in others:
             if not stat.directory:
                 self._remove(stat)
@@ -277,7 +279,7 @@ class TreeTransfer:
         return keys.join(self._dst, stat.filename)
 
     def _place_of(self, stat: FileStat) -> identity.Place:
-        return self._target._place(self._key_of(stat))
+        return identity.place(self._target, self._key_of(stat))
 
     def _check_delete(self, listed: FS) -> None:
         """Refuse to remove where the target can't remove, or the source, in the target, would be removed."""
@@ -364,7 +366,7 @@ class TreeTransfer:
         plan = self._plan
         if plan.existing != "replace" or plan.backups is not None or plan.replace_links:
             return True
-        one, other = self._source._place(self._src), self._target._place(self._dst)
+        one, other = identity.place(self._source, self._src), identity.place(self._target, self._dst)
         return one.kind == other.kind  # a file there may be the one that is copied
 
     def _looked(self, look: Callable[[], T]) -> T | None:
@@ -428,7 +430,7 @@ class TreeTransfer:
 
     def _remove_moved(self, file: FileCopy) -> None:
         """Remove a file of the source that is at its target already."""
-        self._target._make_durable([file.dst])
+        self._target.backing._make_durable([file.dst])
         if is_link(file.stat):
             self._source._remove(file.src)
         elif (error := self._copier.remove_source(file)) is not None:
@@ -452,11 +454,11 @@ class TreeTransfer:
             self._moved.append("")
         if not implied and not only_files:
             self._make(last)
-        target = self._target._place(self._dst)
+        target = identity.place(self._target, self._dst)
         for stat in self._walk():
             if not self._wants(stat) or self._is_left_out(stat):
                 continue
-            if stat.directory and self._source._place(keys.join(self._src, stat.filename)) == target:
+            if stat.directory and identity.place(self._source, keys.join(self._src, stat.filename)) == target:
                 reason = "the tree has the target in it, by a link or a mount: that is not copied into itself"
                 exc = errors.error(errno.EINVAL, "copy_tree", self._target._url(self._dst), reason)
                 self._leave_out(stat.filename, exc)
@@ -597,8 +599,8 @@ class TreeTransfer:
         link = self._target._lstat(key).link
         if link is not None and fs.capabilities.links:
             _make_link(fs, place, link)
-        elif fs._can_copy_from(origin := self._target._stored_in()):
-            fs._copy(origin, key, place)
+        elif copied_by_store(self._target, fs):
+            fs._copy(stored_in(self._target), key, place)
         else:
             copy_file(self._target, key, fs, place)
         if removed:

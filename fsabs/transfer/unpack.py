@@ -128,7 +128,8 @@ class _Unpacking:
         self._target = target
         self._base = base
         self._left_out = _left_out(source)
-        self._archives = frozenset(source._places(source._cwd))  # those on the way to the members, among what is above
+        # Those on the way to the members, among what is above.
+        self._archives = frozenset(identity.places(source, source._cwd))
         self._inside = {""}
         self._new: set[str] = set()  # directories that nothing else is in
         self._unmade: set[str] = set()  # those that could not be made, and those in them
@@ -243,7 +244,7 @@ class _Unpacking:
             if is_link(there):
                 raise PermissionError(errno.EACCES, "there is a link of that name")
             refuse_special(self._target, dst, there, "replaced")
-        if folder not in self._new and self._target._place(dst) in self._archives:
+        if folder not in self._new and identity.place(self._target, dst) in self._archives:
             raise OSError(errno.EINVAL, "the member would replace its archive")
 
     def _check_inside(self, name: str) -> None:

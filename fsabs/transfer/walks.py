@@ -109,7 +109,7 @@ class _Walk:
             if stat.directory and (self._enters is None or self._enters(stat)):
                 path = keys.join(self._key, stat.filename)
                 linked = linked or _leads_elsewhere(self._fs, path)
-                repeated = linked and self._entries.enter(self._fs._directory_identity(path))
+                repeated = linked and self._entries.enter(self._fs._listed_by._directory_identity(path))
                 stack.append((stat.filename + "/", self._members(path), linked, repeated))
 
     def _members(self, key: str) -> Iterator[FileStat | str]:
@@ -133,7 +133,7 @@ class _Walk:
             if self._keep_links:
                 return self._fs._lstat(path)._replace(filename=name)
             stat = self._fs._stat(path) if isinstance(member, str) else member
-            if stat.directory and self._fs._leads_back(path):
+            if stat.directory and self._fs._listed_by._leads_back(path):
                 raise OSError(errno.ELOOP, f"{os.strerror(errno.ELOOP)}: it leads to a directory that it is in")
             return stat._replace(filename=name)
         except OSError as exc:
@@ -270,12 +270,12 @@ class Comparison:
         if self._target.capabilities.settable_times and written is not None and time is not None:
             whole = any(abs(when * 1000 - round(when * 1000)) < _MILLISECOND for when in (written, time))
             return abs(written - time) < (_MILLISECOND if whole else _MICROSECOND)
-        if written is not None and self._source._unchanged_since(stat, written):
+        if written is not None and self._source.backing._unchanged_since(stat, written):
             return True
         if self._source.default_concurrency == 1:  # it is read as fast as anything
             with self._source._open_blob(src) as blob:
-                verdict = self._target._has_content(there, blob)
-            if verdict is False and not self._target._has_digest(dst):
+                verdict = self._target.backing._has_content(there, blob)
+            if verdict is False and not self._target.backing._has_digest(dst):
                 verdict = None
             if verdict is not None:
                 return verdict
@@ -289,16 +289,16 @@ class Comparison:
         """Return whether two versions of stores of one kind are of equal contents; None if they don't tell."""
         if stat.version is None or there.version is None or self._source.scheme != self._target.scheme:
             return None
-        same = self._source._same_content(stat.version, there.version)
-        if same is False and not (self._source._has_digest(src) and self._target._has_digest(dst)):
+        same = self._source.backing._same_content(stat.version, there.version)
+        if same is False and not (self._source.backing._has_digest(src) and self._target.backing._has_digest(dst)):
             return None
         return same
 
     def _by_content(self, src: str, stat: FileStat, dst: str, there: FileStat) -> bool:
         with self._source._open_blob(src) as one, self._target._open_blob(dst) as other:
-            verdict = self._target._has_content(there, one)
+            verdict = self._target.backing._has_content(there, one)
             if verdict is None:
-                verdict = self._source._has_content(stat, other)
+                verdict = self._source.backing._has_content(stat, other)
             return verdict or _equal(one, other)
 
 

@@ -67,8 +67,9 @@ class PfsFS(LayerFS):
             return self.inner._url(key)
         return f"pfs://{self._datacenter}/{keys.to_url_path(keys.relative(key, self._base))}"
 
-    def _resolved_store(self) -> str:
-        return f"{self.inner._resolved_store()} {self.inner._url(self._base)}"
+    @property
+    def _shown_as(self) -> str:  # type: ignore[override]
+        return self.inner._url(self._base)
 
     def _check(self, key: str, link: bool = False, home_too: bool = False) -> str:
         """Return the key of a file or directory that may be changed; `PermissionError` for others.
@@ -93,20 +94,14 @@ class PfsFS(LayerFS):
 
     def _check_home_links(self, key: str, link: bool) -> None:
         """Refuse a link of a local home that leads out of it."""
-        inner = self.inner
-        while isinstance(inner, LayerFS):
-            inner = inner.inner
-        if isinstance(inner, Local):
+        if isinstance(self.backing, Local):
             local_trees.check_links(key, self._home, "inside", last=not link)
 
     # ---- what writes: the inner FS's methods, after the check of every key that they change
 
     _create = _checked(LayerFS._create)
-    _open_update = _checked(LayerFS._open_update)
     _mkdir = _checked(LayerFS._mkdir, home_too=True)
     _remove = _checked(LayerFS._remove, link=True)
-    _write_bytes = _checked(LayerFS._write_bytes)
-    _write_blob = _checked(LayerFS._write_blob)
 
     def write_if(self, path: StrPath, data: Buffer, version: str) -> None:
         """Replace a file that has still this `version`, where the store has such a method."""
@@ -131,9 +126,6 @@ class PfsFS(LayerFS):
 
     def _copy(self, source: FS, src: str, dst: str, /) -> None:
         super()._copy(source, src, self._check(dst))
-
-    def _can_copy_from(self, source: FS) -> bool:
-        return self.inner._can_copy_from(source)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.inner!r}, {self._datacenter!r}, {self._user!r})"

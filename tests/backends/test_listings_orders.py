@@ -245,3 +245,32 @@ def test_two_thousand_listings(part: int, monkeypatch: pytest.MonkeyPatch) -> No
         except BaseException as exc:
             exc.add_note(f"listing {number}")
             raise
+
+
+def test_many_small_directories_come_with_one_listing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.backends.test_listings_orders.SIZE", 1000)
+    keys = {f"data/d{number:05d}/a.jpg" for number in range(10_000)}
+    with ScriptedStore(dict.fromkeys(keys, b"a"), Bucket(keys, by_bytes, by_bytes)) as store:
+        fs = opened(store).subfs("data")
+
+        def counted(found: Iterator[Any]) -> tuple[int, int]:
+            begin = len(store.requests)
+            return sum(1 for _ in found), len(store.requests) - begin
+
+        for found, expected in ((fs.walk(), 10_001), (fs.glob("*/a.jpg"), 10_000), (fs.glob("*/*.jpg"), 10_000)):
+            count, requests = counted(found)
+            assert count == expected
+            assert requests <= 40
+        assert counted(fs.walk("d00500")) == counted(fs.glob("d00500/*.jpg")) == (1, 1)
+
+
+def test_walks_of_large_directories_read_little_in_vain() -> None:
+    keys = {f"d/{number:02d}/e/{name:03d}" for number in range(20) for name in range(300)}
+    with ScriptedStore({}, Bucket(keys, by_bytes, by_bytes)) as store:
+        fs = opened(store).subfs("d")
+        assert [len(files) for _, _, files in fs.walk()] == [0, *([0, 300] * 20)]
+        listed = len(store.requests)
+        walk = fs.walk()
+        for _, directories, _ in walk:
+            del directories[10:]
+        assert len(store.requests) - listed <= listed

@@ -117,11 +117,12 @@ def test_hits_of_forked_workers_are_figures_of_the_run(store: Store, folder: str
 class Resolving(Far):
     """Counts how often its store is resolved."""
 
+    backing = FS.backing
     resolved = 0
 
     def _resolved_store(self) -> str:
         self.resolved += 1
-        return super()._resolved_store()
+        return self.inner.backing._resolved_store()
 
 
 def test_each_process_resolves_the_store(store: Store, folder: str) -> None:

@@ -104,6 +104,8 @@ class RefusesWithoutAWord(LayerFS):
 
 @breaks("identity")
 class NamesAStoreAtRandom(LayerFS):
+    backing = FS.backing
+
     def _resolved_store(self) -> str:
         return os.urandom(8).hex()
 

@@ -16,7 +16,7 @@ from fsabs.core import keys, process
 from fsabs.core.blobs import Blob, BytesBlob
 from fsabs.core.fs import FS, FileStat, StrPath
 from fsabs.core.layers import LayerFS
-from fsabs.core.writing import WriteFile, Writer, WriterFile
+from fsabs.core.writing import UpdateWriter, WriteFile, Writer, WriterFile
 from fsabs.testing import ContainerSubject, LocalSubject, MemorySubject, Subject, WrappedSubject
 from tests.conformance import archives
 
@@ -262,8 +262,10 @@ class PlainText(LayerFS):
 
 @breaks("whole-forked", over=LocalSubject)
 class UpdatesThroughASharedPosition(LayerFS):
-    def _open_update(self, key: str) -> io.BufferedIOBase:
-        return open("/" + key, "r+b")
+    def _create(self, key: str, exclusive: bool, append: bool = False, update: bool = False, /) -> Writer:
+        if update:
+            return UpdateWriter(open("/" + key, "r+b"))
+        return self.inner._create(key, exclusive, append)
 
 
 class RememberingWriter(Rewriter):
@@ -284,8 +286,8 @@ class RememberingWriter(Rewriter):
 
 @breaks("append")
 class AppendsToWhatWasThere(Rewriting):
-    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
-        writer = super()._create(key, exclusive, append)
+    def _create(self, key: str, exclusive: bool, append: bool = False, update: bool = False, /) -> Writer:
+        writer = super()._create(key, exclusive, append, update)
         return RememberingWriter(self, key, writer) if append else writer
 
 
@@ -343,9 +345,11 @@ class AppendsFromTheStart(LayerFS):
 
 @breaks("update", over=LocalSubject)
 class UpdatesFromNothing(LayerFS):
-    def _open_update(self, key: str) -> io.BufferedIOBase:
-        self.inner._stat(key)
-        return open("/" + key, "w+b")
+    def _create(self, key: str, exclusive: bool, append: bool = False, update: bool = False, /) -> Writer:
+        if update:
+            self.inner._stat(key)
+            return UpdateWriter(open("/" + key, "w+b"))
+        return self.inner._create(key, exclusive, append)
 
 
 class LatestBlob(BytesBlob):
@@ -482,6 +486,8 @@ class RemovesItsRoot(LayerFS):
 
 @breaks("unnamed")
 class CallsEverythingUnnamed(LayerFS):
+    backing = FS.backing
+
     def _unnamed(self, key: str) -> Iterator[str]:
         return (stat.filename for stat in self.inner._walk(key))
 
@@ -499,8 +505,9 @@ class CopiesNoEmptyFiles(LayerFS):
 
 
 class PathOfAnEmptyFile(LayerFS):
-    def _local_path(self, key: str) -> str | None:
-        return os.devnull
+    @contextlib.contextmanager
+    def as_local(self, path: StrPath, mode: str = "r") -> Iterator[str]:
+        yield os.devnull
 
 
 ALL.append(Broken("PathOfAnEmptyFile", ("as-local",), lambda: WrappedSubject(MemorySubject(), PathOfAnEmptyFile)))

@@ -572,8 +572,12 @@ class Azure(ObjectStore):
     def _send_to_directories(self, request: Request) -> Response:
         return self._directories.get().send(request)
 
-    def _walk(self, key: str, detail: bool = True, /) -> Iterator[Any]:
-        return FS._walk(self, key) if self._has_directories() else super()._walk(key, detail)
+    def _walk(self, key: str, detail: bool = True, after: str = "", /) -> Iterator[Any]:
+        if not self._has_directories():
+            return super()._walk(key, detail, after)
+        if after:
+            raise self._unsupported("list a tree from behind a name", key)
+        return FS._walk(self, key)
 
     def _mkdir(self, key: str, mode: int) -> None:
         if not key or not self._has_directories():

@@ -183,7 +183,7 @@ class Hdfs(FS):
         found = [file_stat(status, status.path.rpartition("/")[2]) for status in statuses]
         return [stat for stat in found if stat.filename[:1] != "." or not is_partial(stat.filename)]
 
-    def _walk(self, key: str, detail: bool = True, /) -> Iterator[FileStat]:
+    def _walk(self, key: str, detail: bool = True, after: str = "", /) -> Iterator[FileStat]:
         """Yield the tree below `key`, depth first; the directories of a directory are listed ahead, by threads."""
         stack = [self._listed_ahead(key, "", self._list(key))]
         try:
@@ -277,7 +277,7 @@ class Hdfs(FS):
 
     # ---- writing
 
-    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
+    def _create(self, key: str, exclusive: bool, append: bool = False, update: bool = False, /) -> Writer:
         if append:
             return self._append(key)
         client, place, deadline = self._client.get(), self._find(key), self._deadline()

@@ -274,7 +274,7 @@ class Hub(ObjectStore):
         branch = self._branch
         return contextlib.nullcontext() if branch.in_block else branch.block(self, message, "", is_tree=True)
 
-    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
+    def _create(self, key: str, exclusive: bool, append: bool = False, update: bool = False, /) -> Writer:
         self._branch.check(self, key, exclusive)
         return HubWriter(self, key, exclusive)
 

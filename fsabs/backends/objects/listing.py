@@ -100,9 +100,15 @@ def prefix_of(key: str) -> str:
 
 
 def walk(
-    fs: ObjectStore, key: str, of_object: Callable[[str, Text], T], of_directory: Callable[[str], T]
+    fs: ObjectStore,
+    key: str,
+    of_object: Callable[[str, Text], T],
+    of_directory: Callable[[str], T],
+    after: str = "",
 ) -> Iterator[T | None]:
     """Yield everything below a directory, from a flat listing; a directory is put in where its first key shows it.
+
+    Of a store that lists in order what is named up to `after` is left out.
 
     None stands for a key that shows that the directory exists and is nothing in it.
     """
@@ -112,7 +118,7 @@ def walk(
     most = MAX_SHOWN if fs.lists_in_order else math.inf
     pending: list[str] = []
     folder, cut = "", len(prefix)
-    for found, page in flat(fs, prefix):
+    for found, page in flat(fs, prefix, after):
         comes_back = not fs.lists_in_order
         if comes_back and len(shown) > most:
             raise unreadable(f"a listing out of order, of more than {most:,} directories")
@@ -268,15 +274,18 @@ KeyedPage = tuple[list[str], ObjectPage]
 """The keys of a page, and the page."""
 
 
-def flat(fs: ObjectStore, prefix: str) -> Iterator[KeyedPage]:
+def flat(fs: ObjectStore, prefix: str, after: str = "") -> Iterator[KeyedPage]:
     """Yield the pages of all objects below `prefix`, in the order of their keys; side by side if there are many.
+
+    In a store that lists keys in their order they begin behind the name `after` there, and come one after the other.
 
     A store that turns out to list keys in another order is gone on with by the markers of its pages, and taken for one
     without an order from then on.
     """
-    query, begin, waited = PageQuery(prefix), time.monotonic(), 0.0
+    query = PageQuery(prefix, after=prefix + after if after and fs.lists_in_order else None)
+    begin, waited = time.monotonic(), 0.0
     page = fetch(fs, query)
-    slow, able, last, agreed, firsts = time.monotonic() - begin > SLOW, True, "", False, set[str]()
+    slow, able, last, agreed, firsts = time.monotonic() - begin > SLOW, not after, "", False, set[str]()
     with Threads[ObjectPage](2) as threads:
         for number in itertools.count(1):
             found = page.keys()

@@ -51,7 +51,7 @@ class ObjectStore(FS):
     default_concurrency = 32
     _notes: StoreNotes = StoreNotes(COSTS, records_requests=True)
     capabilities: Capabilities = WRITABLE._replace(
-        implied_directories=True, content_versions=True, stat_is_request=True
+        implied_directories=True, flat_listing=True, content_versions=True, stat_is_request=True
     )
 
     def __init__(self, dialect: Dialect, prefix: str | None = None, part_size: int = PART_SIZE) -> None:
@@ -179,10 +179,12 @@ class ObjectStore(FS):
             if not found.directory:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
-    def _walk(self, key: str, detail: bool = True, /) -> Iterator[Any]:
+    def _walk(self, key: str, detail: bool = True, after: str = "", /) -> Iterator[Any]:
         if not detail:
-            return self._existing(key, listing.walk(self, key, lambda name, _: name, lambda name: name + "/"))
-        return self._existing(key, listing.walk(self, key, listing.stats_of(self.dialect), FileStat.of_directory))
+            return self._existing(key, listing.walk(self, key, lambda name, _: name, lambda name: name + "/", after))
+        return self._existing(
+            key, listing.walk(self, key, listing.stats_of(self.dialect), FileStat.of_directory, after)
+        )
 
     def _unnamed(self, key: str) -> Iterator[str]:
         return listing.unnamed(self, key)
@@ -221,7 +223,7 @@ class ObjectStore(FS):
 
     # ---- writing
 
-    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
+    def _create(self, key: str, exclusive: bool, append: bool = False, update: bool = False, /) -> Writer:
         if exclusive and self._head(key) is not None:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
         return StoreWriter(self, key, exclusive, self.part_size)

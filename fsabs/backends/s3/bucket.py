@@ -150,8 +150,8 @@ class S3(ObjectStore):
     def _list_page(self, key: str, after: str) -> ListPage | None:
         return super()._list_page(key, after) if not self.dialect.versions else None
 
-    def _walk(self, key: str, detail: bool = True, /) -> Iterator[Any]:
-        members = super()._walk(key, detail)
+    def _walk(self, key: str, detail: bool = True, after: str = "", /) -> Iterator[Any]:
+        members = super()._walk(key, detail, after)
         return self._pinned(key, members) if detail else members
 
     def _pinned(self, key: str, members: Iterator[FileStat]) -> Iterator[FileStat]:

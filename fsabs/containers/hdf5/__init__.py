@@ -176,7 +176,7 @@ class Hdf5(Container):
     def _list(self, key: str, detail: bool = True, start: str = "", /) -> Iterator[FileStat]:
         return (stat for stat, _ in self._children(key, self._group(key)))
 
-    def _walk(self, key: str, detail: bool = True, /) -> Iterator[FileStat]:
+    def _walk(self, key: str, detail: bool = True, after: str = "", /) -> Iterator[FileStat]:
         """As derived, but a link to a group above itself is listed and not entered."""
         group = self._group(key)
         return self._walk_below(key, group, self._identity(key, group))
@@ -246,7 +246,7 @@ class Hdf5(Container):
             raise errors.unsupported(operation, self._url(key), "the file was opened for writing in another process")
         return self._draft
 
-    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
+    def _create(self, key: str, exclusive: bool, append: bool = False, update: bool = False, /) -> Writer:
         draft = self._check_ours("open for writing", key)
         with translated(self._url(key), "open"):
             draft.check(key, exclusive)

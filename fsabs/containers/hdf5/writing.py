@@ -269,4 +269,4 @@ def _drop_inherited() -> None:
         scratch.drop()
 
 
-os.register_at_fork(after_in_child=_drop_inherited)
+process.at_fork(in_child=_drop_inherited)

@@ -166,7 +166,7 @@ class Tar(Container):
             return self._sink.names.list(key)
         return (self._to_stat(name, child) for name, child in self._children(self._find(key).key))
 
-    def _walk(self, key: str, detail: bool = True, /) -> Iterator[FileStat]:
+    def _walk(self, key: str, detail: bool = True, after: str = "", /) -> Iterator[FileStat]:
         """As derived, but a link to a directory above itself is listed and not entered."""
         if self._sink is not None or not self._reading().links:
             return super()._walk(key)
@@ -435,7 +435,7 @@ class Tar(Container):
             raise errors.unsupported(operation, self._url(key), "the archive was opened for writing in another process")
         return self._sink
 
-    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
+    def _create(self, key: str, exclusive: bool, append: bool = False, update: bool = False, /) -> Writer:
         sink = self._adding("open for writing", key)
         sink.reserve(key, exclusive)
         return self._member(key, SpooledWriter(functools.partial(self._add, key), functools.partial(sink.release, key)))

@@ -160,7 +160,7 @@ class Zip(Container):
             return self._writing().names.list(key)
         return self._index().list(key, self._reader().version)
 
-    def _walk(self, key: str, detail: bool = True, /) -> Iterator[Any]:
+    def _walk(self, key: str, detail: bool = True, after: str = "", /) -> Iterator[Any]:
         if self._archive is not None:
             return super()._walk(key)
         return self._index().walk(key, self._reader().version) if detail else self._index().walk_names(key)
@@ -267,7 +267,7 @@ class Zip(Container):
 
     # ---- writing
 
-    def _create(self, key: str, exclusive: bool, append: bool = False, /) -> Writer:
+    def _create(self, key: str, exclusive: bool, append: bool = False, update: bool = False, /) -> Writer:
         return self._member(key, self._writing().create(key, exclusive))
 
     def _write_bytes(self, key: str, data: bytes, like: FileStat | None = None, moved: bool = False, /) -> None:

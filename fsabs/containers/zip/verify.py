@@ -26,6 +26,8 @@ class _VerifiedEntries:
 
     def __init__(self, url: str) -> None:
         self._archive_url = url
+        self.backing = self
+        self._shown_as = ""
 
     def _open_blob(self, key: str, /) -> Blob:
         raise errors.unsupported("open", self._url(key), "an entry that is being verified can't be opened again")
