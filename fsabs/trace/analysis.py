@@ -7,10 +7,10 @@ import os
 from collections.abc import Sequence
 
 from . import figures, rules, units
-from .attribution import Attributed, Attribution, machine
+from .attribution import Attributed, Outline, attributed, machine
 from .facts import LISTINGS, Batches, Ceiling, Facts
 from .figures import Grid, Sharing
-from .intervals import FOR_TOTALS, MOST, Array, Collector
+from .intervals import Array, Collector
 from .reading import Columns, TraceSource, sources
 from .results import WAITS, Amplification, Analysis, Breakdown, CacheUse, HeatMap, Row, Stall, Timeline
 from .schema import READS, UPWARD, ProcessInfo, operation
@@ -54,7 +54,7 @@ class _Pass:
         self.slowest = Slowest(SLOWEST)
         self.misses = Misses()
         self.for_data, self.for_reads = RequestTable(), RequestTable()
-        self.attribution = Attribution()
+        self.outlines: list[Outline] = []
         self.asked, self.fetched, self.reads, self.requests, self.errors = (Grid(zero) for _ in range(5))
         self.shared, self.shared_by_reads = Sharing(), Sharing()
         self.processes: list[ProcessInfo] = []
@@ -69,11 +69,12 @@ class _Pass:
 
     def process(self, source: TraceSource) -> None:
         """All that a process left."""
-        busy, under_way = Grid(self.zero), Collector(FOR_TOTALS)
+        busy, under_way, outline = Grid(self.zero), Collector(), Outline(source)
         calls, batches = _Durations(), _Durations()
         first, last = source.header["monotonic_ns"] + source.offset, 0
         for some in source.columns():
             self._add(some, source.number)
+            outline.add(some)
             mine = some.of("fs")
             under_way.add(some.begin[mine], some.end[mine])
             for sums, which in ((calls, mine), (batches, some.of("fetch"))):
@@ -87,7 +88,8 @@ class _Pass:
         if last:
             if not source.dropped:  # else what was dropped is not known to be outside of steps
                 last = max(last, source.end)
-            self.attribution.end_process(source.header, info.label, source.number, (first, last))
+            outline.label, outline.span = info.label, (first, last)
+            self.outlines.append(outline)
             self.begin, self.end = min(self.begin or first, first), max(self.end, last)
         self.busy.append(busy)
         info = source.info(first, max(first, last))
@@ -109,7 +111,6 @@ class _Pass:
         self.files.add(some)
         self.slowest.add(some, process)
         self.misses.add(some)
-        self.attribution.add(some)
         reads, requests = some.reads(), some.of("request")
         down = some.which(lambda key: key[0] == "request" and operation(key[1]) not in UPWARD | LISTINGS)
         self.for_data.add(some, down)
@@ -190,9 +191,7 @@ def analyze(folder: str | os.PathLike[str]) -> Analysis:
         notes += source.notes
     timeline, heat = taken.timeline()
     table = taken.table
-    job = taken.attribution.attributed()
-    if not taken.attribution.is_exact:
-        notes.append(f"where the time went is an estimate: a thread did more than {MOST:,} things of one sort")
+    job = attributed(taken.outlines)
     keys = list(table.all)
     read = [key for key in keys if key[0] == "fs" and operation(key[1]) in READS]
     requests = [key for key in keys if key[0] == "request"]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from . import figures
-from .intervals import FOR_TOTALS, Array, Collector
+from .intervals import Array, Collector
 from .reading import Columns, Key
 from .results import FileRow, Histogram, Row
 from .schema import KINDS, Event, layer, operation, trimmed
@@ -90,11 +90,12 @@ class OperationTable:
         """Add events of the process."""
         import numpy as np
 
+        failed = some.failed
         for number in np.unique(some.key):
             key = some.keys[number]
             which = some.key == number
-            self._mine.setdefault(key, Sums()).add(some.duration[which], some.size[which], some.failed[which])
-            self._busy.setdefault(key, Collector(FOR_TOTALS)).add(some.begin[which], some.end[which])
+            self._mine.setdefault(key, Sums()).add(some.duration[which], some.size[which], failed[which])
+            self._busy.setdefault(key, Collector()).add(some.begin[which], some.end[which])
 
     def end_process(self, tallies: Iterable[Mapping[str, Any]]) -> None:
         """The process is over; `tallies` is what its recorder counted."""
@@ -227,7 +228,9 @@ class Slowest:
 
     def add(self, some: Columns, process: int) -> None:
         """Events of a process."""
-        which = (some.of("fs") | some.of("request") | some.of("span")).nonzero()[0]
+        least = self.rows[-1].duration if len(self.rows) == self._count else -1
+        timed = some.which(lambda key: key[0] in ("fs", "request", "span"))
+        which = (timed & (some.duration > least)).nonzero()[0]
         slowest = which[(-some.duration[which]).argsort(kind="stable")[: self._count]]
         found = [*self.rows, *(some.event(at, process) for at in slowest)]
         self.rows = sorted(found, key=lambda event: -event.duration)[: self._count]
@@ -259,7 +262,7 @@ class RequestTable:
 
         self._fine = np.zeros(figures.FINE_BUCKETS, np.int64)
         # When any request was under way; any, had each taken twice the typical time at most; any that repeats no other.
-        self._any, self._typical, self._first = (Collector(FOR_TOTALS) for _ in range(3))
+        self._any, self._typical, self._first = (Collector() for _ in range(3))
         self._failed.clear()
 
     def add(self, some: Columns, which: Array) -> None:
