@@ -60,7 +60,8 @@ class _Pass:
         self.processes: list[ProcessInfo] = []
         self.batches: list[Batches] = []
         self.cores: dict[str, int] = {}
-        self.computed: dict[str, int] = collections.Counter()  # nanoseconds, by kind
+        self.had_cpu: dict[str, int] = collections.Counter()  # nanoseconds, of `fetch` and `next`
+        self.ready: dict[str, int] = collections.Counter()  # for a CPU that others had
         self.failures: dict[tuple[str, str], int] = collections.Counter()
         self.busy: list[Grid] = []
         self.failed_requests = 0
@@ -123,7 +124,8 @@ class _Pass:
             shared.add(some.begin[which], some.end[which], some.size[which])
         self.errors.count(some.end[some.failed], 1)
         for name, which in (("fetch", some.of("fetch")), ("next", some.which(lambda key: key[1] == "steps.next"))):
-            self.computed[name] += int(some.size[which].sum())
+            self.had_cpu[name] += int(some.size[which].sum())
+            self.ready[name] += int(some.offset[which].clip(0).sum())
         for kind in ("fs", "request"):
             ended = some.error[some.failed & some.of(kind)]
             for number, count in zip(*np.unique(ended, return_counts=True), strict=True):
@@ -141,18 +143,19 @@ class _Pass:
 
     def facts(self, analysis: Analysis, job: Attributed) -> Facts:
         """Return what the rules look at."""
-        by_rank = 0 if job.makers else self.computed["next"] / max(1, sum(job.ranks.values()))
-        made = self.computed["fetch"] or by_rank
+        name = "fetch" if self.had_cpu["fetch"] else "next"
+        ranks = 1 if name == "fetch" else max(1, sum(job.ranks.values()))
+        known = self.had_cpu[name] and (name == "fetch" or not job.makers)
         return Facts(
             analysis,
             self.batches,
-            stats_first=self.files.stats_first,
             missed_again=self.misses.again,
             for_data=self.for_data if self.for_data.count else self.for_reads,
             cores=self.cores,
             ranks=job.ranks,
             lag=job.lag,
-            computed=made / 1e9 if made else None,
+            computed=self.had_cpu[name] / ranks / 1e9 if known else None,
+            ready=self.ready[name] / ranks / 1e9 if known else 0.0,
             makers=job.makers or job.breakdown[0].causes["decode"] if job.breakdown else 0.0,
             ceiling=self.ceiling(),
         )

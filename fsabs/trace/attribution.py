@@ -18,6 +18,7 @@ other events. These are read again, a slice of the time after the other.
 from __future__ import annotations
 
 import collections
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -60,7 +61,7 @@ def cause_of_thread(own: UnderWay, process: UnderWay) -> Array:
 
     1. `checkpoint`, `list`, `decompress`: it writes, lists or opens, decompresses itself.
     2. It reads, or waits for what is read ahead, while in its process, in whatever thread, a body is received
-       (`transfer`), a request is under way (`first_byte`), a connection is made (`connect`), a turn is waited for
+       (`transfer`), a connection is made (`connect`), a request is under way (`first_byte`), a turn is waited for
        (`throttle`), or a retry (`backoff`), something is decompressed or listed, or a cache is filled (`disk`).
     3. `disk`: it reads, and none of this is under way.
     4. Blocked: it waits for what is read ahead, and none of this is under way.
@@ -73,7 +74,7 @@ def cause_of_thread(own: UnderWay, process: UnderWay) -> Array:
     lines += [
         (cause, waits & process(sort))
         for cause, sort in (
-            ("transfer", "transfer"), ("first_byte", "request"), ("connect", "connect"), ("throttle", "throttle"),
+            ("transfer", "transfer"), ("connect", "connect"), ("first_byte", "request"), ("throttle", "throttle"),
             ("backoff", "backoff"), ("decompress", "decompress"), ("list", "list"), ("disk", "cache"),
         )
     ]  # fmt: skip
@@ -298,10 +299,10 @@ def _divided(
     rank: Rank, makers: Sequence[tuple[_Activity, Array]], mine: _Activity, early: tuple[Array, Array],
     windows: Array, until: int,
 ) -> _Divided:  # fmt: skip
-    """Divide the time of a rank among causes, in windows that begin at `windows` and end at the next one, or `until`."""
+    """Divide the time of a rank among causes, in windows that begin at `windows`, the last one until `until`."""
     import numpy as np
 
-    near = slice(*np.searchsorted(rank.end, (windows[0], until)) + (0, 1))
+    near = slice(np.searchsorted(rank.end, windows[0]), np.searchsorted(rank.end, until) + 1)
     begins, ends = rank.begin[near], rank.end[near]
     times = np.unique(np.concatenate([mine.times, *(one.times for one, _ in makers), windows, begins, ends]))
     times = times[(times >= windows[0]) & (times < until)]
@@ -564,7 +565,7 @@ def _slices(processes: Sequence[Outline], begin: int, end: int) -> Iterator[tupl
     part = np.cumsum(counts[order]) // SLICE
     cuts = ends[order][:-1][np.diff(part) > 0]
     times = [begin, *np.unique(cuts[(cuts > begin) & (cuts < end)]).tolist(), end]
-    yield from zip(times, times[1:], strict=False)
+    yield from itertools.pairwise(times)
 
 
 def _take(sums: _Sums, job: _Timeline, window: slice, causes: Array, free: Array) -> None:

@@ -73,7 +73,7 @@ class Columns(NamedTuple):
         """A mask of what ended by an exception; that something isn't there is an answer of a store's."""
         import numpy as np
 
-        answer = np.array([error in ("", "FileNotFoundError") for error in self.errors])[self.error]
+        answer = np.array([error.partition(" ")[0] in ("", "FileNotFoundError") for error in self.errors])[self.error]
         return (self.error != 0) & ~(answer & self.of("request"))
 
     def event(self, at: int, process: int) -> Event:

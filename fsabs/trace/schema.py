@@ -19,13 +19,14 @@ KINDS: dict[str, str] = {
     "fs": "a call of the user's on a traced FS, or a read of a file of it: open, read, stat, list, write, ...",
     "request": "one attempt at a store; they overlap one another on one thread",
     "connect": "a new connection",
-    "wait": "`steps.next` is for the next batch (its size as a fetch's), `*.read_ahead` for what is read ahead; the "
-    "others are a part of a request or come before it: `*.transfer` (of its body), `*.throttle` (a turn), `*.backoff`",
+    "wait": "`steps.next` is for the next batch (its size and offset as a fetch's), `*.read_ahead` for what is read "
+    "ahead; the others are a part of a request or come before it: `*.transfer` (of its body), `*.throttle` (a turn), "
+    "`*.backoff`",
     "decompress": "one decompression; its size is that of what came out",
     "batch": "ranges that are read together",
     "cache": "filling or validating an entry of a cache",
     "fetch": "one batch being made by a DataLoader's worker: reading, decoding, collating; its size as a span's, and "
-    "those in which it was ready for one",
+    "its offset those in which it was ready for one that others had",
     "span": "a user's own, by `fsabs.trace.span`; its size is the nanoseconds in which its thread had a CPU",
     "step": "a training step, from one `fsabs.trace.step()` to the next; its size is its number",
     "retry": "an attempt that is made again (no duration)",
@@ -108,11 +109,11 @@ class Event(NamedTuple):
     size: int
     """Bytes, or what `KINDS` says; 0 where there is nothing to count."""
     offset: int
-    """Where in the file a read began; -1 where that means nothing."""
+    """Where in the file a read began, or what `KINDS` says; -1 where that means nothing."""
     where: str
     """The URL of what it was done to, or an empty string."""
     error: str
-    """The name of the exception that it ended by, or an empty string."""
+    """The name of the exception that it ended by, with the status of a store's refusal: `OSError 503`; or empty."""
     process: int
     """The number of its process in `Analysis.processes`."""
     thread: int

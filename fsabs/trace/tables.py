@@ -17,8 +17,6 @@ from .schema import KINDS, Event, layer, operation, trimmed
 FILES_KEPT = 200_000
 """The limit of distinct files."""
 OPENS = frozenset({"open", "create", "append", "open_update"})
-OPENINGS = frozenset({"open", "read_bytes", "read_many"})
-"""What finds a file by its name, to read it."""
 
 
 class Sums:
@@ -141,11 +139,8 @@ class FileTable:
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
         self._rows: list[Array] = []  # opens, reads, bytes, seconds, the slowest call, errors
-        self._asked: set[int] = set()  # whose stat was asked for since it was last opened
         self.seen = 0
         """Distinct files, `FILES_KEPT` at most."""
-        self.stats_first = 0
-        """Opens (or whole reads) of a file whose stat was asked for since it was last opened."""
 
     def add(self, some: Columns) -> None:
         """Events; those of the user's calls count."""
@@ -168,7 +163,6 @@ class FileTable:
         np.add.at(seconds, numbers, duration)
         np.maximum.at(slowest, numbers, duration)
         np.add.at(errors, numbers[some.failed[chosen]], 1)
-        self._look_for_stats(_among(some, {"stat"})[chosen], _among(some, OPENINGS)[chosen], numbers)
 
     def rows(self, count: int) -> list[FileRow]:
         """Return the files with the most seconds."""
@@ -200,17 +194,6 @@ class FileTable:
         if count > len(self._rows[0]):
             more = np.zeros(max(count, 2 * len(self._rows[0])) - len(self._rows[0]))
             self._rows = [np.concatenate((row, more)) for row in self._rows]
-
-    def _look_for_stats(self, stats: Array, openings: Array, numbers: Array) -> None:
-        if not self._asked and not stats.any():
-            return
-        which = stats | openings
-        for asked, number in zip(stats[which].tolist(), numbers[which].tolist(), strict=True):
-            if asked:
-                self._asked.add(number)
-            elif number in self._asked:
-                self._asked.remove(number)
-                self.stats_first += 1
 
 
 def _among(some: Columns, operations: Set[str]) -> Array:

@@ -241,7 +241,6 @@ def test_machines_whose_clocks_differ_are_put_beside_each_other(tmp_path: Path) 
     analysis = trace.analyze(tmp_path)
     assert analysis.seconds == pytest.approx(0.26)
     assert sum("the clock of h" in note for note in analysis.notes) == 2
-    assert "F028" in [finding.code for finding in analysis.findings]
     write_process(tmp_path / "later", [event(0, 10**6, "fs", "zip.read", 1)], host="a")
     write_process(tmp_path / "later", [event(0, 10**6, "fs", "zip.read", 1)], host="b", skew=30 * 10**9)
     assert trace.analyze(tmp_path / "later").seconds > 30, "no ranks: it may have run later"
