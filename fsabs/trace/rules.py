@@ -590,6 +590,18 @@ RULES: tuple[Rule, ...] = (
         workload="more workers than CPUs",
     ),
     Rule(
+        "F037",
+        holds=lambda m: m.count("grid"),
+        cost=None,
+        title="blocks are read by several processes: the order has {0[lanes]:,} lanes, for other numbers of ranks and "
+        "workers",
+        figures=lambda m: {"lanes": max(row.bytes // row.calls for row in m.rows("grid")), "workers": m.workers},
+        advice="Each block is read by all that take a part of it, up to as often as there are readers of a lane. Take "
+        "numbers of ranks and workers that divide the lanes, or start the next epoch anew with `lanes=` of these.",
+        model="",
+        workload="other numbers than the grid's",
+    ),
+    Rule(
         "F029",
         holds=lambda m: _own_code(m) and m.computing < 0.5,
         cost=lambda m: m.saved("decode", part=1 - m.computing),

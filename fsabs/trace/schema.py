@@ -32,11 +32,12 @@ KINDS: dict[str, str] = {
     "retry": "an attempt that is made again (no duration)",
     "hit": "a cache had it (no duration); its size is 1, or bytes, as the cache counts it",
     "miss": "a cache did not have it (no duration)",
+    "grid": "an epoch begins whose lanes are read by several processes each (no duration); its size is their number",
     "evict": "a cache let go of entries (no duration); its size is how many, or bytes",
 }
 """What kinds of events there are; another is kept as it is."""
 
-INSTANTS = frozenset({"retry", "hit", "miss", "evict"})
+INSTANTS = frozenset({"retry", "hit", "miss", "grid", "evict"})
 """The kinds with no duration."""
 
 OVERLAPPING = frozenset({"request", "connect", "batch"})
