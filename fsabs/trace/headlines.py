@@ -1,4 +1,4 @@
-"""The headline figures of an analysis: what the report, the terminal and the notebook begin with."""
+"""The headline figures of an analysis: what the report and the terminal begin with."""
 
 from __future__ import annotations
 

@@ -280,9 +280,3 @@ class Analysis(NamedTuple):
     """The most expensive first."""
     notes: Sequence[str]
     """Limits of the figures: dropped events, torn files, processes that were killed."""
-
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
-        from .reports import fragment
-
-        return fragment(self)

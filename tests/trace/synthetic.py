@@ -179,12 +179,12 @@ def _breakdown(steps: Sequence[Step]) -> list[Breakdown]:
 def _findings() -> list[Finding]:
     return [
         Finding(
-            "F001", "high", "small random reads dominate: 84 % of 60,000 reads are under 64 KiB",
+            "F015", "high", "small random reads dominate: 84 % of 60,000 reads are under 64 KiB",
             {"reads": 60_000, "small reads": 50_400, "share of small reads": 0.84, "threshold": 0.5},
             "Pack the files into a zip (`fsabs.pack`), or read many at once with read_many.", 12.5,
         ),
         Finding(
-            "F002", "medium", "97 % of opens stat first: 58,000 stats for 60,000 opens",
+            "F014", "medium", "97 % of opens stat first: 58,000 stats for 60,000 opens",
             {"opens": 60_000, "stats": 58_000, "threshold": 0.8},
             "Open the file and handle FileNotFoundError; list() gives names, sizes and times at once.",
         ),
