@@ -82,18 +82,17 @@ class _Pass:
                 sums.add(some.duration[which])
             first, last = min(first, int(some.begin.min())), max(last, int(some.end.max()))
         busy.spread(*under_way.get(), 1.0)
-        self.table.end_process(source.tallies)
+        self.table.end_process()
         self.for_data.end_process()
         self.for_reads.end_process()
+        if last and not source.dropped:  # else what was dropped is not known to be outside of steps
+            last = max(last, source.end)
         info = source.info(first, max(first, last))
         if last:
-            if not source.dropped:  # else what was dropped is not known to be outside of steps
-                last = max(last, source.end)
             outline.label, outline.span = info.label, (first, last)
             self.outlines.append(outline)
             self.begin, self.end = min(self.begin or first, first), max(self.end, last)
         self.busy.append(busy)
-        info = source.info(first, max(first, last))
         self.processes.append(info)
         self.cores[machine(source.header)] = max(1, source.header["cores"])
         fetches = batches.count >= FEW_BATCHES

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from ..core import errors, keys
 from . import chunks
 from .intervals import Array
-from .schema import READS, SCHEMA, Event, Header, ProcessInfo, Tally, operation
+from .schema import READS, SCHEMA, Event, Header, ProcessInfo, operation
 
 SUFFIX = ".fstrace"
 MOST_NAMES = 2048
@@ -112,12 +112,6 @@ class TraceSource:
         recorded: int = self.tally.get("recorded", 0)
         return max(0, recorded - self.read)
 
-    @property
-    def tallies(self) -> list[dict[str, Any]]:
-        """What the process counted of each operation."""
-        fitting = [one for one in self.tally.get("operations", ()) if _fits(one, Tally)]
-        return [one | {key: chunks.escaped(one[key]) for key in ("kind", "name")} for one in fitting]
-
     def open(self) -> bool:
         """Read the header; False, and a note, where there is none."""
         try:
@@ -156,7 +150,7 @@ class TraceSource:
                         yield some
         except (OSError, ValueError) as exc:
             self.notes.append(f"{self.name}: can't be read further: {exc}")
-        if type(self.tally.get("recorded", 0)) is not int or type(self.tally.get("operations", [])) is not list:
+        if type(self.tally.get("recorded", 0)) is not int:
             self.tally = {}
         if self.dropped:
             self.notes.append(f"{self.name}: {self.dropped} events were dropped")

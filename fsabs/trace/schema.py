@@ -91,7 +91,6 @@ TALLY_FIELDS: dict[str, str] = {
     "recorded": "int: events of this process, also those that its bound, or a full disk, kept out of the file",
     "refused": "int: what could not be recorded, since its arguments made no sense",
     "failure": "str: why events are not in the file",
-    "operations": "list of `Tally` as objects: complete even where events were dropped",
 }
 """The `tally` of a chunk."""
 
@@ -168,7 +167,7 @@ class ProcessInfo(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """The recorder's own counts of one kind and name in one process, also of events that were lost."""
+    """The recorder's counts of one kind and name in its process, also of events that were dropped."""
 
     kind: str
     name: str
@@ -177,7 +176,3 @@ class Tally(NamedTuple):
     bytes: int
     nanoseconds: int
     """The sum of the durations."""
-    least: int
-    """The shortest, in nanoseconds."""
-    most: int
-    """The longest."""

@@ -5,8 +5,7 @@ process after the other.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Set
-from typing import Any
+from collections.abc import Iterable, Set
 
 from . import figures
 from .intervals import Array, Collector
@@ -43,13 +42,6 @@ class Sums:
         self.most = max(self.most, int(duration.max()))
         self.fine += np.bincount(figures.fine_buckets(duration), minlength=figures.FINE_BUCKETS)
         self.sizes += np.bincount(figures.bit_lengths(size), minlength=65)
-
-    def replace(self, tally: Mapping[str, Any]) -> None:
-        """Take the recorder's own count, which has what was dropped, too."""
-        if not self.calls:
-            self.busy = math.nan
-        self.calls, self.errors, self.bytes = tally["calls"], tally["errors"], tally["bytes"]
-        self.nanoseconds, self.least, self.most = tally["nanoseconds"], tally["least"], tally["most"]
 
     def include(self, other: Sums) -> None:
         """Add the sums of another process, or of another operation."""
@@ -95,14 +87,10 @@ class OperationTable:
             self._mine.setdefault(key, Sums()).add(some.duration[which], some.size[which], failed[which])
             self._busy.setdefault(key, Collector()).add(some.begin[which], some.end[which])
 
-    def end_process(self, tallies: Iterable[Mapping[str, Any]]) -> None:
-        """The process is over; `tallies` is what its recorder counted."""
+    def end_process(self) -> None:
+        """Take the process as complete."""
         for key, busy in self._busy.items():
             self._mine[key].busy = busy.total()
-        for tally in tallies:
-            mine = self._mine.setdefault((tally["kind"], tally["name"]), Sums())
-            if tally["calls"] > mine.calls:
-                mine.replace(tally)
         for key, mine in self._mine.items():
             self.all.setdefault(key, Sums()).include(mine)
         self._mine, self._busy = {}, {}

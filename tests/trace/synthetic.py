@@ -232,7 +232,7 @@ def write_process(
         for at in range(0, len(rows), 1000):
             file.write(chunks.framed(chunks.content(chunks.grouped(rows[at : at + 1000]))))
         if footer:
-            tally = {"recorded": len(rows), "operations": []}
+            tally = {"recorded": len(rows)}
             file.write(chunks.framed(chunks.content({}, tally=tally, end=max([begin, *(one.end for one in events)]))))
     return path
 
