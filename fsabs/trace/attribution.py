@@ -545,7 +545,7 @@ def _add(sums: _Sums, job: _Timeline, makers: Sequence[Sequence[Maker]]) -> None
             )
             for rank, mine, starting in zip(job.ranks, makers, early, strict=True)
         ]
-        causes, free = np.stack([one.causes for one in divided]), np.stack([one.free for one in divided])
+        causes, free = np.stack([one.causes for one in divided]), np.stack([one.free for one in divided]).astype(float)
         if left is not None:
             causes[:, 0] += left.causes
             free[:, 0] += left.free
