@@ -11,6 +11,7 @@ import select
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +61,22 @@ def test_no_request_is_sent_over_a_new_connection_that_is_not_silent(operation: 
 
 def test_what_comes_over_an_idle_connection_of_a_pipeline_is_no_response() -> None:
     objects = contents(4)
-    with ScriptedStore(objects) as store:
+    first, second, *_ = objects
+    answered = threading.Event()
+
+    def second_before_first(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        if asked.key == first:
+            assert answered.wait(60)
+        connection.sendall(store.respond(asked))
+        if asked.key == second:
+            answered.set()
+
+    with ScriptedStore(objects, second_before_first) as store:
         found = []
         for outcome in send_many(opened(store.endpoint).http, (Request("GET", name) for name in objects), 2, ahead=2):
             assert isinstance(outcome, Response)
             found.append(outcome.body)
-            if len(found) == 2:  # the pipeline waits for its reader
+            if len(found) == 2:  # both were complete when the first one was taken: no request is under way
                 for connection in store.connected:
                     connection.sendall(OTHER)
         assert found == list(objects.values())

@@ -8,7 +8,7 @@ import pytest
 
 from fsabs.backends.local import Local
 from fsabs.backends.memory import Memory
-from fsabs.core import identity
+from tests import disks
 from tests.cache.stores import CONTENTS, NAMES, Store, noise
 
 
@@ -36,7 +36,7 @@ def shared(tmp_path: Path) -> Local:
 @pytest.fixture(autouse=True)
 def _settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Local files are kept as soon as they are written; the tests that are about that set `TICK` themselves."""
-    monkeypatch.setattr(identity, "TICK", -1)
+    disks.ticking(monkeypatch, -1)
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from fsabs import FS, Local, Memory
 from fsabs.cache import CachedFS
 from fsabs.core import readahead
 from fsabs.core.blobs import Blob
-from fsabs.disk import folders
 from fsabs.testing.children import started
+from tests import disks
 from tests.cache.stores import BLOCK, CONTENTS, NAMES, Far, Ranges, Store, cached, noise
 from tests.counting import Counting
 
@@ -239,7 +239,7 @@ def warnings_of_caches(path: str, folder: str) -> list[list[str]]:
 
     found = [warned(Memory()), warned(Local(path).open_zip("a.zip"))]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(folders, "filesystem_of", lambda place: "nfs4" if place != folder else "ext4")
+        disks.on(patch, lambda place: "nfs4" if place != folder else "ext4")
         found.append(warned(Local(path)))
     return [*found, warned(Local(path)), warned(Local(path))]
 

@@ -29,6 +29,7 @@ from fsabs.core.fs import FileStat
 from fsabs.core.layers import LayerFS
 from fsabs.manifest.layer import ManifestFS
 from fsabs.trace.results import CacheUse
+from tests import disks
 from tests.cache.stores import BLOCK, CONTENTS, NAMES, REQUESTS, Asked, Far, Store, Versionless, cached, noise
 
 pytestmark = pytest.mark.quick
@@ -424,7 +425,7 @@ def test_what_was_written_just_now_is_given_and_neither_kept_nor_pinned(folder: 
 
 def test_what_was_written_within_a_second_of_a_coarse_clock_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """As of ext4 with small inodes, vfat and sshfs: two contents may have one version."""
-    monkeypatch.setattr(identity, "TICK", 0.05)
+    disks.ticking(monkeypatch, 0.05)
     now = 1_000_000_003.0
     monkeypatch.setattr(time, "time", lambda: now)
     assert not identity.is_older_than_a_tick(now - 2.0, now - 2.0)

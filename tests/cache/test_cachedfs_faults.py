@@ -27,9 +27,8 @@ from fsabs.cache import CachedFS
 from fsabs.cache.disk import DiskCache
 from fsabs.cache.eviction import DiskLimits
 from fsabs.cache.policy import ReadOrder
-from fsabs.disk import folders
 from fsabs.testing.children import Child, forked
-from tests import scarce
+from tests import disks, scarce
 from tests.cache.small_disk import SmallDisk, small_disk
 from tests.cache.stores import entry, noise
 
@@ -187,7 +186,7 @@ def test_a_disk_that_tells_nothing_of_its_room_is_a_miss(tmp_path: Path, monkeyp
 def test_a_cache_on_a_network_mount_is_used_and_said_once(
     store: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folders, "filesystem_of", lambda path: "lustre")
+    disks.on(monkeypatch, "lustre")
     with at_most_one_warning() as caught:
         for _ in range(2):
             all_right(cached(store, tmp_path / "cache"))

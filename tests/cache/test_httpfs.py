@@ -14,8 +14,8 @@ from fsabs.backends.local import Local
 from fsabs.backends.memory import Memory
 from fsabs.cache.frames import MAGIC
 from fsabs.cache.httpfs import HTTPCachedFS, SharedBlob
-from fsabs.core import identity
 from fsabs.testing import children
+from tests import disks
 from tests.cache.stores import Store, Versionless, noise
 from tests.cache.web import Reply, Request, serving
 from tests.servers.dav import DavServer
@@ -72,7 +72,7 @@ def test_a_new_version_is_never_answered_with_the_old_one(dav: DavServer, store:
 
 def test_what_was_written_just_now_is_not_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two contents written within a tick of the clock may have one version."""
-    monkeypatch.setattr(identity, "TICK", 60)
+    disks.ticking(monkeypatch, 60)
     with serving(lambda request: Reply(404 if request.method == "GET" else 201)) as web:
         fs = HTTPCachedFS(web.url, store)
         fs.write_bytes("new", b"1")

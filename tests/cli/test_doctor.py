@@ -22,6 +22,7 @@ import fsabs as library
 from fsabs import Local
 from fsabs.cli import doctor
 from fsabs.cli.doctor import Address, CheckFinding
+from tests import disks
 from tests.cache import web
 from tests.cli.commands import FILES, fsabs, make_tree
 from tests.cli.stores import Store
@@ -236,7 +237,7 @@ def test_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert next(one for one in findings if one.check == "file descriptors").advice == "raise the limit: ulimit -n 512"
     monkeypatch.setenv("FSABS_CACHE_DIR", "/proc/none")
     assert next(one for one in doctor.of_machine() if one.check == "cache directory").status == "fault"
-    monkeypatch.setattr("fsabs.disk.folders.filesystem_of", lambda _: "nfs4")
+    disks.on(monkeypatch, "nfs4")
     monkeypatch.setenv("FSABS_CACHE_DIR", str(tmp_path))
     findings = list(doctor.of_machine())
     assert "is on a network (nfs4)" in next(one for one in findings if one.check == "cache directory").detail

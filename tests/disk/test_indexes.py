@@ -16,6 +16,7 @@ from fsabs.core import errors
 from fsabs.core.identity import Identity
 from fsabs.disk import folders, indexes
 from fsabs.testing.children import forked, threaded
+from tests import disks
 
 pytestmark = pytest.mark.quick
 
@@ -239,7 +240,7 @@ def test_a_mapping_goes_on_in_a_forked_child() -> None:
 
 def test_on_a_network_filesystem_nothing_is_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
     indexes.save("kind-1", of(), [LARGE])
-    monkeypatch.setattr(folders, "filesystem_of", lambda path: "nfs4")
+    disks.on(monkeypatch, "nfs4")
     kept = indexes.lookup("kind-1", of())
     assert kept is not None
     assert type(kept.raw) is bytes

@@ -10,6 +10,7 @@ import pytest
 
 from fsabs.cache.items.table import ItemTable
 from fsabs.disk import folders
+from tests import disks
 
 pytestmark = pytest.mark.quick
 
@@ -60,7 +61,7 @@ def on(monkeypatch: pytest.MonkeyPatch, kinds: dict[str, str]) -> None:
         place = os.path.realpath(path)
         return kinds[max((folder for folder in kinds if place.startswith(folder)), key=len)]
 
-    monkeypatch.setattr(folders, "filesystem_of", kind)
+    disks.on(monkeypatch, kind)
 
 
 LOCAL = {"ext4": True, "tmpfs": True, "nfs4": False, "fuse.fuse-overlayfs": False, "virtiofs": False, "": False}
@@ -90,7 +91,7 @@ def test_a_file_is_where_its_link_leads(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_an_item_cache_on_a_network_mount_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert folders.filesystem_of(str(tmp_path))
-    monkeypatch.setattr(folders, "filesystem_of", lambda *arguments: "lustre")
+    disks.on(monkeypatch, "lustre")
     with pytest.raises(OSError, match="network filesystem"):
         ItemTable.temporary(str(tmp_path / "a"), length=1)
     with pytest.raises(OSError, match="network filesystem"):

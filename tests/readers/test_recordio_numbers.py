@@ -13,9 +13,8 @@ import pytest
 
 import fsabs
 from fsabs import CorruptFileError
-from fsabs.core import identity
 from fsabs.readers.recordio import Index, RecordReader, RecordWriter, Scanner
-from tests import soak
+from tests import disks, soak
 from tests.counting import Counting
 
 from . import minimal
@@ -57,7 +56,7 @@ def test_no_record_is_given_behind_a_wrong_count(count: int, compressor: int) ->
 
 def test_a_file_is_proved_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FSABS_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(identity, "TICK", -1)
+    disks.ticking(monkeypatch, -1)
     monkeypatch.setattr("fsabs.readers.recordio.index.WORTH_KEEPING", 0)
     fs = fsabs.from_url(str(tmp_path))
     with RecordWriter(fs, "f", max_chunk_bytes=40) as writer:

@@ -16,10 +16,10 @@ from fsabs.backends.s3 import S3
 from fsabs.cli import program
 from fsabs.core import hooks
 from fsabs.core.fs import keys_of
-from fsabs.disk import folders
 from fsabs.spi import Blob
 from fsabs.transfer.copier import Copier, CopyResult, FileCopy, batches
 from fsabs.transfer.trees import TreeEvent, TreePlan, TreeTransfer
+from tests import disks
 from tests.servers.moto import MotoServer
 from tests.servers.shared import unique
 
@@ -205,7 +205,7 @@ def test_what_a_network_filesystem_reports_at_close_comes_before_the_copy_is_vis
 @pytest.fixture
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The filesystem that everything is on."""
-    monkeypatch.setattr(folders, "filesystem_of", lambda path: request.param)
+    disks.on(monkeypatch, request.param)
     return str(request.param)
 
 

@@ -9,8 +9,8 @@ import pytest
 
 import fsabs
 from fsabs import FileStat, Local, Memory
-from fsabs.core import identity
 from fsabs.core.blobs import Blob, BytesBlob
+from tests import disks
 
 pytestmark = pytest.mark.quick
 
@@ -29,7 +29,7 @@ class Store(Memory):
 
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Local:
-    monkeypatch.setattr(identity, "TICK", -1e-9)  # as if the files were old
+    disks.ticking(monkeypatch, -1e-9)  # as if the files were old
     for name in ("a", "b", "c"):
         (tmp_path / name).write_bytes(os.urandom(SIZE))
     return Local(tmp_path)
