@@ -211,7 +211,7 @@ _RETRIES = {
 def _failures(m: Model, kind: str) -> Evidence:
     """Return the exceptions, most frequent first, and a name of each."""
     found = sorted((count, name) for (of, name), count in m.analysis.failures.items() if of == kind)
-    return {"failures": ", ".join(f"{name} {count}" for count, name in found[:-6:-1])} if found else {}
+    return {"failures": ", ".join(f"{count:,} × {name}" for count, name in found[:-6:-1])} if found else {}
 
 
 def _throttled(m: Model) -> bool:

@@ -68,7 +68,7 @@ def example_analysis(workers: int = 4, slices: int = 120, seed: int = 1) -> Anal
         files=[_file(made, number) for number in range(300)],
         files_seen=60_000,
         slowest=[_slow(number) for number in range(20)],
-        failures={("fs", "OSError"): 3, ("request", "TimeoutError"): 41},
+        failures={("fs", "OSError 503"): 3, ("request", "TimeoutError"): 41},
         steps=steps,
         stall=Stall(len(steps), wait, sum(step.seconds for step in steps) - wait),
         breakdown=_breakdown(steps),

@@ -131,7 +131,7 @@ def test_the_figures_are_the_analysis() -> None:
     assert page.figures["amplification"] == ["1.30 ×", "1.49 GiB fetched"]
     assert page.figures["hits"][0] == "76.7 %"
     assert page.figures["retries"] == ["41", "3.2 s in failed attempts"]
-    assert page.figures["errors"] == ["3", "and 41 failed attempts, TimeoutError 41, OSError 3"]
+    assert page.figures["errors"] == ["3", "and 41 failed attempts, 41 × TimeoutError, 3 × OSError 503"]
 
 
 def test_the_tables_are_the_analysis() -> None:

@@ -83,6 +83,7 @@ def test_refused_requests_are_throttling_and_backing_off(tmp_path: Path) -> None
     analysis = trace.analyze(tmp_path)
     rows = _rows(analysis)
     assert analysis.retries == refused > 4
+    assert analysis.failures == {("request", "OSError 503"): refused}
     assert rows["wait s3.backoff"].calls == refused
     assert rows["wait s3.backoff"].seconds > 0
     causes = analysis.breakdown[0].causes
