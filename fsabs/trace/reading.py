@@ -6,6 +6,7 @@ Nothing here needs more memory than a chunk of one file. What is torn, damaged o
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import posixpath
 import re
@@ -165,7 +166,8 @@ class TraceSource:
             for at, first, last, _ in self.index:
                 if first < end and last > begin:
                     file.seek(at)
-                    yield self._columns(next(chunks.read(file))._replace(texts=()), {}, {"": 0})
+                    for chunk in itertools.islice(chunks.read(file), 1):
+                        yield self._columns(chunk._replace(texts=()), {}, {"": 0})
 
     def info(self, begin: int, end: int) -> ProcessInfo:
         """What is known of the process, which is read by now."""
