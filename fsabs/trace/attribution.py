@@ -143,7 +143,7 @@ class Outline:
     def worker(self) -> int:
         """What stands for a worker of a rank, also where each epoch starts new ones."""
         header = self.source.header
-        return header["pid"] if header["worker"] is None else -1 - header["worker"]
+        return int(header["pid"]) if header["worker"] is None else -1 - int(header["worker"])
 
     @property
     def training(self) -> list[int]:
@@ -222,7 +222,7 @@ class Rank(NamedTuple):
         """Return when the first step of each epoch begins, and when its first batch is there and all workers work."""
         import numpy as np
 
-        first = self.begin[np.concatenate(([0], np.diff(self.epoch).nonzero()[0] + 1))]
+        first = self.begin[np.diff(self.epoch, prepend=-1).nonzero()[0]]
         begins, ends, _ = self.process.kept(self.thread, "next")
         if not len(begins):
             return first, first
@@ -519,7 +519,7 @@ def _add(sums: _Sums, job: _Timeline, makers: Sequence[Sequence[Maker]]) -> None
     """Add the time of a job, a slice after the other; a step that a slice leaves open is the next one's first."""
     import numpy as np
 
-    early = [rank.started(mine) if len(rank.begin) else None for rank, mine in zip(job.ranks, makers, strict=True)]
+    early = [rank.started(mine) for rank, mine in zip(job.ranks, makers, strict=True)]
     processes = {id(one): one for one in (rank.process for rank in job.ranks)}
     processes |= {id(maker.process): maker.process for mine in makers for maker in mine}
     left, first = None, 0
