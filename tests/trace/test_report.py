@@ -156,7 +156,7 @@ def test_sizes_that_are_no_bytes_are_not_shown_as_such() -> None:
     rows = [altered(row, kind=kind) for kind in KINDS]
     tables = Page(render(altered(NOTHING, operations=rows))).tables
     shown = {line[1][0] for line in tables["Operations"][1:] if line[3][0] == "1.14 GiB"}
-    assert shown == KINDS.keys() - {"step", "fetch", "span", "hit", "miss", "evict", "retry"}
+    assert shown == KINDS.keys() - {"step", "fetch", "span", "hit", "miss", "evict", "retry", "grid"}
 
 
 def test_findings_come_first_and_the_gravest_of_them_before_the_others() -> None:
