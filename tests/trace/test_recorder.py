@@ -242,7 +242,7 @@ def test_while_a_disk_hangs_memory_is_bounded_and_what_is_dropped_is_counted(
     assert (analysis.events, analysis.dropped) == (recorder.MOST + 1, 5000)
 
 
-def test_a_full_disk_ends_the_file_and_what_is_dropped_is_counted(
+def test_a_full_disk_ends_the_file_and_drops_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = _recorder(tmp_path)
@@ -258,7 +258,6 @@ def test_a_full_disk_ends_the_file_and_what_is_dropped_is_counted(
         patched.setattr(os, "write", full)
         made.finish()
     analysis = trace.analyze(tmp_path)
-    assert (analysis.events, analysis.dropped) == (1, 1)
     assert (analysis.events, analysis.dropped) == (1, 1)
     assert any("No space left" in note for note in analysis.notes)
 
