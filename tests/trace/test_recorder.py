@@ -242,9 +242,7 @@ def test_while_a_disk_hangs_memory_is_bounded_and_what_is_dropped_is_counted(
     assert (analysis.events, analysis.dropped) == (recorder.MOST + 1, 5000)
 
 
-def test_a_full_disk_ends_the_file_and_drops_are_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_ends_the_file_and_drops_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = _recorder(tmp_path)
     made.open()
     made.record_span("fs", "m.read", monotonic_ns(), 5)
