@@ -54,7 +54,7 @@ CLOSE, LITTLE = 0.1, 0.02
 """A part is right if it is off by this part of itself, or by this part of all of the time."""
 CLOSE_COST, LITTLE_COST = 0.3, 0.3
 """A cost is right if it is off by this part of what is saved, or by so many seconds."""
-OF_WORKERS = {"F008", "F019", "F022"}
+OF_WORKERS = {"F008", "F019"}
 """Other advice doesn't change how long workers take to start, which differs by seconds where they are spawned."""
 SEEK, PIECE = 100, 20_000
 """Bytes of a read of `seeks`, and of one of `pieces`."""
@@ -128,14 +128,14 @@ NEAR, SLOW, FAR = (Plan(seconds, size=20_000, objects=1000) for seconds in (0.00
 LOOP = Job("together")
 CACHED = Job("together", cache=10**8, epochs=3)
 WORKLOADS = (
-    Workload("small reads, one by one", "F001", SLOW, Job(samples=120), {"read": "together"}, methods=METHODS),
+    Workload("small reads, one by one", "F015", SLOW, Job(samples=120), {"read": "together"}, methods=METHODS),
     Workload("larger reads, one by one", "F015", SLOW, Job(size=100_000, samples=120), {"read": "together"}),
-    Workload("a far store", "F008 F022", FAR, LOOP._replace(samples=480), {}),
-    Workload("narrow connections", "F008 F022", Plan(0.001, 1e5), LOOP, {}),
-    Workload("a tar", "F008 F022", Plan(0.001, 2e6), Job("tar", 50_000, 480), {}),
+    Workload("a far store", "F008", FAR, LOOP._replace(samples=480), {}),
+    Workload("narrow connections", "F008", Plan(0.001, 1e5), LOOP, {}),
+    Workload("a tar", "F008", Plan(0.001, 2e6), Job("tar", 50_000, 480), {}),
     Workload(
         "throttled",
-        "F025",
+        "F006",
         Plan(0.001, refused=4),
         Job(samples=80),
         {"plan.refused": 0},
@@ -172,7 +172,7 @@ WORKLOADS = (
         methods=("spawn", "forkserver"),
     ),
     Workload("large batches", "F020", NEAR, LOOP._replace(numbers=200_000), {"numbers": 0}, (2,), methods=METHODS),
-    Workload("reading and computing in turns", "F022", FAR, LOOP._replace(step=0.2), {}, (0,)),
+    Workload("reading and computing in turns", "F008", FAR, LOOP._replace(step=0.2), {}, (0,)),
     Workload(
         "checkpoints",
         "F021",
@@ -195,8 +195,8 @@ WORKLOADS = (
         LOOP._replace(samples=800, searched=True),
         {"searched": False},
     ),
-    Workload("stat before open", "F002 F014", SLOW, Job(samples=120, looked_for=True), {"looked_for": False}),
-    Workload("seeks", "F024", Plan(0.001, 5e6), Job("seeks", 20_000_000, buffer=1 << 17), {"read": "ranges"}),
+    Workload("stat before open", "F014", SLOW, Job(samples=120, looked_for=True), {"looked_for": False}),
+    Workload("seeks", "F005", Plan(0.001, 5e6), Job("seeks", 20_000_000, buffer=1 << 17), {"read": "ranges"}),
     Workload(
         "pieces of a large file",
         "F005",

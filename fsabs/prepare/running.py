@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from .. import __version__
+from ..core import process
 from ..core.errors import CorruptFileError, corrupt, without_secrets
 from ..core.fs import FS
 from ..readers.data.tokens import document_ends, layout_of
@@ -117,7 +117,7 @@ def run(
 
             runner = SparkRunner(output, master, num_workers)
         else:
-            runner = stack.enter_context(contextlib.closing(LocalRunner(num_workers or os.cpu_count() or 1)))
+            runner = stack.enter_context(contextlib.closing(LocalRunner(num_workers or process.cpu_count())))
         listing = list_files(raw_data_directory, manifest, output.check_input)
         output.check()
         form = OutputFormat(prefix, records_per_file, compressor, max_chunk_bytes, tokens)

@@ -7,10 +7,10 @@ import os
 from collections.abc import Sequence
 
 from . import figures, rules, units
-from .attribution import Attributed, Attribution, machine
+from .attribution import Attributed, Outline, attributed, machine
 from .facts import LISTINGS, Batches, Ceiling, Facts
 from .figures import Grid, Sharing
-from .intervals import FOR_TOTALS, MOST, Array, Collector
+from .intervals import Array, Collector
 from .reading import Columns, TraceSource, sources
 from .results import WAITS, Amplification, Analysis, Breakdown, CacheUse, HeatMap, Row, Stall, Timeline
 from .schema import READS, UPWARD, ProcessInfo, operation
@@ -54,13 +54,14 @@ class _Pass:
         self.slowest = Slowest(SLOWEST)
         self.misses = Misses()
         self.for_data, self.for_reads = RequestTable(), RequestTable()
-        self.attribution = Attribution()
+        self.outlines: list[Outline] = []
         self.asked, self.fetched, self.reads, self.requests, self.errors = (Grid(zero) for _ in range(5))
         self.shared, self.shared_by_reads = Sharing(), Sharing()
         self.processes: list[ProcessInfo] = []
         self.batches: list[Batches] = []
         self.cores: dict[str, int] = {}
-        self.computed: dict[str, int] = collections.Counter()  # nanoseconds, by kind
+        self.had_cpu: dict[str, int] = collections.Counter()  # nanoseconds, of `fetch` and `next`
+        self.ready: dict[str, int] = collections.Counter()  # for a CPU that others had
         self.failures: dict[tuple[str, str], int] = collections.Counter()
         self.busy: list[Grid] = []
         self.failed_requests = 0
@@ -69,28 +70,29 @@ class _Pass:
 
     def process(self, source: TraceSource) -> None:
         """All that a process left."""
-        busy, under_way = Grid(self.zero), Collector(FOR_TOTALS)
+        busy, under_way, outline = Grid(self.zero), Collector(), Outline(source)
         calls, batches = _Durations(), _Durations()
         first, last = source.header["monotonic_ns"] + source.offset, 0
         for some in source.columns():
             self._add(some, source.number)
+            outline.add(some)
             mine = some.of("fs")
             under_way.add(some.begin[mine], some.end[mine])
             for sums, which in ((calls, mine), (batches, some.of("fetch"))):
                 sums.add(some.duration[which])
             first, last = min(first, int(some.begin.min())), max(last, int(some.end.max()))
         busy.spread(*under_way.get(), 1.0)
-        self.table.end_process(source.tallies)
+        self.table.end_process()
         self.for_data.end_process()
         self.for_reads.end_process()
+        if last and not source.dropped:  # else what was dropped is not known to be outside of steps
+            last = max(last, source.end)
         info = source.info(first, max(first, last))
         if last:
-            if not source.dropped:  # else what was dropped is not known to be outside of steps
-                last = max(last, source.end)
-            self.attribution.end_process(source.header, info.label, source.number, (first, last))
+            outline.label, outline.span = info.label, (first, last)
+            self.outlines.append(outline)
             self.begin, self.end = min(self.begin or first, first), max(self.end, last)
         self.busy.append(busy)
-        info = source.info(first, max(first, last))
         self.processes.append(info)
         self.cores[machine(source.header)] = max(1, source.header["cores"])
         fetches = batches.count >= FEW_BATCHES
@@ -109,7 +111,6 @@ class _Pass:
         self.files.add(some)
         self.slowest.add(some, process)
         self.misses.add(some)
-        self.attribution.add(some)
         reads, requests = some.reads(), some.of("request")
         down = some.which(lambda key: key[0] == "request" and operation(key[1]) not in UPWARD | LISTINGS)
         self.for_data.add(some, down)
@@ -122,7 +123,8 @@ class _Pass:
             shared.add(some.begin[which], some.end[which], some.size[which])
         self.errors.count(some.end[some.failed], 1)
         for name, which in (("fetch", some.of("fetch")), ("next", some.which(lambda key: key[1] == "steps.next"))):
-            self.computed[name] += int(some.size[which].sum())
+            self.had_cpu[name] += int(some.size[which].sum())
+            self.ready[name] += int(some.offset[which].clip(0).sum())
         for kind in ("fs", "request"):
             ended = some.error[some.failed & some.of(kind)]
             for number, count in zip(*np.unique(ended, return_counts=True), strict=True):
@@ -140,18 +142,19 @@ class _Pass:
 
     def facts(self, analysis: Analysis, job: Attributed) -> Facts:
         """Return what the rules look at."""
-        by_rank = 0 if job.makers else self.computed["next"] / max(1, sum(job.ranks.values()))
-        made = self.computed["fetch"] or by_rank
+        name = "fetch" if self.had_cpu["fetch"] else "next"
+        ranks = 1 if name == "fetch" else max(1, sum(job.ranks.values()))
+        known = self.had_cpu[name] and (name == "fetch" or not job.makers)
         return Facts(
             analysis,
             self.batches,
-            stats_first=self.files.stats_first,
             missed_again=self.misses.again,
             for_data=self.for_data if self.for_data.count else self.for_reads,
             cores=self.cores,
             ranks=job.ranks,
             lag=job.lag,
-            computed=made / 1e9 if made else None,
+            computed=self.had_cpu[name] / ranks / 1e9 if known else None,
+            ready=self.ready[name] / ranks / 1e9 if known else 0.0,
             makers=job.makers or job.breakdown[0].causes["decode"] if job.breakdown else 0.0,
             ceiling=self.ceiling(),
         )
@@ -190,9 +193,7 @@ def analyze(folder: str | os.PathLike[str]) -> Analysis:
         notes += source.notes
     timeline, heat = taken.timeline()
     table = taken.table
-    job = taken.attribution.attributed()
-    if not taken.attribution.is_exact:
-        notes.append(f"where the time went is an estimate: a thread did more than {MOST:,} things of one sort")
+    job = attributed(taken.outlines)
     keys = list(table.all)
     read = [key for key in keys if key[0] == "fs" and operation(key[1]) in READS]
     requests = [key for key in keys if key[0] == "request"]

@@ -2,39 +2,36 @@
 
 A job is one timeline of all its ranks. Step `k` of the job ends when its last rank ends it, and the time since the end
 of the step before is that of one rank, the *critical* one: of those that end the step last, the one that was free for
-the least time, as the others wait for it inside of their steps. Its time is divided among the causes:
+the least time, as the others wait for it inside of their steps. An instant of its time goes to
 
-1. An instant goes to the innermost work of the training thread, by the order of precedence of `divide`.
-2. Where that thread waits for a batch, or for what is read ahead, the instant goes to what those do meanwhile that make
-   batches (*makers*: workers, or threads of the same process), in equal parts for those that work at that moment.
-3. While no maker works, workers are starting, up to an epoch's first batch and to the beginning of its last worker; or
-   batches are on their way.
-4. The rest is the step itself inside of steps, and outside of steps between them.
+1. the innermost work of the training thread, by the order of precedence of `cause_of_thread`;
+2. where that thread waits for a batch: what those do that make batches (*makers*: workers, or threads of the same
+   process), in equal parts for those that work at that moment;
+3. where no maker works: starting workers, up to an epoch's first batch and to the beginning of its last worker; else
+   batches that are on their way;
+4. the step itself inside of steps, and outside of steps between them.
+
+Memory is bounded: the first pass over a trace leaves an `Outline` of each process, which has its steps and not its
+other events. These are read again, a slice of the time after the other.
 """
 
 from __future__ import annotations
 
 import collections
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from .intervals import Array, Collector, Intervals, covered, difference, empty, intersection, joined, length
-from .reading import Columns, Key
+from .intervals import Array
+from .reading import Columns, Key, TraceSource
 from .results import CAUSES, Breakdown, Lag, Step
 from .schema import METADATA, READS, UPWARD, operation
 
-MADE = ("connect", "first_byte", "transfer", "throttle", "backoff", "list", "disk", "decompress", "decode")
-"""The causes of a maker's time."""
-_COLUMN = {cause: number for number, cause in enumerate(CAUSES)}
-BLOCK = 1 << 16
-"""Moments that are divided together."""
-SLAB = 1 << 12
-"""Steps that are divided together."""
+SLICE = 1 << 18
+"""Events of a slice of the time, all processes together."""
 STEPS_KEPT = 10_000
 TOGETHER = 0.05, 1_000_000
 """Ranks end a step together that do so within this part of it, or so many nanoseconds."""
-SHARED = ("request", "transfer", "connect", "throttle", "backoff", "decompress", "cache", "list")
-"""Sorts of work that are looked for in the whole process: what a thread waits for, others may do."""
 COLLECTIVE = frozenset({"collective", "all_reduce", "barrier"})
 """Spans of the user's that wait for the other ranks."""
 WRITES = frozenset(
@@ -44,38 +41,47 @@ WRITES = frozenset(
     }
 )  # fmt: skip
 """Operations of the user's that change something."""
+_COLUMN = {cause: number for number, cause in enumerate(CAUSES)}
+_MADE = _COLUMN["decode"] + 1  # the first causes are those of a maker's time
+_NOTHING, _BLOCKED = -1, -2
+_SORTS = (
+    "write", "list", "decompress", "read", "wait", "fetch", "next", "collective", "step", "transfer", "request",
+    "connect", "throttle", "backoff", "cache",
+)  # fmt: skip
+_NUMBER = {sort: number for number, sort in enumerate(_SORTS)}
+
+UnderWay = Callable[[str], Array]
+"""Returns at which moments work of a sort is under way."""
 
 
-def divide(own: Mapping[str, Intervals], process: Mapping[str, Intervals]) -> dict[str, Intervals]:
-    """Divide the time of a thread among causes: an instant belongs to the first line below that covers it.
+def cause_of_thread(own: UnderWay, process: UnderWay) -> Array:
+    """Return the number of the cause of each moment of a thread; -1 for none, -2 where it is blocked.
+
+    A moment belongs to the first line below that covers it:
 
     1. `checkpoint`, `list`, `decompress`: it writes, lists or opens, decompresses itself.
     2. It reads, or waits for what is read ahead, while in its process, in whatever thread, a body is received
-       (`transfer`), a request is under way (`first_byte`), a connection is made (`connect`), a turn is waited for
+       (`transfer`), a connection is made (`connect`), a request is under way (`first_byte`), a turn is waited for
        (`throttle`), or a retry (`backoff`), something is decompressed or listed, or a cache is filled (`disk`).
     3. `disk`: it reads, and none of this is under way.
-    4. None: it waits for what is read ahead, and none of this is under way.
+    4. Blocked: it waits for what is read ahead, and none of this is under way.
     5. `decode`: it makes a batch.
-
-    Args:
-        own: the intervals of the thread: `write`, `list`, `decompress`, `read`, `wait` and `fetch`.
-        process: those of its process, by the names of `SHARED`.
     """
-    waits = joined([own["read"], own["wait"]])
-    lines = [("checkpoint", own["write"]), ("list", own["list"]), ("decompress", own["decompress"])]
+    import numpy as np
+
+    waits = own("read") | own("wait")
+    lines = [("checkpoint", own("write")), ("list", own("list")), ("decompress", own("decompress"))]
     lines += [
-        (cause, intersection(waits, process[sort]))
+        (cause, waits & process(sort))
         for cause, sort in (
-            ("transfer", "transfer"), ("first_byte", "request"), ("connect", "connect"), ("throttle", "throttle"),
+            ("transfer", "transfer"), ("connect", "connect"), ("first_byte", "request"), ("throttle", "throttle"),
             ("backoff", "backoff"), ("decompress", "decompress"), ("list", "list"), ("disk", "cache"),
         )
     ]  # fmt: skip
-    lines += [("disk", own["read"]), ("", own["wait"]), ("decode", own["fetch"])]
-    found, taken = collections.defaultdict[str, list[Intervals]](list), empty()
-    for cause, some in lines:
-        found[cause].append(difference(some, taken))
-        taken = joined([taken, some])
-    return {cause: joined(parts) for cause, parts in found.items() if cause}
+    lines += [("disk", own("read")), ("", own("wait")), ("decode", own("fetch"))]
+    causes = [np.int8(_COLUMN.get(cause, _BLOCKED)) for cause, _ in lines]
+    found: Array = np.select([when for _, when in lines], causes, np.int8(_NOTHING))
+    return found
 
 
 def _sort(key: Key) -> str:
@@ -93,45 +99,113 @@ def _sort(key: Key) -> str:
     return kind if kind in ("request", "connect", "cache", "decompress", "fetch", "step") else ""
 
 
-class Place(NamedTuple):
-    """The processes of a machine find one another by these."""
+def _sorts(some: Columns) -> Array:
+    """Return the number in `_SORTS` of each event, -1 for none."""
+    import numpy as np
 
-    machine: str
-    """Its name, too: containers of one machine, each with pids of its own, have different ones."""
-    pid: int
-    parent: int
-    worker: int | None
+    return np.array([_NUMBER.get(_sort(key), -1) for key in some.keys] or [-1], np.int8)[some.key]
+
+
+# ---- what the first pass leaves of a process
+
+
+class Outline:
+    """What is kept of a process: its steps and waits for batches, and which of its threads do what."""
+
+    def __init__(self, source: TraceSource) -> None:
+        self.source = source
+        self.label = ""
+        self.span = (0, 0)
+        """The begin and the end of the process."""
+        self._spans: dict[tuple[int, int], tuple[int, int]] = {}  # the first begin and the last end, by thread and sort
+        self._kept: dict[tuple[int, int], list[tuple[Array, Array, Array]]] = collections.defaultdict(list)
+
+    def add(self, some: Columns) -> None:
+        """Add events of the process."""
+        import numpy as np
+
+        sorts = _sorts(some)
+        for sort in np.unique(sorts[sorts >= 0]).tolist():
+            for thread in np.unique(some.thread[sorts == sort]).tolist():
+                mine = (sorts == sort) & (some.thread == thread)
+                begin, end = some.begin[mine], some.end[mine]
+                first, last = self._spans.get((thread, sort), (begin[0], end[0]))
+                self._spans[thread, sort] = min(first, int(begin.min())), max(last, int(end.max()))
+                if _SORTS[sort] in ("step", "next"):
+                    self._kept[thread, sort].append((begin, end, some.size[mine].clip(0, 1 << 30)))
+
+    @property
+    def machine(self) -> str:
+        """What stands for the machine, or the container, of the process."""
+        return machine(self.source.header)
+
+    @property
+    def worker(self) -> int:
+        """What stands for a worker of a rank, also where each epoch starts new ones."""
+        header = self.source.header
+        return int(header["pid"]) if header["worker"] is None else -1 - int(header["worker"])
+
+    @property
+    def training(self) -> list[int]:
+        """The threads that mark steps."""
+        return self.threads("step")
+
+    def threads(self, *sorts: str) -> list[int]:
+        """Return the threads that do work of one of these sorts."""
+        return sorted({thread for thread, sort in self._spans if _SORTS[sort] in sorts})
+
+    def worked(self, thread: int) -> tuple[int, int]:
+        """Return the begin of a thread's first work and the end of its last one."""
+        sorts = [_NUMBER[sort] for sort in ("write", "list", "decompress", "read", "fetch")]
+        spans = [self._spans[thread, sort] for sort in sorts if (thread, sort) in self._spans]
+        return min(begin for begin, _ in spans), max(end for _, end in spans)
+
+    def kept(self, thread: int, sort: str) -> tuple[Array, Array, Array]:
+        """Return the begins, ends and sizes of the steps of a thread, or of its waits for batches, in order."""
+        import numpy as np
+
+        parts = self._kept.get((thread, _NUMBER[sort])) or [(np.zeros(0, np.int64),) * 3]
+        begin, end, size = (np.concatenate(column) for column in zip(*parts, strict=True))
+        order = np.argsort(begin, kind="stable")
+        return begin[order], end[order], size[order]
+
+    def makers(self) -> list[Maker]:
+        """Return the threads that may make batches: those that fetch for a DataLoader, else those that read."""
+        training = self.training
+        fetching = [thread for thread in self.threads("fetch") if thread not in training]
+        reading = [thread for thread in self.threads("read", "list", "decompress") if thread not in training]
+        return [Maker(self, thread, not fetching, *self.worked(thread)) for thread in fetching or reading]
+
+    def ranks(self, marked: bool) -> list[Rank]:
+        """Return the threads that train; if no process marks steps, the main thread, unless it is a worker's."""
+        training = self.training
+        if not marked:
+            training = [self.source.header["main"]] if self.source.header["worker"] is None else []
+        others = len({*self.threads("fetch", "read")} - {*training})
+        return [Rank(self, thread, *self.kept(thread, "step"), others) for thread in training]
 
 
 class Maker(NamedTuple):
     """A thread that makes batches."""
 
-    place: Place
+    process: Outline
     thread: int
-    causes: Mapping[str, Intervals]
-    """By the names of `MADE`."""
+    alone: bool
+    """True if no fetch says when it works: what it does from its first to its last call is its own code."""
+    begin: int
+    end: int
 
 
 class Rank(NamedTuple):
-    """A thread that trains; where no step was marked, the main thread of a process."""
+    """A thread that trains."""
 
-    place: Place
-    label: str
+    process: Outline
     thread: int
-    process: int
-    span: tuple[int, int]
-    """The begin and the end of the process."""
     begin: Array
-    """Of the steps, in order."""
+    """Of the steps, in order; empty where no step was marked."""
     end: Array
     number: Array
     """Of each step in its epoch."""
-    waits: Intervals
-    """For batches; the whole time, where no step was marked."""
-    own: Mapping[str, Intervals]
-    """The time of its own reads, writes and fetches, by cause."""
-    collective: Intervals
-    """The time in which it waits for other ranks, as far as that was recorded."""
     threads: int
     """Other threads of its process that make batches."""
 
@@ -144,79 +218,141 @@ class Rank(NamedTuple):
         begins[:1] = True
         return np.cumsum(begins) - 1
 
-
-class _ProcessActivity:
-    """Collects what the threads of one process did."""
-
-    def __init__(self) -> None:
-        self._by_thread: dict[tuple[str, int], Collector] = {}
-        self._shared = {sort: Collector() for sort in SHARED}
-        self._steps: dict[int, list[tuple[Array, Array, Array]]] = {}
-
-    def add(self, some: Columns) -> None:
-        """Add events of the process."""
+    def started(self, makers: Sequence[Maker]) -> tuple[Array, Array]:
+        """Return when the first step of each epoch begins, and when its first batch is there and all workers work."""
         import numpy as np
 
-        sorts = [_sort(key) for key in some.keys]
-        for sort in {*sorts} - {""}:
-            which = np.array([one == sort for one in sorts])[some.key]
-            begin, end = some.begin[which], np.maximum(some.end[which], some.begin[which] + 1)
-            if sort in SHARED:
-                self._shared[sort].add(begin, end)
-            thread = some.thread[which]
-            for one in np.unique(thread) if sort in ("list", "decompress") or sort not in SHARED else ():
-                mine = thread == one
-                if sort == "step":
-                    number = some.size[which][mine].clip(0, 1 << 30)
-                    self._steps.setdefault(int(one), []).append((begin[mine], end[mine], number))
-                else:
-                    self._by_thread.setdefault((sort, int(one)), Collector()).add(begin[mine], end[mine])
+        first = self.begin[np.diff(self.epoch, prepend=-1).nonzero()[0]]
+        begins, ends, _ = self.process.kept(self.thread, "next")
+        if not len(begins):
+            return first, first
+        started = ends[np.minimum(np.searchsorted(begins, first, side="left"), len(begins) - 1)].copy()
+        begun = np.array([maker.begin for maker in makers])
+        epoch = np.searchsorted(first, begun, side="right") - 1
+        np.maximum.at(started, epoch[epoch >= 0], begun[epoch >= 0])
+        return first, started
 
-    def _of(self, sort: str, thread: int) -> Intervals:
-        found = self._by_thread.get((sort, thread))
-        return found.get() if found is not None else empty()
 
-    def _causes(self, thread: int) -> dict[str, Intervals]:
-        own = {sort: self._of(sort, thread) for sort in ("write", "list", "decompress", "read", "wait", "fetch")}
-        return divide(own, {sort: some.get() for sort, some in self._shared.items()})
+# ---- a slice of the time
 
-    def _threads(self, *sorts: str) -> list[int]:
-        return sorted({thread for sort, thread in self._by_thread if sort in sorts})
 
-    @property
-    def is_exact(self) -> bool:
-        """False if there was more than is kept apart."""
-        return all(one.is_exact for one in (*self._by_thread.values(), *self._shared.values()))
+class _Activity:
+    """What the threads of a process do in a slice of the time: at each of `times`, until the next one."""
 
-    def makers(self, place: Place) -> Iterator[Maker]:
-        """Yield the threads that may make batches: those that fetch for a DataLoader, else those that read."""
-        fetching = [thread for thread in self._threads("fetch") if thread not in self._steps]
-        for thread in fetching or self._threads("read", "list", "decompress"):
-            if thread in self._steps:
-                continue
-            causes = self._causes(thread)
-            if not fetching:  # its own code is all that it does from its first call to its last one
-                calls = joined(list(causes.values()))
-                waits = difference(self._of("wait", thread), self._of("read", thread))
-                causes["decode"] = difference((calls[0][:1], calls[1][-1:]), joined([calls, waits]))
-            yield Maker(place, thread, causes)
-
-    def ranks(self, place: Place, label: str, process: int, span: tuple[int, int], main: int) -> Iterator[Rank]:
-        """Yield the threads that train; where no step was marked, the main thread, unless it is a worker's."""
+    def __init__(self, process: Outline, begin: int, end: int) -> None:
         import numpy as np
 
-        readers = {*self._threads("fetch", "read")}
-        if not self._steps and place.worker is None:
-            none, whole = np.zeros(0, np.int64), (np.array([span[0]]), np.array([span[1]]))
-            own, others = self._causes(main), len(readers - {main})
-            yield Rank(place, label, main, process, span, none, none, none, whole, own, empty(), others)
-        for thread, steps in self._steps.items():
-            begin, end, number = (np.concatenate(column) for column in zip(*steps, strict=True))
-            order = np.argsort(begin, kind="stable")
-            waits, collective = self._of("next", thread), self._of("collective", thread)
-            own, others = self._causes(thread), len(readers - self._steps.keys())
-            marked = begin[order], end[order], number[order]
-            yield Rank(place, label, thread, process, span, *marked, waits, own, collective, others)
+        parts = [(np.zeros(0, np.int8), *(np.zeros(0, np.int64),) * 3)]
+        for some in process.source.between(begin, end):
+            sort, ends = _sorts(some), np.maximum(some.end, some.begin + 1)
+            near = (sort >= 0) & (some.begin < end) & (ends > begin)
+            parts.append((sort[near], some.thread[near], some.begin[near].clip(begin), ends[near].clip(max=end)))
+        self._sort, self._thread, first, last = (np.concatenate(column) for column in zip(*parts, strict=True))
+        self.times, at = np.unique(np.concatenate((first, last, [begin])), return_inverse=True)
+        self._first, self._last = at[: len(first)], at[len(first) : -1]
+        self._end = end
+
+    def under_way(self, sort: str, thread: int | None = None) -> Array:
+        """Return at which moments work of a sort is under way in a thread, or in any."""
+        import numpy as np
+
+        which = self._sort == _NUMBER[sort]
+        if thread is not None:
+            which &= self._thread == thread
+        changes = np.bincount(self._first[which], minlength=len(self.times))
+        changes -= np.bincount(self._last[which], minlength=len(self.times))
+        under_way: Array = np.cumsum(changes) > 0
+        return under_way
+
+    def causes(self, thread: int) -> Array:
+        """Return the cause of each moment of a thread."""
+        return cause_of_thread(lambda sort: self.under_way(sort, thread), self.under_way)
+
+    def made(self, maker: Maker) -> tuple[Array, int]:
+        """Return the cause of each moment of a thread that makes batches, and the nanoseconds of its own code."""
+        import numpy as np
+
+        causes = self.causes(maker.thread)
+        if maker.alone:
+            within = (self.times >= maker.begin) & (self.times < maker.end)
+            causes[within & (causes == _NOTHING)] = _COLUMN["decode"]
+        took = np.diff(self.times, append=self._end)
+        return causes, int(took[causes == _COLUMN["decode"]].sum())
+
+    def at(self, times: Array) -> Array:
+        """Return which of its moments each time is in."""
+        import numpy as np
+
+        return np.searchsorted(self.times, times, side="right") - 1
+
+
+class _Divided(NamedTuple):
+    """The time of a rank in a slice, in nanoseconds."""
+
+    causes: Array
+    """By window, 0 outside of steps or 1 inside, and cause."""
+    free: Array
+    """By window: the time in which it may wait for other ranks."""
+
+
+def _divided(
+    rank: Rank, makers: Sequence[tuple[_Activity, Array]], mine: _Activity, early: tuple[Array, Array],
+    windows: Array, until: int,
+) -> _Divided:  # fmt: skip
+    """Divide the time of a rank among causes, in windows that begin at `windows`, the last one until `until`."""
+    import numpy as np
+
+    near = slice(np.searchsorted(rank.end, windows[0]), np.searchsorted(rank.end, until) + 1)
+    begins, ends = rank.begin[near], rank.end[near]
+    times = np.unique(np.concatenate([mine.times, *(one.times for one, _ in makers), windows, begins, ends]))
+    times = times[(times >= windows[0]) & (times < until)]
+    took = np.diff(times, append=until)
+    step = np.searchsorted(begins, times, side="right") - 1
+    inside = np.zeros(len(times), bool)
+    inside[step >= 0] = times[step >= 0] < ends[step[step >= 0]]
+    row = 2 * (np.searchsorted(windows, times, side="right") - 1) + inside
+    at = mine.at(times)
+    cause = mine.causes(rank.thread)[at]
+    waits = mine.under_way("next", rank.thread)[at] | (not len(rank.begin))
+    idle = cause < 0
+    cause[idle] = np.where(inside[idle], _COLUMN["step"], _COLUMN["outside"])
+    free = inside & idle & ~waits
+    if rank.process.threads("collective"):
+        free = mine.under_way("collective", rank.thread)[at]
+
+    waiting = (waits & idle).nonzero()[0]
+    busy = np.zeros((_MADE, len(waiting)), np.int32)
+    for activity, causes in makers:
+        made = causes[activity.at(times[waiting])]
+        works = ((made >= 0) & (made < _MADE)).nonzero()[0]
+        np.add.at(busy, (made[works], works), 1)
+    working = busy.sum(axis=0)
+    cause[waiting] = _idle(rank, bool(makers), times[waiting], early)
+    sums = np.zeros((2 * len(windows), len(CAUSES)))
+    made = working > 0
+    for number in range(_MADE):
+        share = took[waiting[made]] * busy[number, made] / working[made]
+        sums[:, number] += np.bincount(row[waiting[made]], share, len(sums))
+    alone = np.ones(len(times), bool)
+    alone[waiting[made]] = False
+    sums += np.bincount((row * len(CAUSES) + cause)[alone], took[alone], sums.size).reshape(sums.shape)
+    return _Divided(sums.reshape(len(windows), 2, -1), np.bincount(row // 2, took * free, len(windows)))
+
+
+def _idle(rank: Rank, made: bool, times: Array, early: tuple[Array, Array]) -> Array:
+    """Return the causes of waiting while no maker works."""
+    import numpy as np
+
+    if not len(rank.begin):  # no step was marked: it is the program's own time
+        return _COLUMN["outside"]
+    if not made:  # a generator, or a data set in the process itself: what it does between its reads is own code
+        return _COLUMN["decode"]
+    first, started = early
+    starting = times < started[np.maximum(np.searchsorted(first, times, side="right") - 1, 0)]
+    return np.where(starting, _COLUMN["startup"], _COLUMN["read_ahead"])
+
+
+# ---- the timeline of a job
 
 
 class Attributed(NamedTuple):
@@ -233,115 +369,82 @@ class Attributed(NamedTuple):
     """Seconds of own code in all makers."""
 
 
-class Attribution:
-    """Takes one process after another; after the last one, `attributed` divides the time of the job."""
+class _Sums:
+    """What is added up over the time of a job."""
 
-    def __init__(self) -> None:
-        self._activity = _ProcessActivity()
-        self._ranks: list[Rank] = []
-        self._makers: list[Maker] = []
-        self.is_exact: bool = True
-        """False if a process did more than is kept apart, and what was between counts as such work, too."""
-
-    def add(self, some: Columns) -> None:
-        """Add events of the process."""
-        self._activity.add(some)
-
-    def end_process(self, header: Mapping[str, Any], label: str, process: int, span: tuple[int, int]) -> None:
-        """Take the process as complete."""
-        place = Place(machine(header), header["pid"], header["parent"], header["worker"])
-        self._ranks += self._activity.ranks(place, label, process, span, header["main"])
-        makers = self._activity.makers(place)
-        self._makers += [maker for maker in makers if any(len(some[0]) for some in maker.causes.values())]
-        self.is_exact = self.is_exact and self._activity.is_exact
-        self._activity = _ProcessActivity()
-
-    def attributed(self) -> Attributed:
-        """Divide the time of the job, which goes from the begin of its first rank to the end of its last one."""
+    def __init__(self, epochs: int) -> None:
         import numpy as np
 
-        marked = [rank for rank in self._ranks if len(rank.begin)]
-        ranks = marked or self._roots()
-        if not ranks:
-            return Attributed([], [], None, {}, 0.0)
-        makers = {id(rank): self._makers_of(rank, marked) for rank in ranks}
-        epochs = max((int(rank.epoch[-1]) + 1 for rank in marked), default=0)
-        whole, rows, counts = np.zeros(len(CAUSES)), np.zeros((epochs, len(CAUSES))), np.zeros(epochs, np.int64)
-        steps, lags = list[Step](), list[Lag]()
-        until = 0
-        for group in _groups(ranks):
-            job = _timeline(group, until)
-            lags.append(job.lag)
-            whole[_COLUMN["outside"]] += max(0, job.begin[0] - until) if until else 0
-            until = int(job.end[-1])
-            for number, rank in enumerate(group):
-                mine = (job.critical == number).nonzero()[0]
-                inside, outside = _divided(rank, makers[id(rank)], (job.begin[mine], job.end[mine]))
-                whole += inside.sum(axis=0) + outside
-                at = mine[mine < len(job.epoch)]  # the last one is what comes after all steps
-                np.add.at(rows, job.epoch[at], inside[: len(at)])
-                np.add.at(counts, job.epoch[at], 1)
-                steps += _steps(rank, job, at, inside)
-        workers = [{_worker(one.place) for one in makers[id(rank)] if one.place != rank.place} for rank in ranks]
-        common = len(ranks), max(map(len, workers)), max(rank.threads for rank in ranks)
-        made = [_row(0, int(counts.sum()), *common, whole)]
-        made += [_row(epoch + 1, int(counts[epoch]), *common, rows[epoch]) for epoch in range(epochs)]
-        own = sum(length(maker.causes["decode"]) for maker in self._makers) / 1e9
-        on = collections.Counter(machine for machine, _ in {(rank.place.machine, rank.place.pid) for rank in ranks})
-        lag = max(lags, key=lambda one: one.seconds) if len(ranks) > 1 and marked else None
-        return Attributed(made, sorted(steps, key=lambda step: step.begin)[:STEPS_KEPT], lag, on, own)
-
-    def _roots(self) -> list[Rank]:
-        """Return the processes that no other traced process started."""
-        places = {(rank.place.machine, rank.place.pid) for rank in self._ranks}
-        return [rank for rank in self._ranks if (rank.place.machine, rank.place.parent) not in places]
-
-    def _makers_of(self, rank: Rank, marked: Sequence[Rank]) -> list[Maker]:
-        """Return what made the batches of a rank: its process and its children, or workers whose parent is a server."""
-        trainers = {(one.place.machine, one.place.pid) for one in marked}
-        found = []
-        for maker in self._makers:
-            machine, pid, parent, worker = maker.place
-            if (maker.place, maker.thread) == (rank.place, rank.thread):
-                continue
-            mine = rank.place.pid in (pid, parent)
-            served = worker is not None and (machine, parent) not in trainers and (machine, pid) not in trainers
-            if machine == rank.place.machine and (mine or served):
-                found.append(maker)
-        return found
+        self.whole = np.zeros(len(CAUSES))
+        self.epochs = np.zeros((epochs, len(CAUSES)))
+        self.counts = np.zeros(epochs, np.int64)
+        self.steps: list[Step] = []
+        self.lags: list[Lag] = []
+        self.own = 0
 
 
-def machine(header: Mapping[str, Any]) -> str:
+def attributed(processes: Sequence[Outline]) -> Attributed:
+    """Divide the time of the job, which goes from the begin of its first rank to the end of its last one."""
+    marked = any(process.training for process in processes)
+    ranks = [rank for process in processes for rank in process.ranks(marked)]
+    if not marked:
+        ranks = _roots(ranks)
+    if not ranks:
+        return Attributed([], [], None, {}, 0.0)
+    every = [maker for process in processes for maker in process.makers()]
+    makers = {id(rank): _makers_of(rank, every, ranks if marked else []) for rank in ranks}
+    sums = _Sums(max(int(rank.epoch[-1]) + 1 if len(rank.begin) else 0 for rank in ranks))
+    until = 0
+    for group in _groups(ranks):
+        job = _Timeline(group, until)
+        sums.whole[_COLUMN["outside"]] += max(0, job.begin[0] - until) if until else 0
+        until = int(job.end[-1])
+        _add(sums, job, [makers[id(rank)] for rank in group])
+        sums.lags.append(job.lag())
+    workers = [{one.process.worker for one in makers[id(rank)] if one.process is not rank.process} for rank in ranks]
+    common = len(ranks), max(map(len, workers)), max(rank.threads for rank in ranks)
+    rows = [_row(0, int(sums.counts.sum()), *common, sums.whole)]
+    rows += [
+        _row(epoch + 1, int(count), *common, causes)
+        for epoch, (count, causes) in enumerate(zip(sums.counts, sums.epochs, strict=True))
+    ]
+    on = collections.Counter(process.machine for process in {id(rank.process): rank.process for rank in ranks}.values())
+    lag = max(sums.lags, key=lambda one: one.seconds) if len(ranks) > 1 and marked else None
+    return Attributed(rows, sums.steps, lag, on, sums.own / 1e9)
+
+
+def _roots(ranks: Sequence[Rank]) -> list[Rank]:
+    """Return the processes that no other traced process started."""
+    places = {(rank.process.machine, rank.process.source.header["pid"]) for rank in ranks}
+    return [rank for rank in ranks if (rank.process.machine, rank.process.source.header["parent"]) not in places]
+
+
+def _makers_of(rank: Rank, every: Sequence[Maker], marked: Sequence[Rank]) -> list[Maker]:
+    """Return what made the batches of a rank: its process and its children, or workers whose parent is a server."""
+    trainers = {(one.process.machine, one.process.source.header["pid"]) for one in marked}
+    place, found = rank.process.machine, []
+    for maker in every:
+        header = maker.process.source.header
+        pid, parent = header["pid"], header["parent"]
+        if maker.process.machine != place or (maker.process, maker.thread) == (rank.process, rank.thread):
+            continue
+        served = header["worker"] is not None and not {(place, pid), (place, parent)} & trainers
+        if rank.process.source.header["pid"] in (pid, parent) or served:
+            found.append(maker)
+    return found
+
+
+def machine(header: Mapping[str, str]) -> str:
     """Return what stands for the machine, or the container, of a process."""
     return f"{header['boot']} {header['host']}"
-
-
-def _worker(place: Place) -> int:
-    """Return what stands for a worker of a rank, also where each epoch starts new ones."""
-    return place.pid if place.worker is None else -1 - place.worker
-
-
-# ---- the timeline of a job
-
-
-class _Timeline(NamedTuple):
-    """The steps of a job, which follow one another without a gap; the last one is what comes after all steps."""
-
-    begin: Array
-    end: Array
-    critical: Array
-    """The number of the rank whose time it is."""
-    epoch: Array
-    number: Array
-    lag: Lag
 
 
 def _groups(ranks: Sequence[Rank]) -> list[list[Rank]]:
     """Return the ranks that run beside one another: a job that is started again follows itself."""
     found: list[list[Rank]] = []
     until = 0
-    for rank in sorted(ranks, key=lambda one: one.span):
-        begin, end = rank.span
+    for rank in sorted(ranks, key=lambda one: one.process.span):
+        begin, end = rank.process.span
         if found and until - begin >= (min(end, until) - begin) / 2 and until > begin:
             found[-1].append(rank)
         else:
@@ -350,167 +453,140 @@ def _groups(ranks: Sequence[Rank]) -> list[list[Rank]]:
     return found
 
 
-def _timeline(ranks: Sequence[Rank], after: int) -> _Timeline:
-    """Return the steps of the job: each ends with its last rank, and is the time of the critical one."""
-    import numpy as np
+class _Timeline:
+    """The steps of a job, which follow one another without a gap; the last one is what comes after all steps."""
 
-    spans = np.array([[min([rank.span[0], *rank.begin[:1]]), max([rank.span[1], *rank.end[-1:]])] for rank in ranks])
-    start, stop = max(after, int(spans[:, 0].min())), int(spans[:, 1].max())
-    keys = [(rank.epoch << 32) | rank.number for rank in ranks]
-    every = np.unique(np.concatenate(keys))
-    ends = np.full((len(ranks), len(every) + 1), -1, np.int64)
-    for row, key, rank in zip(ends, keys, ranks, strict=True):
-        row[np.searchsorted(every, key)] = rank.end
-    ends[:, -1] = spans[:, 1]
-    end = np.maximum.accumulate(ends.max(axis=0)).clip(start, stop)
-    begin = np.concatenate(([start], end[:-1]))
-    last = ends >= end - np.maximum(TOGETHER[0] * (end - begin), TOGETHER[1])
-    last |= ends == ends.max(axis=0)
-    free = np.array([covered(begin, end, _free(rank)) for rank in ranks], np.float64)
-    critical = np.where(last, free, np.inf).argmin(axis=0)
-    critical[-1] = ends[:, -1].argmax()
-    epoch, number = (every >> 32).astype(np.int64), every & 0xFFFFFFFF
-    return _Timeline(begin, end, critical, epoch, number, _lag(ranks, ends, last, free, critical))
+    def __init__(self, ranks: Sequence[Rank], after: int) -> None:
+        import numpy as np
 
+        self.ranks = ranks
+        spans = np.array(
+            [[min([one.process.span[0], *one.begin[:1]]), max([one.process.span[1], *one.end[-1:]])] for one in ranks]
+        )
+        start, stop = max(after, int(spans[:, 0].min())), int(spans[:, 1].max())
+        keys = [(rank.epoch << 32) | rank.number for rank in ranks]
+        every = np.unique(np.concatenate(keys))
+        self._ends = np.full((len(ranks), len(every) + 1), -1, np.int64)
+        for row, key, rank in zip(self._ends, keys, ranks, strict=True):
+            row[np.searchsorted(every, key)] = rank.end
+        self._ends[:, -1] = spans[:, 1]
+        self.end = np.maximum.accumulate(self._ends.max(axis=0)).clip(start, stop)
+        self.begin = np.concatenate(([start], self.end[:-1]))
+        self.epoch, self.number = (every >> 32).astype(np.int64), every & 0xFFFFFFFF
+        self._lost, self._ended_last = np.zeros(len(ranks)), 0
 
-def _free(rank: Rank) -> Intervals:
-    """Return the time in which a rank may wait for others: what it says of that, or all of its steps' own time."""
-    if len(rank.collective[0]):
-        return rank.collective
-    return difference(joined([(rank.begin, rank.end)]), joined([rank.waits, *rank.own.values()]))
+    def critical(self, window: slice, free: Array) -> Array:
+        """Return the rank that each of these steps is the time of, by the time for which each rank is free in it.
 
+        The others wait for as long as the typical one is free more than the critical one.
+        """
+        import numpy as np
 
-def _lag(ranks: Sequence[Rank], ends: Array, last: Array, free: Array, critical: Array) -> Lag:
-    """Return for how long the ranks wait for the one that they wait most for.
+        ends, end = self._ends[:, window], self.end[window]
+        last = ends >= end - np.maximum(TOGETHER[0] * (end - self.begin[window]), TOGETHER[1])
+        last |= ends == ends.max(axis=0)
+        critical: Array = np.where(last, free, np.inf).argmin(axis=0)
+        steps = np.arange(len(end))
+        if window.stop == len(self.end):
+            critical[-1] = ends[:, -1].argmax()
+            steps = steps[:-1]
+        if len(self.ranks) > 1 and len(steps):
+            self._ended_last += int(last[:, steps].sum())
+            others = free[:, steps].copy()
+            others[critical[steps], steps] = np.nan
+            waited = np.nanmedian(others, axis=0) - free[critical[steps], steps]
+            np.add.at(self._lost, critical[steps], waited.clip(0))
+        return critical
 
-    Of ranks that end their steps together, the others wait for as long as the typical one is free more than the
-    critical one; those that don't, wait at the end.
-    """
-    import numpy as np
+    def lag(self) -> Lag:
+        """Return for how long the ranks wait for the one that they wait most for: those that don't end their steps
+        together, at the end.
+        """
+        import numpy as np
 
-    lost, together = np.zeros(len(ranks)), False
-    if len(ranks) > 1 and ends.shape[1] > 1:
-        steps = np.arange(ends.shape[1] - 1)
-        together = bool(last[:, :-1].sum() - len(steps) >= 0.5 * (len(ranks) - 1) * len(steps))
-        if together:
-            others = free[:, :-1].copy()
-            others[critical[:-1], steps] = np.nan
-            waited = np.nanmedian(others, axis=0) - free[critical[:-1], steps]
-            np.add.at(lost, critical[:-1], waited.clip(0))
-        else:
-            done = ends[:, :-1].max(axis=1)
+        lost, steps = self._lost, len(self.end) - 1
+        together = self._ended_last - steps >= 0.5 * (len(self.ranks) - 1) * steps and len(self.ranks) > 1 and steps > 0
+        if not together:
+            lost = np.zeros(len(self.ranks))
+        if not together and len(self.ranks) > 1 and steps:
+            done = self._ends[:, :-1].max(axis=1)
             lost[done.argmax()] = done.max() - np.median(np.delete(done, done.argmax()))
-    worst = int(lost.argmax())
-    return Lag(ranks[worst].label, float(lost[worst]) / 1e9, float(lost.sum()) / 1e9, together)
+        worst = int(lost.argmax())
+        return Lag(self.ranks[worst].process.label, float(lost[worst]) / 1e9, float(lost.sum()) / 1e9, bool(together))
+
+
+def _add(sums: _Sums, job: _Timeline, makers: Sequence[Sequence[Maker]]) -> None:
+    """Add the time of a job, a slice after the other; a step that a slice leaves open is the next one's first."""
+    import numpy as np
+
+    early = [rank.started(mine) for rank, mine in zip(job.ranks, makers, strict=True)]
+    processes = {id(one): one for one in (rank.process for rank in job.ranks)}
+    processes |= {id(maker.process): maker.process for mine in makers for maker in mine}
+    left, first = None, 0
+    for begin, end in _slices(list(processes.values()), int(job.begin[0]), int(job.end[-1])):
+        last = int(np.searchsorted(job.end, end, side="right"))  # the first step that isn't over
+        window = slice(first, min(last + 1, len(job.end)))
+        begins = job.begin[window].clip(begin)
+        activities = {key: _Activity(one, begin, end) for key, one in processes.items()}
+        made = {
+            (id(maker.process), maker.thread): activities[id(maker.process)].made(maker)
+            for mine in makers
+            for maker in mine
+        }
+        sums.own += sum(own for _, own in made.values())
+        divided = [
+            _divided(
+                rank,
+                [(activities[id(one.process)], made[id(one.process), one.thread][0]) for one in mine],
+                activities[id(rank.process)],
+                starting,
+                begins,
+                end,
+            )
+            for rank, mine, starting in zip(job.ranks, makers, early, strict=True)
+        ]
+        causes, free = np.stack([one.causes for one in divided]), np.stack([one.free for one in divided]).astype(float)
+        if left is not None:
+            causes[:, 0] += left.causes
+            free[:, 0] += left.free
+        over = last - first
+        left = _Divided(causes[:, over], free[:, over]) if over < causes.shape[1] else None
+        if over:
+            _take(sums, job, slice(first, last), causes[:, :over], free[:, :over])
+        first = last
+
+
+def _slices(processes: Sequence[Outline], begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield parts of the time, one after the other, in which some `SLICE` events end."""
+    import numpy as np
+
+    ends, counts = np.array([one[2:] for process in processes for one in process.source.index]).reshape(-1, 2).T
+    order = np.argsort(ends, kind="stable")
+    part = np.cumsum(counts[order]) // SLICE
+    cuts = ends[order][:-1][np.diff(part) > 0]
+    times = [begin, *np.unique(cuts[(cuts > begin) & (cuts < end)]).tolist(), end]
+    yield from itertools.pairwise(times)
+
+
+def _take(sums: _Sums, job: _Timeline, window: slice, causes: Array, free: Array) -> None:
+    """Add steps that are over: the causes of each are those of its critical rank."""
+    import numpy as np
+
+    critical = job.critical(window, free)
+    mine = causes[critical, np.arange(len(critical))]
+    sums.whole += mine.sum(axis=(0, 1))
+    epoch, number = job.epoch[window], job.number[window]
+    np.add.at(sums.epochs, epoch, mine[: len(epoch), 1])  # the last one is what comes after all steps
+    np.add.at(sums.counts, epoch, 1)
+    names = list(CAUSES)
+    for at in range(min(len(epoch), STEPS_KEPT - len(sums.steps))):
+        rank, row = job.ranks[critical[at]], mine[at, 1]
+        step = max(0, int(np.searchsorted(rank.end, job.end[window][at], side="right")) - 1)
+        begin = max(int(rank.begin[step]), int(job.begin[window][at]))
+        found = {names[column]: float(row[column]) / 1e9 for column in row.nonzero()[0]}
+        sums.steps.append(Step(rank.process.source.number, int(number[at]), begin, float(row.sum()) / 1e9, found))
 
 
 def _row(epoch: int, steps: int, processes: int, workers: int, threads: int, nanoseconds: Array) -> Breakdown:
     causes = {cause: float(value) / 1e9 for cause, value in zip(CAUSES, nanoseconds, strict=True)}
     return Breakdown(epoch, steps, sum(causes.values()), processes, workers, threads, causes)
-
-
-def _steps(rank: Rank, job: _Timeline, at: Array, inside: Array) -> list[Step]:
-    """Return the steps of a job whose time is that of a rank."""
-    import numpy as np
-
-    causes = list(CAUSES)
-    begins = rank.begin[np.searchsorted(rank.end, job.end[at], side="right").clip(1) - 1]
-    begins = np.maximum(begins, job.begin[at])
-    return [
-        Step(
-            rank.process, int(job.number[step]), int(begin), float(row.sum()) / 1e9,
-            {causes[column]: float(row[column]) / 1e9 for column in row.nonzero()[0]},
-        )
-        for step, begin, row in zip(at[:STEPS_KEPT], begins, inside, strict=False)
-    ]  # fmt: skip
-
-
-# ---- the time of one rank
-
-
-def _divided(rank: Rank, makers: list[Maker], windows: Intervals) -> tuple[Array, Array]:
-    """Return the nanoseconds of each window and cause inside of a rank's steps, and of each cause outside of them."""
-    import numpy as np
-
-    inside, outside = np.zeros((len(windows[0]), len(CAUSES))), np.zeros(len(CAUSES))
-    steps, life = joined([(rank.begin, rank.end)]), joined([windows])
-    between = difference(life, steps)
-
-    def add(cause: str, some: Intervals) -> None:
-        inside[:, _COLUMN[cause]] += covered(*windows, intersection(some, steps))
-        outside[_COLUMN[cause]] += length(intersection(some, between))
-
-    busy = joined(list(rank.own.values()))
-    waits = difference(intersection(rank.waits, life), busy)
-    for cause, some in rank.own.items():
-        add(cause, some)
-    add("step", difference(steps, joined([busy, waits])))
-    outside[_COLUMN["outside"]] += length(difference(between, joined([busy, waits])))
-    for at in range(0, len(windows[0]), SLAB):
-        part = windows[0][at : at + SLAB], windows[1][at : at + SLAB]
-        mine = intersection(_near(waits, part), joined([part]))
-        for cause, begin, took in _of_makers(rank, mine, makers, part) if len(mine[0]) else ():
-            window = (np.searchsorted(part[0], begin, side="right") - 1).clip(0) + at
-            step: Array = np.searchsorted(rank.begin, begin, side="right") - 1
-            within = np.zeros(len(begin), bool)
-            within[step >= 0] = begin[step >= 0] < rank.end[step[step >= 0]]
-            np.add.at(inside[:, _COLUMN[cause]], window[within], took[within])
-            outside[_COLUMN[cause]] += took[~within].sum()
-    return inside, outside
-
-
-def _of_makers(
-    rank: Rank, waits: Intervals, makers: list[Maker], windows: Intervals
-) -> Iterator[tuple[str, Array, Array]]:
-    """Yield the causes of moments of waiting, with begins and nanoseconds: what makers do, in equal parts, or none."""
-    import numpy as np
-
-    ways = [(0, waits)]
-    ways += [(1 + at, _near(one.causes.get(cause, empty()), waits)) for at, cause in enumerate(MADE) for one in makers]
-    rest, ends = np.zeros(2 * len(windows[0]), np.int8), np.array((1, -1), np.int8)
-    times = np.concatenate([*(side for _, some in ways for side in some), *windows])
-    order = np.argsort(times, kind="stable")
-    times = times[order]
-    channel = np.concatenate([*(np.full(2 * len(some[0]), way, np.int8) for way, some in ways), rest])[order]
-    change = np.concatenate([*(np.repeat(ends, len(some[0])) for _, some in ways), rest])[order]
-    idle = _idle(rank, rank.waits, makers)
-    under_way = np.zeros(1 + len(MADE), np.int64)
-    for at in range(0, len(times) - 1, BLOCK):
-        block = slice(at, min(at + BLOCK, len(times) - 1))
-        counts = np.zeros((block.stop - at, 1 + len(MADE)), np.int64)
-        counts[np.arange(len(counts)), channel[block]] = change[block]
-        counts = counts.cumsum(axis=0) + under_way
-        under_way = counts[-1]
-        begin = times[block]
-        took = np.where(counts[:, 0] > 0, times[at + 1 : block.stop + 1] - begin, 0)
-        busy = counts[:, 1:].sum(axis=1)
-        for number, cause in enumerate(MADE):
-            yield cause, begin, took * counts[:, 1 + number] / np.maximum(busy, 1)
-        for cause, when in idle.items():
-            yield cause, begin, np.where(busy == 0, took, 0) * when(begin)
-
-
-def _idle(rank: Rank, waits: Intervals, makers: list[Maker]) -> dict[str, Callable[[Array], Array]]:
-    """Return the causes of waiting while no maker works, and at which times each is the cause."""
-    import numpy as np
-
-    if not len(rank.begin):  # no step was marked: it is the program's own time
-        return {"outside": lambda times: np.ones(len(times))}
-    if not makers:  # a generator, or a data set in the process itself: what it does between its reads is own code
-        return {"decode": lambda times: np.ones(len(times))}
-    first = rank.begin[np.concatenate(([0], np.diff(rank.epoch).nonzero()[0] + 1))]
-    started = waits[1][np.minimum(np.searchsorted(waits[0], first, side="left"), len(waits[0]) - 1)].copy()
-    begun = np.array([min(some[0][0] for some in maker.causes.values() if len(some[0])) for maker in makers])
-    epoch = np.searchsorted(first, begun, side="right") - 1
-    np.maximum.at(started, epoch[epoch >= 0], begun[epoch >= 0])  # the last worker to begin in each epoch
-
-    def early(times: Array) -> Array:
-        return (times < started[np.maximum(np.searchsorted(first, times, side="right") - 1, 0)]).astype(float)
-
-    return {"startup": early, "read_ahead": lambda times: 1 - early(times)}
-
-
-def _near(some: Intervals, near: Intervals) -> Intervals:
-    """Return those that lie between the begin of the first one of others and the end of the last one."""
-    first, last = some[1].searchsorted(near[0][0], side="right"), some[0].searchsorted(near[1][-1])
-    return some[0][first:last], some[1][first:last]

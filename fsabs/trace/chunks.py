@@ -127,6 +127,8 @@ def _path(path: Any) -> str:
 class Chunk(NamedTuple):
     """A chunk that was read; arrays of numpy, one element an event."""
 
+    at: int
+    """Where in its file it begins."""
     head: dict[str, Any]
     begin: Any
     """Nanoseconds of the process's monotonic clock."""
@@ -145,8 +147,11 @@ class Chunk(NamedTuple):
 
 
 def read(file: BinaryIO) -> Iterator[Chunk]:
-    """Yield the chunks of a file. Raises `ValueError` at what is torn or damaged, and `OSError`."""
-    at = 0
+    """Yield the chunks of a file, from where it is on.
+
+    Raises `ValueError` at what is torn or damaged, and `OSError`.
+    """
+    at = file.tell()
     while frame := file.read(_FRAME.size):
         if len(frame) < _FRAME.size:
             raise ValueError(f"torn from byte {at} on")
@@ -163,14 +168,14 @@ def read(file: BinaryIO) -> Iterator[Chunk]:
             found = zlib.decompressobj().decompress(payload, size + 1)
             if zlib.crc32(payload) != crc or len(found) != size:
                 raise ValueError("its checksum or its size is wrong")
-            chunk = _parsed(found)
+            chunk = _parsed(at, found)
         except (ValueError, KeyError, TypeError, struct.error, zlib.error) as exc:
             raise ValueError(f"the chunk at byte {at} is damaged: {exc}") from None
         at += len(frame) + length
         yield chunk
 
 
-def _parsed(found: bytes) -> Chunk:
+def _parsed(at_file: int, found: bytes) -> Chunk:
     import numpy as np
 
     (length,) = _LENGTH.unpack_from(found)
@@ -207,7 +212,7 @@ def _parsed(found: bytes) -> Chunk:
         if not isinstance(head.get(key, {}), dict):
             raise ValueError(f"{key} is no object")
     placed = [(text, *bases[number]) for text, number in zip(written, base.tolist(), strict=True)]
-    return Chunk(head, *(one[order] for one in (*columns, name, where)), names, placed)  # type: ignore[call-arg,arg-type] # five columns
+    return Chunk(at_file, head, *(one[order] for one in (*columns, name, where)), names, placed)  # type: ignore[call-arg,arg-type] # five columns
 
 
 def _count(value: Any) -> int:

@@ -16,6 +16,10 @@ from .results import CAUSES, STORE, WAITS, Analysis, Finding, Lag, Row
 from .schema import operation
 from .tables import RequestTable
 
+CROWDED = 0.15
+"""The part of computing in which CPUs are waited for, from which on none is free."""
+STARTING = 0.5
+"""Seconds that workers take to start where there were none."""
 IN_FLIGHT = 16
 """Requests that `read_many` has in flight."""
 LISTINGS = frozenset({"list", "head", "stat"})
@@ -61,8 +65,6 @@ class Facts(NamedTuple):
 
     analysis: Analysis
     batches: Sequence[Batches]
-    stats_first: int
-    """Opens of a file whose stat was asked for since it was last opened."""
     missed_again: int
     """Misses of what a cache had missed in an earlier epoch."""
     for_data: RequestTable
@@ -73,7 +75,9 @@ class Facts(NamedTuple):
     """Ranks on each machine."""
     lag: Lag | None
     computed: float | None
-    """Seconds in which the makers of batches had a CPU, or were ready for one; None where that was not recorded."""
+    """Seconds in which the makers of batches had a CPU; None where that was not recorded."""
+    ready: float
+    """Seconds in which they were ready for one that others had."""
     makers: float
     """Seconds of own code in all makers."""
     ceiling: Ceiling | None
@@ -116,13 +120,23 @@ class Model:
         cores, ranks = self.facts.cores, self.facts.ranks
         return max(1, min((cores[machine] // ranks.get(machine, 1) for machine in ranks or cores), default=1))
 
+    @property
+    def crowded(self) -> float:
+        """The part of computing, 0 to 1, in which the makers of batches are ready for a CPU that others have."""
+        return share(self.facts.ready, self.facts.ready + (self.facts.computed or 0.0))
+
+    @cached_property
+    def free_cpus(self) -> int:
+        """The CPUs that workers of a rank would have: no more than now where others want them, too."""
+        return max(1, min(self.cpus, self.workers)) if self.crowded >= CROWDED else self.cpus
+
     @cached_property
     def computing(self) -> float:
-        """The part of the own code's time, 0 to 1, in which it has a CPU; 1 where that was not recorded."""
+        """The part of the own code's time, 0 to 1, in which it has a CPU, were one free; 1 if that is not known."""
         if self.facts.computed is None:
             return 1.0
         inflated = sum(row.seconds for row in self.rows("decompress"))
-        return max(0.0, min(1.0, share(self.facts.computed - inflated, self.facts.makers)))
+        return max(0.0, min(1.0, share(self.facts.computed - inflated, self.facts.makers - self.facts.ready)))
 
     def rows(self, kind: str) -> list[Row]:
         """Return the operations of a kind."""
@@ -228,7 +242,8 @@ class Model:
     def of_workers(self, workers: int) -> float:
         """Return what is saved with so many workers: waiting is shared by workers, computing by CPUs.
 
-        What is shared and full is divided by neither. Each further worker takes as long to start as the others.
+        What is shared and full is divided by neither. Each further worker takes as long to start as the others, and
+        the first ones `STARTING` seconds.
         """
         if not self.waits:
             return 0.0
@@ -239,12 +254,12 @@ class Model:
         waiting = max(0.0, self.waits - computing - full - starting - self.lost("read_ahead"))
         every = self.in_steps or self.total
         if self.workers:
-            shared = 1 - min(old, self.cpus) / min(workers, max(old, self.cpus))
+            shared = 1 - min(old, self.free_cpus) / min(workers, max(old, self.free_cpus))
             part = ((1 - old / workers) * waiting + max(0.0, shared) * computing) / self.waits
             saved = min(self.waits - starting, (every - self.lost("checkpoint")) * part)
             return max(0.0, saved - starting * (workers / self.workers - 1))
-        made = full + (waiting / workers + computing / min(workers, self.cpus)) if self.epochs else self.waits
-        return max(0.0, every - max(every - self.waits, made) - starting)
+        made = full + (waiting / workers + computing / min(workers, self.free_cpus)) if self.epochs else self.waits
+        return max(0.0, every - max(every - self.waits, made) - starting - STARTING)
 
     @cached_property
     def more_workers(self) -> int:

@@ -1,4 +1,4 @@
-"""The headline figures of an analysis: what the report, the terminal and the notebook begin with."""
+"""The headline figures of an analysis: what the report and the terminal begin with."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _errors(analysis: Analysis) -> tuple[str, ...]:
     failed = sum(row.errors for row in analysis.operations if row.kind == "request")
     note = f"and {_many(failed, 'failed attempt')}" if failed else "of the program's calls"
     names = sorted(analysis.failures.items(), key=lambda one: -one[1])[:2]
-    note += "".join(f", {name} {units.count(count)}" for (_, name), count in names)
+    note += "".join(f", {units.count(count)} × {name}" for (_, name), count in names)
     return units.count(errors), note, "bad" if errors else ""
 
 

@@ -6,6 +6,7 @@ Nothing here needs more memory than a chunk of one file. What is torn, damaged o
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import posixpath
 import re
@@ -17,7 +18,7 @@ from urllib.parse import quote
 from ..core import errors, keys
 from . import chunks
 from .intervals import Array
-from .schema import READS, SCHEMA, Event, Header, ProcessInfo, Tally, operation
+from .schema import READS, SCHEMA, Event, Header, ProcessInfo, operation
 
 SUFFIX = ".fstrace"
 MOST_NAMES = 2048
@@ -73,8 +74,8 @@ class Columns(NamedTuple):
         """A mask of what ended by an exception; that something isn't there is an answer of a store's."""
         import numpy as np
 
-        answers = [number for number, error in enumerate(self.errors) if error in ("", "FileNotFoundError")]
-        return (self.error != 0) & ~(np.isin(self.error, answers) & self.of("request"))
+        answer = np.array([error.partition(" ")[0] in ("", "FileNotFoundError") for error in self.errors])[self.error]
+        return (self.error != 0) & ~(answer & self.of("request"))
 
     def event(self, at: int, process: int) -> Event:
         """Return one of them."""
@@ -97,6 +98,8 @@ class TraceSource:
         self.notes: list[str] = []
         self.read = 0
         """Events that were read."""
+        self.index: list[tuple[int, int, int, int]] = []
+        """Where each chunk with events is in the file, its first begin and its last end, and how many it has."""
         self.tally: dict[str, Any] = {}
         """The last counts that the process wrote."""
         self.end = 0
@@ -109,12 +112,6 @@ class TraceSource:
         """Events that there were, and that could not be read."""
         recorded: int = self.tally.get("recorded", 0)
         return max(0, recorded - self.read)
-
-    @property
-    def tallies(self) -> list[dict[str, Any]]:
-        """What the process counted of each operation."""
-        fitting = [one for one in self.tally.get("operations", ()) if _fits(one, Tally)]
-        return [one | {key: chunks.escaped(one[key]) for key in ("kind", "name")} for one in fitting]
 
     def open(self) -> bool:
         """Read the header; False, and a note, where there is none."""
@@ -140,6 +137,7 @@ class TraceSource:
         keys: dict[Key, int] = {}
         errors: dict[str, int] = {"": 0}
         self.read = self.end = 0
+        self.index = []
         try:
             with _opened(self.path) as file:
                 for chunk in chunks.read(file):
@@ -148,10 +146,12 @@ class TraceSource:
                         self.end = min(max(end, self.header["monotonic_ns"]), LONGEST) + self.offset
                     if len(chunk.begin):
                         self.read += len(chunk.begin)
-                        yield self._columns(chunk, keys, errors)
+                        some = self._columns(chunk, keys, errors)
+                        self.index.append((chunk.at, int(some.begin.min()), int(some.end.max()), len(some.begin)))
+                        yield some
         except (OSError, ValueError) as exc:
             self.notes.append(f"{self.name}: can't be read further: {exc}")
-        if type(self.tally.get("recorded", 0)) is not int or type(self.tally.get("operations", [])) is not list:
+        if type(self.tally.get("recorded", 0)) is not int:
             self.tally = {}
         if self.dropped:
             self.notes.append(f"{self.name}: {self.dropped} events were dropped")
@@ -159,6 +159,15 @@ class TraceSource:
             self.notes.append(f"{self.name}: {self.tally['failure']}")
         if not self.end:
             self.notes.append(f"{self.name}: the process did not end in an orderly way, or is still running")
+
+    def between(self, begin: int, end: int) -> Iterator[Columns]:
+        """The chunks, of those that `columns` has read, with events between two times; without their URLs."""
+        with _opened(self.path) as file:
+            for at, first, last, _ in self.index:
+                if first < end and last > begin:
+                    file.seek(at)
+                    for chunk in itertools.islice(chunks.read(file), 1):
+                        yield self._columns(chunk._replace(texts=()), {}, {"": 0})
 
     def info(self, begin: int, end: int) -> ProcessInfo:
         """What is known of the process, which is read by now."""
@@ -259,7 +268,7 @@ def _aligned(found: list[TraceSource]) -> list[str]:
         return []
     spans: dict[str, tuple[int, int]] = {}
     ends: dict[str, list[int]] = {}
-    for source in found:
+    for source in (one for one in found if one.header["worker"] is None):
         boot, steps = source.header["boot"], list[int]()
         for some in source.columns():
             begin, end = spans.get(boot, (1 << 63, 0))

@@ -20,6 +20,7 @@ from ..core import hooks
 from ..core.threads import Flag
 from ..disk.descriptors import write_all
 from . import chunks
+from .schema import Tally
 
 PERIOD = 0.25
 """Seconds between two flushes."""
@@ -40,11 +41,10 @@ NAMES_BOUND = 1024
 class Counter:
     """The counts of one kind and name."""
 
-    __slots__ = ("bytes", "calls", "errors", "least", "most", "nanoseconds")
+    __slots__ = ("bytes", "calls", "errors", "nanoseconds")
 
     def __init__(self) -> None:
-        self.calls = self.nanoseconds = self.bytes = self.errors = self.most = 0
-        self.least = (1 << 63) - 1
+        self.calls = self.nanoseconds = self.bytes = self.errors = 0
 
     def add(self, durations: Sequence[int], sizes: Sequence[int], failed: bool) -> None:
         """Count some, at least one."""
@@ -52,15 +52,10 @@ class Counter:
         self.nanoseconds += sum(durations)
         self.bytes += sum(sizes)
         self.errors += len(durations) if failed else 0
-        self.most = max(self.most, *durations)
-        self.least = min(self.least, *durations)
 
-    def tally(self, kind: str, name: str) -> dict[str, Any]:
-        """As `schema.Tally` has it."""
-        return {
-            "kind": kind, "name": chunks.cleaned(name), "calls": self.calls, "errors": self.errors,
-            "bytes": self.bytes, "nanoseconds": self.nanoseconds, "least": self.least, "most": self.most,
-        }  # fmt: skip
+    def tally(self, kind: str, name: str) -> Tally:
+        """Return the counts so far."""
+        return Tally(kind, chunks.cleaned(name), self.calls, self.errors, self.bytes, self.nanoseconds)
 
 
 class Recorder(hooks.Instrument):
@@ -116,10 +111,10 @@ class Recorder(hooks.Instrument):
         """Keep something with no duration."""
         self.record_span(kind, name, 0, size, where)
 
-    def tally(self) -> dict[str, Any]:
-        """Return the counts so far: `schema.TALLY_FIELDS`."""
+    def tallies(self) -> list[Tally]:
+        """Return the counts of each kind and name so far."""
         self.flush()
-        return self._tally()
+        return [counter.tally(*key) for key, counter in self._counters.items()]
 
     def flush(self, timeout: float = -1) -> bool:
         """Count what has been recorded, and write it; return False if a disk that hangs leaves no time for it."""
@@ -234,7 +229,6 @@ class Recorder(hooks.Instrument):
             "recorded": self._recorded + self._dropped,
             "refused": self._refused,
             "failure": self.failure,
-            "operations": [counter.tally(*key) for key, counter in self._counters.items()],
         }
 
     def _make_file(self) -> bool:

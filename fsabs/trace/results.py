@@ -41,9 +41,9 @@ class Row(NamedTuple):
     seconds: float
     """The sum of the durations; more than the trace's own where things overlap."""
     busy: float
-    """Seconds, summed over processes, in which at least one was under way; NaN where all its events were dropped."""
+    """Seconds, summed over processes, in which at least one was under way."""
     least: float
-    """Seconds, as those that follow; those between `least` and `most` are right to 1.6 %, or NaN as `busy`."""
+    """Seconds, as those that follow; those between `least` and `most` are right to 1.6 %."""
     p50: float
     p95: float
     p99: float
@@ -52,8 +52,7 @@ class Row(NamedTuple):
     @property
     def throughput(self) -> float:
         """Bytes a second while at least one was under way; 0 where nothing has a size."""
-        seconds = self.busy if self.busy == self.busy else self.seconds  # NaN is not itself
-        return self.bytes / seconds if seconds > 0 else 0.0
+        return self.bytes / self.busy if self.busy > 0 else 0.0
 
 
 class Amplification(NamedTuple):
@@ -280,9 +279,3 @@ class Analysis(NamedTuple):
     """The most expensive first."""
     notes: Sequence[str]
     """Limits of the figures: dropped events, torn files, processes that were killed."""
-
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
-        from .reports import fragment
-
-        return fragment(self)

@@ -27,17 +27,15 @@ NOTE = (1.0, 0.05)
 HIGH = 0.2
 """The part of the time from which a finding is grave."""
 SMALL_BITS, SMALL_SHARE = 16, 0.5
-"""F001: this part of the reads is under 64 KiB."""
+"""F015: this part of the reads is under 64 KiB."""
 ONE_AT_A_TIME = 1.5
-"""F001, F015: so many requests of a process are in flight while any is."""
-STAT_SHARE = 0.8
-"""F002: this part of the opens comes after a stat of the same file."""
+"""F015: so many requests of a process are in flight while any is."""
 AGAIN_SHARE = 0.3
 """F004, F009: this part of a cache's misses, or of the opens, is of what was missed, or opened, in an earlier epoch."""
 AMPLIFICATION, MUCH = 2.0, 16 * 1024 * 1024
-"""F005, F024: bytes fetched for each byte asked for, and bytes too many."""
+"""F005: bytes fetched for each byte asked for, and bytes too many."""
 FRAGMENT = 16 * 1024
-"""F024: the mean read of a file that is read here and there."""
+"""F005: the mean read of a file that is read here and there."""
 RETRY_SHARE = 0.01
 """F006: this part of the requests was made again."""
 STALL = 0.1
@@ -72,7 +70,7 @@ class Rule(NamedTuple):
     title: str
     """A format string of the figures: `{0[requests]:,}`."""
     figures: Callable[[Model], Evidence]
-    """What the finding rests on, by names for people."""
+    """What the finding rests on, by names for people; those that begin with `_` are for the texts alone."""
     advice: str
     """Of the figures, as the title."""
     model: str
@@ -90,8 +88,11 @@ class Rule(NamedTuple):
             return None
         severity = "note" if seconds < NOTE[0] or part < NOTE[1] else "high" if part >= HIGH else "medium"
         figures = self.figures(model)
-        shown = {name: round(value, 4) if isinstance(value, float) else value for name, value in figures.items()}
-        shown.pop("advice", None)
+        shown = {
+            name: round(value, 4) if isinstance(value, float) else value
+            for name, value in figures.items()
+            if not name.startswith("_")
+        }
         title, advice = self.title.format(figures), self.advice.format(figures)
         return Finding(self.code, severity, title, shown, advice, seconds, self.model)
 
@@ -121,11 +122,14 @@ def _small(m: Model) -> float:
 def _serial(m: Model) -> bool:
     row = m.requests
     alone = row is not None and row.calls >= ENOUGH and 0 < m.in_flight < ONE_AT_A_TIME and not m.facts.ceiling
-    return alone and m.called("read_many") < 0.5 * m.called(*READS) and not _seeks(m)
+    other = _seeks(m) or _connects(m) or _too_small_a_cache(m)
+    return alone and m.called("read_many") < 0.5 * m.called(*READS) and not other
 
 
-def _small_and_serial(m: Model) -> bool:
-    return _serial(m) and _small(m) >= SMALL_SHARE
+def _connects(m: Model) -> bool:
+    """Return whether connections are made for most requests, and most of the waiting for the store is for them."""
+    made, all_waits = m.count("connect"), m.lost(*STORE) + m.outside(*STORE)
+    return made >= max(ENOUGH, 0.5 * m.count("request")) and m.lost("connect") + m.outside("connect") >= 0.5 * all_waits
 
 
 def _in_flight_cost(m: Model) -> float:
@@ -140,10 +144,11 @@ def _in_flight_cost(m: Model) -> float:
 def _of_requests(m: Model) -> Evidence:
     row = m.requests
     assert row is not None
-    waited, typical = m.lost(*STORE), row.p50 * 1e3
+    inside, outside = m.lost(*STORE), m.outside(*STORE)
     return {
-        "requests": row.calls, "in flight": m.in_flight, "seconds of waiting": waited,
-        "p50 in milliseconds": typical,
+        "requests": row.calls, "in flight": m.in_flight, "seconds of waiting": inside + outside,
+        "p50 in milliseconds": row.p50 * 1e3, "small": _small(m),
+        "_where": " outside of steps" if outside > inside else "",
     }  # fmt: skip
 
 
@@ -162,15 +167,11 @@ def _seeks(m: Model) -> bool:
     return fragments and _ratio(m) > 0
 
 
-def _transfer_cost(m: Model) -> float:
-    causes = ("transfer",) if m.lost("transfer") + m.outside("transfer") else STORE
-    return m.saved(*causes, part=1 - 1 / max(1.0, _ratio(m)))
-
-
-def _cost_of_seeks(m: Model) -> float:
+def _cost_of_amplification(m: Model) -> float:
     if not m.lost("transfer") + m.outside("transfer"):
-        return _transfer_cost(m)
-    return _transfer_cost(m) + m.saved("first_byte", part=1 - m.in_flight / IN_FLIGHT)
+        return m.saved(*STORE, part=1 - 1 / _ratio(m))
+    side_by_side = m.saved("first_byte", part=1 - m.in_flight / IN_FLIGHT) if _seeks(m) else 0.0
+    return m.saved("transfer", part=1 - 1 / _ratio(m)) + side_by_side
 
 
 def _amplified(m: Model) -> Evidence:
@@ -185,16 +186,32 @@ def _failed_cost(m: Model) -> float:
 
 def _of_retries(m: Model) -> Evidence:
     lost = m.lost("throttle", "backoff") + m.outside("throttle", "backoff")
+    cause, advice = _RETRIES[_throttled(m)]
     return {
+        "_cause": cause, "_advice": advice,
         "retries": m.analysis.retries, "requests": m.count("request"),
         "seconds of failed attempts": m.analysis.retry_seconds, "seconds held back": lost, **_failures(m, "request"),
     }  # fmt: skip
 
 
+_RETRIES = {
+    True: (
+        "the store throttles",
+        "Make fewer requests: pack small files, cache (cache=), spread keys over prefixes; more connections or workers "
+        "make it worse.",
+    ),
+    False: (
+        "retries",
+        "Look at the errors of the slowest requests: timeouts and cut connections are the network's or a proxy's.",
+    ),
+}
+"""The cause and the advice of F006, by whether the store refuses requests to be sent fewer."""
+
+
 def _failures(m: Model, kind: str) -> Evidence:
     """Return the exceptions, most frequent first, and a name of each."""
     found = sorted((count, name) for (of, name), count in m.analysis.failures.items() if of == kind)
-    return {"failures": ", ".join(f"{name} {count}" for count, name in found[:-6:-1])} if found else {}
+    return {"failures": ", ".join(f"{count:,} × {name}" for count, name in found[:-6:-1])} if found else {}
 
 
 def _throttled(m: Model) -> bool:
@@ -224,21 +241,26 @@ def _workers_wait(m: Model) -> bool:
     return _steps(m) and m.workers > 0 and m.waits >= STALL * m.in_steps and waiting >= 0.5 * m.waits and not _serial(m)
 
 
+def _takes_turns(m: Model) -> bool:
+    """Return whether the training thread makes its batches itself."""
+    return _steps(m) and not m.workers and not m.threads
+
+
 def _own_code(m: Model) -> bool:
     shared = m.threads >= 2 and not m.workers  # F023
-    much = m.lost("decode") >= (CODE_SHARE * m.in_steps if m.workers else 0.5 * m.waits)  # else F022
+    much = m.lost("decode") >= (CODE_SHARE * m.in_steps if m.workers else 0.5 * m.waits)  # else F008
     return _steps(m) and much and not shared and not m.slowest_worker and m.first_batch < 0.5 * m.lost("decode")
 
 
 def _cost_of_code(m: Model) -> float:
-    """More workers up to the CPUs; where there are as many, all of it."""
-    return m.of_workers(m.cpus) if m.workers < m.cpus else m.saved("decode")
+    """More workers up to the CPUs that are free; where there are as many, all of it."""
+    return m.of_workers(m.free_cpus) if max(1, m.workers) < m.free_cpus else m.saved("decode")
 
 
 def _of_code(m: Model) -> Evidence:
     return {
         **_seconds("decode")(m), "storage": share(m.lost(*STORE), m.total), "computing": m.computing,
-        "workers": m.workers, "CPUs": m.cpus,
+        "workers": m.workers, "CPUs": m.cpus, "ready for a CPU that others had": m.crowded,
     }  # fmt: skip
 
 
@@ -279,10 +301,6 @@ def _of_slow(m: Model) -> Evidence:
         "seconds of the slowest": slow.slowest[0], "bytes of the slowest": slow.slowest[1], "where": slow.slowest[2],
         "seconds of the typical": slow.typical, "times": share(slow.slowest[0], slow.typical),
     }  # fmt: skip
-
-
-def _clocks(m: Model) -> str:
-    return next((note for note in m.analysis.notes if note.startswith("the clock of")), "")
 
 
 def _errors(m: Model) -> int:
@@ -340,7 +358,7 @@ def _of_largest(m: Model) -> Evidence:
     longest = [f"{row.operation} {row.seconds:.3g} s" for row in spans]
     calls = [f"{one.operation} {one.where} {one.duration / 1e9:.3g} s" for one in outside]
     return {
-        "part": CAUSES[cause], "seconds": seconds, "share": share(seconds, m.total), "advice": PARTS[cause],
+        "part": CAUSES[cause], "seconds": seconds, "share": share(seconds, m.total), "_advice": PARTS[cause],
         **({"longest spans": ", ".join(longest)} if longest else {}),
         **({"longest calls": ", ".join(calls)} if calls else {}),
     }  # fmt: skip
@@ -354,379 +372,342 @@ def _in_a_step(m: Model, moment: int) -> bool:
 
 RULES: tuple[Rule, ...] = (
     Rule(
-        "F001",
-        _small_and_serial,
-        _in_flight_cost,
-        "small reads, one after the other: {0[small]:.0%} of the reads are under 64 KiB",
-        lambda m: {"small": _small(m), **_of_requests(m)},
-        "Read a batch of them by one `read_many`, which has many requests in flight; files that are packed into a zip "
-        "or tar (`fsabs.pack`) and lie side by side come in one request.",
-        f"The same requests with {IN_FLIGHT} of them in flight.",
-        "small files",
-    ),
-    Rule(
-        "F002",
-        lambda m: m.opens >= ENOUGH and m.facts.stats_first >= STAT_SHARE * m.opens,
-        lambda m: m.saved("list", part=share(m.called("stat"), m.called(*METADATA))),
-        "opens stat first: {0[after a stat]:,} of {0[opens]:,}",
-        lambda m: {"opens": m.opens, "after a stat": m.facts.stats_first},
-        "Open the file and handle FileNotFoundError, in place of exists() before it; list(detail=True) gives names, "
-        "sizes and times of a whole directory at once.",
-        "The time of listing and opening without that of the stats.",
-        "stat before open",
-    ),
-    Rule(
         "F004",
-        _too_small_a_cache,
-        lambda m: _of_later_epochs(m, share(m.facts.missed_again, m.analysis.cache.misses), *m.reading),
-        "the cache is too small: {0[missed again]:,} of {0[misses]:,} misses are of what it had missed before",
-        lambda m: {
+        holds=_too_small_a_cache,
+        cost=lambda m: _of_later_epochs(m, share(m.facts.missed_again, m.analysis.cache.misses), *m.reading),
+        title="the cache is too small: {0[missed again]:,} of {0[misses]:,} misses are of what it had missed before",
+        figures=lambda m: {
             "hits": m.analysis.cache.hits,
             "misses": m.analysis.cache.misses,
             "evictions": m.analysis.cache.evictions,
             "missed again": m.facts.missed_again,
         },
-        "Give it room for all that an epoch reads (max_bytes=), or share one folder among the processes of a machine; "
-        "where it can't have it, read without.",
-        "Epochs after the first would not wait for what it reads; of one epoch, each miss costs the same.",
-        "tiny cache",
+        advice="Give it room for all that an epoch reads (max_bytes=), or share one folder among the processes of a "
+        "machine; where it can't have it, read without.",
+        model="Epochs after the first would not wait for what it reads; of one epoch, each miss costs the same.",
+        workload="tiny cache",
     ),
     Rule(
         "F005",
-        lambda m: _ratio(m) and not _seeks(m),
-        _transfer_cost,
-        "read amplification: {0[ratio]:.1f} bytes are fetched for each that is asked for",
-        _amplified,
-        "Read in the order in which things are stored, or whole members by read_bytes or read_many, which fetch what "
-        "they need and no more; use smaller blocks in the cache.",
-        "Transfer takes as long as it has bytes; only those asked for would be fetched.",
-        "wrong order",
+        holds=_ratio,
+        cost=_cost_of_amplification,
+        title="read amplification: {0[ratio]:,.1f} bytes are fetched for each that is asked for",
+        figures=_amplified,
+        advice="Read whole members by read_bytes or read_many, or ranges together by `fs.open_blob(path).pread_many`, "
+        "which fetch what they need and no more; read in the order in which things are stored; use smaller blocks in "
+        "the cache, or a `buffering=` of a read's size.",
+        model=f"Transfer takes as long as it has bytes; only those asked for are fetched, seeks {IN_FLIGHT} at once.",
+        workload="wrong order",
     ),
     Rule(
         "F006",
-        lambda m: m.analysis.retries >= max(1, RETRY_SHARE * m.count("request")) and not _throttled(m),
-        _failed_cost,
-        "retries: {0[retries]:,} attempts of {0[requests]:,} were made again",
-        _of_retries,
-        "Look at the errors of the slowest requests: timeouts and cut connections are the network's or a proxy's.",
-        "Without the time in which only attempts after a failed one were under way, and the waiting before them.",
-        "retries",
+        holds=lambda m: m.analysis.retries >= max(1, RETRY_SHARE * m.count("request")),
+        cost=_failed_cost,
+        title="{0[_cause]}: {0[retries]:,} attempts of {0[requests]:,} were made again",
+        figures=_of_retries,
+        advice="{0[_advice]}",
+        model="Without the time in which only attempts after a failed one were under way, and the waiting before them.",
+        workload="retries",
+    ),
+    Rule(
+        "F036",
+        holds=_connects,
+        cost=lambda m: m.saved("connect"),
+        title="connections are not kept: {0[connections]:,} were made for {0[requests]:,} requests",
+        figures=lambda m: {"connections": m.count("connect"), "requests": m.count("request"), **_seconds("connect")(m)},
+        advice="Make the FS once for each process, and not for each file; a proxy or store that closes connections "
+        "after a request makes each one as slow as the first.",
+        model="Without the waiting for connections.",
+        workload="connections that are not kept",
     ),
     Rule(
         "F007",
-        lambda m: m.slowest_worker and not _too_small_a_cache(m),
-        _slow_worker_cost,
-        "one slow worker: {0[worker]} takes {0[times]:.1f} times as long as the others",
-        _of_slow_worker,
-        "Batches come in order, so that all workers wait for it. If it stays the same one, look at its machine and its "
-        "part of the data; if it changes, look for files that are much larger than the others.",
-        "All workers take as long as the median of the others.",
-        "one slow worker",
+        holds=lambda m: m.slowest_worker and not _too_small_a_cache(m),
+        cost=_slow_worker_cost,
+        title="one slow worker: {0[worker]} takes {0[times]:.1f} times as long as the others",
+        figures=_of_slow_worker,
+        advice="Batches come in order, so that all workers wait for it. If it stays the same one, look at its machine "
+        "and its part of the data; if it changes, look for files that are much larger than the others.",
+        model="All workers take as long as the median of the others.",
+        workload="one slow worker",
     ),
     Rule(
         "F009",
-        lambda m: _again(m) >= AGAIN_SHARE,
-        lambda m: _of_later_epochs(m, _again(m), *STORE, *(() if m.requests else ("list", "disk"))),
-        "files are opened again: {0[opens of a file]:.0f} times each",
-        lambda m: {"files": m.analysis.files_seen, "opens of a file": m.opens / m.analysis.files_seen},
-        "Read through a cache (cache=) with room for them, or keep what is read often open: an open file may be shared "
-        "by threads and processes.",
-        "Epochs after the first would not wait for the store; of one epoch, each file is opened and read once.",
-        "opened again",
+        holds=lambda m: _again(m) >= AGAIN_SHARE,
+        cost=lambda m: _of_later_epochs(m, _again(m), *STORE, *(() if m.requests else ("list", "disk"))),
+        title="files are opened again: {0[opens of a file]:.0f} times each",
+        figures=lambda m: {"files": m.analysis.files_seen, "opens of a file": m.opens / m.analysis.files_seen},
+        advice="Read through a cache (cache=) with room for them, or keep what is read often open: an open file may "
+        "be shared by threads and processes.",
+        model="Epochs after the first would not wait for the store; of one epoch, each file is opened and read once.",
+        workload="opened again",
     ),
     Rule(
         "F010",
-        lambda m: m.count("fs") >= ENOUGH and _errors(m) >= ERROR_SHARE * m.count("fs"),
-        None,
-        "{0[errors]:,} of {0[calls]:,} calls fail",
-        lambda m: {"calls": m.count("fs"), "errors": _errors(m), **_failures(m, "fs")},
-        "The table of files says which ones; each event has the name of its exception. A FileNotFoundError may be an "
-        "answer: where files are looked for by opening them, nothing is wrong.",
-        "",
-        "failing calls",
+        holds=lambda m: m.count("fs") >= ENOUGH and _errors(m) >= ERROR_SHARE * m.count("fs"),
+        cost=None,
+        title="{0[errors]:,} of {0[calls]:,} calls fail",
+        figures=lambda m: {"calls": m.count("fs"), "errors": _errors(m), **_failures(m, "fs")},
+        advice="The table of files says which ones; each event has the name of its exception. A FileNotFoundError may "
+        "be an answer: where files are looked for by opening them, nothing is wrong.",
+        model="",
+        workload="failing calls",
     ),
     Rule(
         "F011",
-        lambda m: m.count("decompress") >= ENOUGH,
-        lambda m: m.saved("decompress"),
-        "decompression takes {0[seconds]:.1f} s, {0[share]:.0%} of the time",
-        _seconds("decompress"),
-        "Store what is compressed already (JPEG, PNG, Opus) without compression: `fsabs.pack` does; isal makes inflate "
-        "two to three times as fast (pip install 'fsabs[speed]').",
-        "What is stored without compression takes no time to decompress.",
-        "decompression",
+        holds=lambda m: m.count("decompress") >= ENOUGH,
+        cost=lambda m: m.saved("decompress"),
+        title="decompression takes {0[seconds]:.1f} s, {0[share]:.0%} of the time",
+        figures=_seconds("decompress"),
+        advice="Store what is compressed already (JPEG, PNG, Opus) without compression: `fsabs.pack` does; isal makes "
+        "inflate two to three times as fast (pip install 'fsabs[speed]').",
+        model="What is stored without compression takes no time to decompress.",
+        workload="decompression",
     ),
     Rule(
         "F012",
-        lambda m: m.facts.for_data.count >= ENOUGH and _slow_part(m) >= SLOW_SHARE and not _throttled(m),
-        lambda m: m.saved(*m.reading, part=_slow_part(m)),
-        "a slow tail: the slowest takes {0[seconds of the slowest]:.3g} s, {0[times]:.0f} times as long as the typical "
-        "one",
-        _of_slow,
-        "A batch waits for its slowest request: prefetch further ahead, and look at the slowest requests for what they "
-        "have in common; one file that is much larger than the others is better split, or read in parts.",
-        "Without the time in which only those were under way that had taken twice as long as the typical one.",
-        "a slow tail",
+        holds=lambda m: m.facts.for_data.count >= ENOUGH and _slow_part(m) >= SLOW_SHARE and not _throttled(m),
+        cost=lambda m: m.saved(*m.reading, part=_slow_part(m)),
+        title="a slow tail: the slowest takes {0[seconds of the slowest]:.3g} s, {0[times]:.0f} times as long as the "
+        "typical one",
+        figures=_of_slow,
+        advice="A batch waits for its slowest request: prefetch further ahead, and look at the slowest requests for "
+        "what they have in common; one file that is much larger than the others is better split, or read in parts.",
+        model="Without the time in which only those were under way that had taken twice as long as the typical one.",
+        workload="a slow tail",
     ),
     Rule(
         "F014",
-        lambda m: m.calls(*METADATA) >= ENOUGH and m.called(*METADATA) >= 0.5 * m.called(*METADATA, *READS),
-        lambda m: m.saved("list") - m.outside("list"),
-        "finding files takes longer than reading them: {0[seconds of finding]:.1f} s",
-        lambda m: {"seconds of finding": m.called(*METADATA), "seconds of reading": m.called(*READS)},
-        "Pack small files into a container, whose index is read once; read whole files by read_bytes or read_many.",
-        "Without listing and opening inside of steps.",
-        "metadata",
+        holds=lambda m: m.calls(*METADATA) >= ENOUGH and m.called(*METADATA) >= 0.5 * m.called(*METADATA, *READS),
+        cost=lambda m: m.saved("list") - m.outside("list"),
+        title="finding files takes longer than reading them: {0[seconds of finding]:.1f} s",
+        figures=lambda m: {"seconds of finding": m.called(*METADATA), "seconds of reading": m.called(*READS)},
+        advice="Pack small files into a container, whose index is read once; read whole files by read_bytes or "
+        "read_many.",
+        model="Without listing and opening inside of steps.",
+        workload="metadata",
     ),
     Rule(
         "F015",
-        lambda m: _serial(m) and not _small_and_serial(m) and m.requests is not None and m.requests.p50 >= SLOW_REQUEST,
-        _in_flight_cost,
-        "one request at a time: {0[in flight]:.1f} in flight in a process, {0[p50 in milliseconds]:.1f} ms each",
-        _of_requests,
-        "Each read waits for the one before: ask for a batch by read_many, which has many requests in flight, or use "
-        "more workers.",
-        f"The same requests with {IN_FLIGHT} of them in flight.",
-        "slow store, one request at a time",
-    ),
-    Rule(
-        "F016",
-        lambda m: m.analysis.dropped,
-        None,
-        "{0[dropped]:,} events were dropped; the table's counts have them, the other figures don't",
-        lambda m: {"dropped": m.analysis.dropped, "read": m.analysis.events},
-        "Trace with a larger max_bytes, or onto a disk with more room.",
-        "",
-        "dropped events",
+        holds=lambda m: _serial(m) and (_small(m) >= SMALL_SHARE or (m.requests and m.requests.p50 >= SLOW_REQUEST)),
+        cost=_in_flight_cost,
+        title="one request at a time{0[_where]}: {0[in flight]:.1f} in flight in a process, {0[p50 in "
+        "milliseconds]:.1f} ms each",
+        figures=_of_requests,
+        advice="Each read waits for the one before: read a batch by one `read_many`, which has many requests in "
+        "flight, or use more workers. Small files that are packed into a zip or tar (`fsabs.pack`) and lie side by "
+        "side come in one request.",
+        model=f"The same requests with {IN_FLIGHT} of them in flight.",
+        workload="slow store, one request at a time",
     ),
     Rule(
         "F017",
-        lambda m: m.cached and m.facts.missed_again < AGAIN_SHARE * m.analysis.cache.misses,
-        _cold,
-        "the first epoch fills the cache: it waits {0[seconds]:.1f} s longer for the store than the best one",
-        lambda m: {"seconds": _cold(m), "misses": m.analysis.cache.misses},
-        "Fill the cache before training, with many requests in flight: `fs.warm()`, or `fsabs cache warm`; or read "
-        "ahead by `prefetch`. Keep its folder for the next run.",
-        "The first epoch waits for the store as long as the best one.",
-        "cold cache",
+        holds=lambda m: m.cached and m.facts.missed_again < AGAIN_SHARE * m.analysis.cache.misses,
+        cost=_cold,
+        title="the first epoch fills the cache: it waits {0[seconds]:.1f} s longer for the store than the best one",
+        figures=lambda m: {"seconds": _cold(m), "misses": m.analysis.cache.misses},
+        advice="Fill the cache before training, with many requests in flight: `fs.warm()`, or `fsabs cache warm`; or "
+        "read ahead by `prefetch`. Keep its folder for the next run.",
+        model="The first epoch waits for the store as long as the best one.",
+        workload="cold cache",
     ),
     Rule(
         "F018",
-        lambda m: _own_code(m) and m.computing >= 0.5,
-        _cost_of_code,
-        "the program's own code (decoding, collating) takes {0[share]:.0%} of the time, the store {0[storage]:.0%}",
-        lambda m: {**_of_code(m), **({"better": m.cpus} if m.workers < m.cpus else {})},
-        "As many workers as there are CPUs for a rank; from there on a cheaper decoder, smaller pictures, or samples "
-        "that are decoded once and stored so. Time it with `fsabs.trace.span`.",
-        "As many workers as CPUs; where there are as many, without that code.",
-        "slow decoding on all CPUs",
+        holds=lambda m: _own_code(m) and m.computing >= 0.5,
+        cost=_cost_of_code,
+        title="the program's own code (decoding, collating) takes {0[share]:.0%} of the time, the store "
+        "{0[storage]:.0%}",
+        figures=lambda m: {**_of_code(m), **({"better": m.free_cpus} if max(1, m.workers) < m.free_cpus else {})},
+        advice="As many workers as there are CPUs for a rank, where they are free; from there on a cheaper decoder, "
+        "smaller pictures, or samples that are decoded once and stored so. Time it with `fsabs.trace.span`.",
+        model="As many workers as CPUs; where there are as many, or others want the CPUs, without that code.",
+        workload="slow decoding on all CPUs",
     ),
     Rule(
         "F019",
-        _steps,
-        lambda m: sum(epoch.causes["startup"] for epoch in m.epochs[1:]),
-        "starting workers takes {0[seconds]:.3g} s, in {0[epochs]} epochs",
-        lambda m: {"seconds": m.lost("startup"), "epochs": len(m.epochs)},
-        "Keep the workers from one epoch to the next (persistent_workers=True); fork or forkserver starts them faster "
-        "than spawn, which imports everything again and unpickles the data set.",
-        "Workers are started for the first epoch only.",
-        "start-up",
+        holds=_steps,
+        cost=lambda m: sum(epoch.causes["startup"] for epoch in m.epochs[1:]),
+        title="starting workers takes {0[seconds]:.3g} s, in {0[epochs]} epochs",
+        figures=lambda m: {"seconds": m.lost("startup"), "epochs": len(m.epochs)},
+        advice="Keep the workers from one epoch to the next (persistent_workers=True); fork or forkserver starts them "
+        "faster than spawn, which imports everything again and unpickles the data set.",
+        model="Workers are started for the first epoch only.",
+        workload="start-up",
     ),
     Rule(
         "F020",
-        lambda m: _steps(m) and m.workers and share(m.lost("read_ahead"), m.total) >= ON_THE_WAY,
-        lambda m: m.lost("read_ahead"),
-        "batches on their way between processes take {0[share]:.0%} of the time",
-        _seconds("read_ahead"),
-        "While no worker works, a batch is pickled, copied or unpickled: return few large tensors in place of many "
-        "small objects, uint8 in place of float32, and pin the memory in a thread (pin_memory=True).",
-        "Without the time in which batches were on their way.",
-        "transfer",
+        holds=lambda m: _steps(m) and m.workers and share(m.lost("read_ahead"), m.total) >= ON_THE_WAY,
+        cost=lambda m: m.lost("read_ahead"),
+        title="batches on their way between processes take {0[share]:.0%} of the time",
+        figures=_seconds("read_ahead"),
+        advice="While no worker works, a batch is pickled, copied or unpickled: return few large tensors in place of "
+        "many small objects, uint8 in place of float32, and pin the memory in a thread (pin_memory=True).",
+        model="Without the time in which batches were on their way.",
+        workload="transfer",
     ),
     Rule(
         "F021",
-        _steps,
-        lambda m: m.lost("checkpoint"),
-        "the steps stand still for {0[seconds]:.1f} s of writing",
-        _seconds("checkpoint"),
-        "Write checkpoints beside the training: `CheckpointManager.save_async` copies the state, and a thread writes.",
-        "Without the time of writing inside of steps.",
-        "checkpoint stalls",
+        holds=_steps,
+        cost=lambda m: m.lost("checkpoint"),
+        title="the steps stand still for {0[seconds]:.1f} s of writing",
+        figures=_seconds("checkpoint"),
+        advice="Write checkpoints beside the training: `CheckpointManager.save_async` copies the state, and a thread "
+        "writes.",
+        model="Without the time of writing inside of steps.",
+        workload="checkpoint stalls",
     ),
     Rule(
         "F023",
-        lambda m: _steps(m) and not m.workers and m.threads >= 2,
-        lambda m: m.saved("decode", "disk", part=1 - 1 / min(m.threads, m.cpus)),
-        "{0[threads]} threads decode in one process: Python runs one of them at a time",
-        lambda m: {"threads": m.threads, "CPUs": m.cpus, **_seconds("decode")(m)},
-        "Decode in processes (num_workers=), unless the decoder releases the interpreter's lock.",
-        "Own code, and reads that wait for no store but their turn, are divided by threads, or CPUs.",
-        "threads share the interpreter",
-    ),
-    Rule(
-        "F024",
-        _seeks,
-        _cost_of_seeks,
-        "seeks throw away what was read ahead: {0[ratio]:,.0f} bytes are fetched for each that is asked for",
-        _amplified,
-        "Read the ranges together by `fs.open_blob(path).pread_many`, or open with a `buffering=` of a read's size.",
-        f"Transfer takes as long as it has bytes; those asked for would be fetched, by {IN_FLIGHT} requests at once.",
-        "seeks",
-    ),
-    Rule(
-        "F025",
-        _throttled,
-        _failed_cost,
-        "the store throttles: {0[retries]:,} requests were refused (slow down), and others held back",
-        _of_retries,
-        "Make fewer requests: pack small files, cache (cache=), spread keys over prefixes; more connections or workers "
-        "make it worse.",
-        "Without the waiting for the next turn, and the time in which only attempts after a failed one were under way.",
-        "throttling",
+        holds=lambda m: _steps(m) and not m.workers and m.threads >= 2,
+        cost=lambda m: m.saved("decode", "disk", part=1 - 1 / min(m.threads, m.cpus)),
+        title="{0[threads]} threads decode in one process: Python runs one of them at a time",
+        figures=lambda m: {"threads": m.threads, "CPUs": m.cpus, **_seconds("decode")(m)},
+        advice="Decode in processes (num_workers=), unless the decoder releases the interpreter's lock.",
+        model="Own code, and reads that wait for no store but their turn, are divided by threads, or CPUs.",
+        workload="threads share the interpreter",
     ),
     Rule(
         "F026",
-        lambda m: m.epochs,
-        lambda m: m.outside("list"),
-        "the start is listing: {0[seconds]:.1f} s of finding files outside of steps",
-        lambda m: {"seconds": m.outside("list")},
-        "Keep the list: a manifest (`fsabs manifest create`), or files packed into few containers, whose index is "
-        "cached.",
-        "Without listing and opening outside of steps.",
-        "a listing at the start",
+        holds=lambda m: m.epochs,
+        cost=lambda m: m.outside("list"),
+        title="the start is listing: {0[seconds]:.1f} s of finding files outside of steps",
+        figures=lambda m: {"seconds": m.outside("list")},
+        advice="Keep the list: a manifest (`fsabs manifest create`), or files packed into few containers, whose index "
+        "is cached.",
+        model="Without listing and opening outside of steps.",
+        workload="a listing at the start",
     ),
     Rule(
         "F027",
-        lambda m: m.workers >= CROWDED * m.cpus and m.lost("decode", "decompress") * m.computing >= 0.5 * m.waits > 0,
-        None,
-        "too many workers: {0[workers]} that compute, on {0[CPUs]} CPUs, for each rank",
-        lambda m: {"workers": m.workers, "CPUs": m.cpus},
-        "As many workers as CPUs: more only take them from each other, and memory.",
-        "",
-        "more workers than CPUs",
+        holds=lambda m: (
+            m.workers >= CROWDED * m.cpus and m.lost("decode", "decompress") * m.computing >= 0.5 * m.waits > 0
+        ),
+        cost=None,
+        title="too many workers: {0[workers]} that compute, on {0[CPUs]} CPUs, for each rank",
+        figures=lambda m: {"workers": m.workers, "CPUs": m.cpus},
+        advice="As many workers as CPUs: more only take them from each other, and memory.",
+        model="",
+        workload="more workers than CPUs",
     ),
     Rule(
-        "F028",
-        _clocks,
-        None,
-        "{0[clock]}",
-        lambda m: {"clock": _clocks(m)},
-        "Set the clocks by NTP; the machine's events were moved beside those of the first one.",
-        "",
-        "clocks that differ",
+        "F037",
+        holds=lambda m: m.count("grid"),
+        cost=None,
+        title="blocks are read by several processes: the order has {0[lanes]:,} lanes, for other numbers of ranks and "
+        "workers",
+        figures=lambda m: {"lanes": max(row.bytes // row.calls for row in m.rows("grid")), "workers": m.workers},
+        advice="Each block is read by all that take a part of it, up to as often as there are readers of a lane. Take "
+        "numbers of ranks and workers that divide the lanes, or start the next epoch anew with `lanes=` of these.",
+        model="",
+        workload="other numbers than the grid's",
     ),
     Rule(
         "F029",
-        lambda m: _own_code(m) and m.computing < 0.5,
-        lambda m: m.saved("decode", part=1 - m.computing),
-        "the program's own code waits: it takes {0[share]:.0%} of the time, with a CPU for {0[computing]:.0%} of that",
-        _of_code,
-        "It waits for a lock, a sleep, a child process, or a download of its own: read by fsabs, whose requests go "
-        "side by side; time its parts by `fsabs.trace.span`. More workers hide what is no shared lock.",
-        "Without the time in which own code has no CPU.",
-        "code that waits",
+        holds=lambda m: _own_code(m) and m.computing < 0.5,
+        cost=lambda m: m.saved("decode", part=1 - m.computing),
+        title="the program's own code waits: it takes {0[share]:.0%} of the time, with a CPU for {0[computing]:.0%} "
+        "of that",
+        figures=_of_code,
+        advice="It waits for a lock, a sleep, a child process, or a download of its own: read by fsabs, whose "
+        "requests go side by side; time its parts by `fsabs.trace.span`. More workers hide what is no shared lock.",
+        model="Without the time in which own code has no CPU.",
+        workload="code that waits",
     ),
     Rule(
         "F031",
-        lambda m: m.facts.ceiling,
-        lambda m: m.saved(*m.reading, part=m.facts.ceiling.part if m.facts.ceiling else 0.0),
-        "{0[what]} is full: {0[text]} at most, however much is asked for at once",
-        lambda m: {
+        holds=lambda m: m.facts.ceiling,
+        cost=lambda m: m.saved(*m.reading, part=m.facts.ceiling.part if m.facts.ceiling else 0.0),
+        title="{0[what]} is full: {0[text]} at most, however much is asked for at once",
+        figures=lambda m: {
             "what": m.facts.ceiling.name if m.facts.ceiling else "",
             "text": m.facts.ceiling.text if m.facts.ceiling else "",
             "part of the time": m.facts.ceiling.part if m.facts.ceiling else 0.0,
             "workers": m.workers,
         },
-        "More workers, or more requests at once, don't help. Fetch less: a cache for what is read again, smaller or "
-        "packed files; or read from what is nearer and wider.",
-        "Without the waiting in which it was full.",
-        "a full link",
+        advice="More workers, or more requests at once, don't help. Fetch less: a cache for what is read again, "
+        "smaller or packed files; or read from what is nearer and wider.",
+        model="Without the waiting in which it was full.",
+        workload="a full link",
     ),
     Rule(
         "F032",
-        lambda m: m.facts.lag is not None and m.facts.lag.every >= LEAST_LAG * m.total,
-        lambda m: m.facts.lag.every if m.facts.lag is not None else 0.0,
-        "ranks wait for {0[rank]}: {0[seconds]:.1f} s, {0[part of the waiting]:.0%} of what they wait for one another",
-        lambda m: {
+        holds=lambda m: m.facts.lag is not None and m.facts.lag.every >= LEAST_LAG * m.total,
+        cost=lambda m: m.facts.lag.every if m.facts.lag is not None else 0.0,
+        title="ranks wait for {0[rank]}: {0[seconds]:.1f} s, {0[part of the waiting]:.0%} of what they wait for one "
+        "another",
+        figures=lambda m: {
             "rank": m.facts.lag.label if m.facts.lag else "",
             "seconds": m.facts.lag.seconds if m.facts.lag else 0.0,
             "part of the waiting": share(m.facts.lag.seconds, m.facts.lag.every) if m.facts.lag else 0.0,
         },
-        "A step ends with its last rank. Compare its line in Processes with the others': its machine, its part of the "
-        "data, its link; if it is each time another rank, the samples' sizes differ.",
-        "The critical rank of each step is as fast as the typical one of the others.",
-        "a straggler",
+        advice="A step ends with its last rank. Compare its line in Processes with the others': its machine, its part "
+        "of the data, its link; if it is each time another rank, the samples' sizes differ.",
+        model="The critical rank of each step is as fast as the typical one of the others.",
+        workload="a straggler",
     ),
     Rule(
         "F033",
-        _steps,
-        lambda m: m.first_batch,
-        "the first batch of a worker takes {0[seconds]:.1f} s longer than the others",
-        lambda m: {"seconds": m.first_batch, "workers": m.workers},
-        "It builds what is kept then: an index, a lookup, a model. Build it before the workers start and let them "
-        "inherit it, or keep it in a file.",
-        "The first batch takes as long as the others.",
-        "a lazy index",
+        holds=_steps,
+        cost=lambda m: m.first_batch,
+        title="the first batch of a worker takes {0[seconds]:.1f} s longer than the others",
+        figures=lambda m: {"seconds": m.first_batch, "workers": m.workers},
+        advice="It builds what is kept then: an index, a lookup, a model. Build it before the workers start and let "
+        "them inherit it, or keep it in a file.",
+        model="The first batch takes as long as the others.",
+        workload="a lazy index",
     ),
     Rule(
         "F034",
-        lambda m: _steps(m) and 0 < m.long_steps[0] < 0.34 * len(m.analysis.steps),
-        lambda m: m.long_steps[1],
-        "{0[long]:,} of {0[steps]:,} steps compute much longer than the typical one",
-        lambda m: {"long": m.long_steps[0], "steps": m.whole.steps if m.whole else 0, "seconds": m.long_steps[1]},
-        "What is not done in each step takes the time: checkpoints by `open`, logging, validation, compiling at the "
-        "first one. Time it by `fsabs.trace.span`, and do it beside the training.",
-        "All steps compute as long as the typical one.",
-        "checkpoints by open",
+        holds=lambda m: _steps(m) and 0 < m.long_steps[0] < 0.34 * len(m.analysis.steps),
+        cost=lambda m: m.long_steps[1],
+        title="{0[long]:,} of {0[steps]:,} steps compute much longer than the typical one",
+        figures=lambda m: {
+            "long": m.long_steps[0],
+            "steps": m.whole.steps if m.whole else 0,
+            "seconds": m.long_steps[1],
+        },
+        advice="What is not done in each step takes the time: checkpoints by `open`, logging, validation, compiling "
+        "at the first one. Time it by `fsabs.trace.span`, and do it beside the training.",
+        model="All steps compute as long as the typical one.",
+        workload="checkpoints by open",
     ),
     Rule(
         "F008",
-        lambda m: _workers_wait(m) and _not_hidden(m, m.of_workers(m.more_workers)),
-        lambda m: m.of_workers(m.more_workers),
-        "too few workers: {0[better]} in place of {0[workers]} would wait for less",
-        lambda m: {
+        holds=lambda m: (
+            (_workers_wait(m) if m.workers else _takes_turns(m)) and _not_hidden(m, m.of_workers(m.more_workers))
+        ),
+        cost=lambda m: m.of_workers(m.more_workers),
+        title="too few workers: {0[better]} in place of {0[workers]} would wait for less",
+        figures=lambda m: {
             "workers": m.workers,
             "better": m.more_workers,
             "CPUs": m.cpus,
             **{f"seconds of {CAUSES[cause]}": m.lost(cause) for cause in WAITS if m.lost(cause)},
         },
-        "More workers hide the waiting for a store (num_workers=), as far as the other findings don't remove it.",
-        "Waiting is divided by more workers, decoding by CPUs; nothing by what is full.",
-        "slow store, many requests",
-    ),
-    Rule(
-        "F022",
-        lambda m: _steps(m) and not m.workers and not m.threads and _not_hidden(m, m.of_workers(m.more_workers)),
-        lambda m: m.of_workers(m.more_workers),
-        "no workers: reading and computing take turns, which {0[better]} would do at the same time",
-        lambda m: {
-            "better": m.more_workers,
-            "CPUs": m.cpus,
-            "seconds of reading": m.waits,
-            "seconds of computing": m.lost("step"),
-        },
-        "Workers make batches while the steps compute (num_workers=); a thread that reads ahead is like one of them.",
-        "Waiting is divided by the workers, decoding by CPUs, and passes behind computing.",
-        "no workers",
+        advice="More workers (num_workers=) hide the waiting for a store, and make batches while the steps compute, "
+        "as far as the other findings don't remove it; a thread that reads ahead is like one of them.",
+        model="Waiting is divided by more workers, decoding by CPUs; nothing by what is full. It passes behind the "
+        "steps.",
+        workload="slow store, many requests",
     ),
     Rule(
         "F030",
-        lambda m: _unexplained(m) and _largest(m)[0] != "step",
-        lambda m: _largest(m)[1],
-        "the largest part of the time is {0[part]}: {0[share]:.0%}",
-        _of_largest,
-        "{0[advice]}",
-        "Without it.",
-        "a slow start",
+        holds=lambda m: _unexplained(m) and _largest(m)[0] != "step",
+        cost=lambda m: _largest(m)[1],
+        title="the largest part of the time is {0[part]}: {0[share]:.0%}",
+        figures=_of_largest,
+        advice="{0[_advice]}",
+        model="Without it.",
+        workload="a slow start",
     ),
     Rule(
         "F035",
-        lambda m: _unexplained(m) and _largest(m)[0] == "step",
-        None,
-        "the largest part of the time is {0[part]}: {0[share]:.0%}",
-        _of_largest,
-        "{0[advice]}",
-        "",
-        "nothing",
+        holds=lambda m: _unexplained(m) and _largest(m)[0] == "step",
+        cost=None,
+        title="the largest part of the time is {0[part]}: {0[share]:.0%}",
+        figures=_of_largest,
+        advice="{0[_advice]}",
+        model="",
+        workload="nothing",
     ),
 )

@@ -19,23 +19,25 @@ KINDS: dict[str, str] = {
     "fs": "a call of the user's on a traced FS, or a read of a file of it: open, read, stat, list, write, ...",
     "request": "one attempt at a store; they overlap one another on one thread",
     "connect": "a new connection",
-    "wait": "`steps.next` is for the next batch (its size as a fetch's), `*.read_ahead` for what is read ahead; the "
-    "others are a part of a request or come before it: `*.transfer` (of its body), `*.throttle` (a turn), `*.backoff`",
+    "wait": "`steps.next` is for the next batch (its size and offset as a fetch's), `*.read_ahead` for what is read "
+    "ahead; the others are a part of a request or come before it: `*.transfer` (of its body), `*.throttle` (a turn), "
+    "`*.backoff`",
     "decompress": "one decompression; its size is that of what came out",
     "batch": "ranges that are read together",
     "cache": "filling or validating an entry of a cache",
     "fetch": "one batch being made by a DataLoader's worker: reading, decoding, collating; its size as a span's, and "
-    "those in which it was ready for one",
+    "its offset those in which it was ready for one that others had",
     "span": "a user's own, by `fsabs.trace.span`; its size is the nanoseconds in which its thread had a CPU",
     "step": "a training step, from one `fsabs.trace.step()` to the next; its size is its number",
     "retry": "an attempt that is made again (no duration)",
     "hit": "a cache had it (no duration); its size is 1, or bytes, as the cache counts it",
     "miss": "a cache did not have it (no duration)",
+    "grid": "an epoch begins whose lanes are read by several processes each (no duration); its size is their number",
     "evict": "a cache let go of entries (no duration); its size is how many, or bytes",
 }
 """What kinds of events there are; another is kept as it is."""
 
-INSTANTS = frozenset({"retry", "hit", "miss", "evict"})
+INSTANTS = frozenset({"retry", "hit", "miss", "grid", "evict"})
 """The kinds with no duration."""
 
 OVERLAPPING = frozenset({"request", "connect", "batch"})
@@ -89,7 +91,6 @@ TALLY_FIELDS: dict[str, str] = {
     "recorded": "int: events of this process, also those that its bound, or a full disk, kept out of the file",
     "refused": "int: what could not be recorded, since its arguments made no sense",
     "failure": "str: why events are not in the file",
-    "operations": "list of `Tally` as objects: complete even where events were dropped",
 }
 """The `tally` of a chunk."""
 
@@ -108,11 +109,11 @@ class Event(NamedTuple):
     size: int
     """Bytes, or what `KINDS` says; 0 where there is nothing to count."""
     offset: int
-    """Where in the file a read began; -1 where that means nothing."""
+    """Where in the file a read began, or what `KINDS` says; -1 where that means nothing."""
     where: str
     """The URL of what it was done to, or an empty string."""
     error: str
-    """The name of the exception that it ended by, or an empty string."""
+    """The name of the exception that it ended by, with the status of a store's refusal: `OSError 503`; or empty."""
     process: int
     """The number of its process in `Analysis.processes`."""
     thread: int
@@ -166,7 +167,7 @@ class ProcessInfo(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """The recorder's own counts of one kind and name in one process, also of events that were lost."""
+    """The recorder's counts of one kind and name in its process, also of events that were dropped."""
 
     kind: str
     name: str
@@ -175,7 +176,3 @@ class Tally(NamedTuple):
     bytes: int
     nanoseconds: int
     """The sum of the durations."""
-    least: int
-    """The shortest, in nanoseconds."""
-    most: int
-    """The longest."""

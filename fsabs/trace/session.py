@@ -263,12 +263,19 @@ _take_processes_over()
 # ---- a program's own marks
 
 
-def computing_ns() -> int:
-    """Return the nanoseconds in which this thread had a CPU, or was ready for one that others had."""
-    waited = 0
+def cpu_times() -> tuple[int, int]:
+    """Return the nanoseconds in which this thread had a CPU, and in which it was ready for one that others had."""
+    ready = 0
     with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/thread-self/schedstat", "rb") as file:
-        waited = int(file.read().split()[1])
-    return time.thread_time_ns() + waited
+        ready = int(file.read().split()[1])
+    return time.thread_time_ns(), ready
+
+
+def _record_making(kind: str, name: str, begin: int, before: tuple[int, int]) -> None:
+    """Record the making of a batch that began at `begin` with these times of the CPU."""
+    if (instrument := hooks.active) is not None:
+        had, ready = cpu_times()
+        instrument.record_span(kind, name, begin, had - before[0], offset=ready - before[1])
 
 
 class span:  # noqa: N801 - used like a function
@@ -341,19 +348,17 @@ def steps(batches: Iterable[T]) -> Iterator[T]:
         yield from batches
         return
     begin_steps()
-    begin, computed = time.monotonic_ns(), computing_ns()  # workers are started by `iter`
+    begin, before = time.monotonic_ns(), cpu_times()  # workers are started by `iter`
     items = iter(batches)
     while True:
         try:
             item = next(items)
         except StopIteration:
             return
-        instrument = hooks.active
-        if instrument is not None:
-            instrument.record_span("wait", "steps.next", begin, computing_ns() - computed)
+        _record_making("wait", "steps.next", begin, before)
         yield item
         step()
-        begin, computed = time.monotonic_ns(), computing_ns()
+        begin, before = time.monotonic_ns(), cpu_times()
 
 
 # torch has no public hook where a batch is made. The two classes that make them are wrapped, by the names that they
@@ -377,11 +382,10 @@ def _recorded(fetch: Callable[..., Any]) -> Callable[..., Any]:
     def recorded(self: object, indices: object) -> Any:
         if hooks.active is None:
             return fetch(self, indices)
-        begin, computed = time.monotonic_ns(), computing_ns()
+        begin, before = time.monotonic_ns(), cpu_times()
         try:
             return fetch(self, indices)
         finally:
-            if (instrument := hooks.active) is not None:
-                instrument.record_span("fetch", "loader.fetch", begin, computing_ns() - computed)
+            _record_making("fetch", "loader.fetch", begin, before)
 
     return recorded

@@ -5,11 +5,10 @@ process after the other.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Set
-from typing import Any
+from collections.abc import Iterable, Set
 
 from . import figures
-from .intervals import FOR_TOTALS, Array, Collector
+from .intervals import Array, Collector
 from .reading import Columns, Key
 from .results import FileRow, Histogram, Row
 from .schema import KINDS, Event, layer, operation, trimmed
@@ -17,8 +16,6 @@ from .schema import KINDS, Event, layer, operation, trimmed
 FILES_KEPT = 200_000
 """The limit of distinct files."""
 OPENS = frozenset({"open", "create", "append", "open_update"})
-OPENINGS = frozenset({"open", "read_bytes", "read_many"})
-"""What finds a file by its name, to read it."""
 
 
 class Sums:
@@ -45,13 +42,6 @@ class Sums:
         self.most = max(self.most, int(duration.max()))
         self.fine += np.bincount(figures.fine_buckets(duration), minlength=figures.FINE_BUCKETS)
         self.sizes += np.bincount(figures.bit_lengths(size), minlength=65)
-
-    def replace(self, tally: Mapping[str, Any]) -> None:
-        """Take the recorder's own count, which has what was dropped, too."""
-        if not self.calls:
-            self.busy = math.nan
-        self.calls, self.errors, self.bytes = tally["calls"], tally["errors"], tally["bytes"]
-        self.nanoseconds, self.least, self.most = tally["nanoseconds"], tally["least"], tally["most"]
 
     def include(self, other: Sums) -> None:
         """Add the sums of another process, or of another operation."""
@@ -90,20 +80,17 @@ class OperationTable:
         """Add events of the process."""
         import numpy as np
 
+        failed = some.failed
         for number in np.unique(some.key):
             key = some.keys[number]
             which = some.key == number
-            self._mine.setdefault(key, Sums()).add(some.duration[which], some.size[which], some.failed[which])
-            self._busy.setdefault(key, Collector(FOR_TOTALS)).add(some.begin[which], some.end[which])
+            self._mine.setdefault(key, Sums()).add(some.duration[which], some.size[which], failed[which])
+            self._busy.setdefault(key, Collector()).add(some.begin[which], some.end[which])
 
-    def end_process(self, tallies: Iterable[Mapping[str, Any]]) -> None:
-        """The process is over; `tallies` is what its recorder counted."""
+    def end_process(self) -> None:
+        """Take the process as complete."""
         for key, busy in self._busy.items():
             self._mine[key].busy = busy.total()
-        for tally in tallies:
-            mine = self._mine.setdefault((tally["kind"], tally["name"]), Sums())
-            if tally["calls"] > mine.calls:
-                mine.replace(tally)
         for key, mine in self._mine.items():
             self.all.setdefault(key, Sums()).include(mine)
         self._mine, self._busy = {}, {}
@@ -140,11 +127,8 @@ class FileTable:
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
         self._rows: list[Array] = []  # opens, reads, bytes, seconds, the slowest call, errors
-        self._asked: set[int] = set()  # whose stat was asked for since it was last opened
         self.seen = 0
         """Distinct files, `FILES_KEPT` at most."""
-        self.stats_first = 0
-        """Opens (or whole reads) of a file whose stat was asked for since it was last opened."""
 
     def add(self, some: Columns) -> None:
         """Events; those of the user's calls count."""
@@ -167,7 +151,6 @@ class FileTable:
         np.add.at(seconds, numbers, duration)
         np.maximum.at(slowest, numbers, duration)
         np.add.at(errors, numbers[some.failed[chosen]], 1)
-        self._look_for_stats(_among(some, {"stat"})[chosen], _among(some, OPENINGS)[chosen], numbers)
 
     def rows(self, count: int) -> list[FileRow]:
         """Return the files with the most seconds."""
@@ -200,17 +183,6 @@ class FileTable:
             more = np.zeros(max(count, 2 * len(self._rows[0])) - len(self._rows[0]))
             self._rows = [np.concatenate((row, more)) for row in self._rows]
 
-    def _look_for_stats(self, stats: Array, openings: Array, numbers: Array) -> None:
-        if not self._asked and not stats.any():
-            return
-        which = stats | openings
-        for asked, number in zip(stats[which].tolist(), numbers[which].tolist(), strict=True):
-            if asked:
-                self._asked.add(number)
-            elif number in self._asked:
-                self._asked.remove(number)
-                self.stats_first += 1
-
 
 def _among(some: Columns, operations: Set[str]) -> Array:
     """Return a mask of the user's calls that are one of `operations`."""
@@ -227,7 +199,9 @@ class Slowest:
 
     def add(self, some: Columns, process: int) -> None:
         """Events of a process."""
-        which = (some.of("fs") | some.of("request") | some.of("span")).nonzero()[0]
+        least = self.rows[-1].duration if len(self.rows) == self._count else -1
+        timed = some.which(lambda key: key[0] in ("fs", "request", "span"))
+        which = (timed & (some.duration > least)).nonzero()[0]
         slowest = which[(-some.duration[which]).argsort(kind="stable")[: self._count]]
         found = [*self.rows, *(some.event(at, process) for at in slowest)]
         self.rows = sorted(found, key=lambda event: -event.duration)[: self._count]
@@ -259,7 +233,7 @@ class RequestTable:
 
         self._fine = np.zeros(figures.FINE_BUCKETS, np.int64)
         # When any request was under way; any, had each taken twice the typical time at most; any that repeats no other.
-        self._any, self._typical, self._first = (Collector(FOR_TOTALS) for _ in range(3))
+        self._any, self._typical, self._first = (Collector() for _ in range(3))
         self._failed.clear()
 
     def add(self, some: Columns, which: Array) -> None:

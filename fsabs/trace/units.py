@@ -1,4 +1,4 @@
-"""Figures as people read them, the same ones in the report, in a terminal and in a notebook."""
+"""Figures as people read them, the same ones in the report and in a terminal."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def example_analysis(workers: int = 4, slices: int = 120, seed: int = 1) -> Anal
         files=[_file(made, number) for number in range(300)],
         files_seen=60_000,
         slowest=[_slow(number) for number in range(20)],
-        failures={("fs", "OSError"): 3, ("request", "TimeoutError"): 41},
+        failures={("fs", "OSError 503"): 3, ("request", "TimeoutError"): 41},
         steps=steps,
         stall=Stall(len(steps), wait, sum(step.seconds for step in steps) - wait),
         breakdown=_breakdown(steps),
@@ -179,12 +179,12 @@ def _breakdown(steps: Sequence[Step]) -> list[Breakdown]:
 def _findings() -> list[Finding]:
     return [
         Finding(
-            "F001", "high", "small random reads dominate: 84 % of 60,000 reads are under 64 KiB",
+            "F015", "high", "small random reads dominate: 84 % of 60,000 reads are under 64 KiB",
             {"reads": 60_000, "small reads": 50_400, "share of small reads": 0.84, "threshold": 0.5},
             "Pack the files into a zip (`fsabs.pack`), or read many at once with read_many.", 12.5,
         ),
         Finding(
-            "F002", "medium", "97 % of opens stat first: 58,000 stats for 60,000 opens",
+            "F014", "medium", "97 % of opens stat first: 58,000 stats for 60,000 opens",
             {"opens": 60_000, "stats": 58_000, "threshold": 0.8},
             "Open the file and handle FileNotFoundError; list() gives names, sizes and times at once.",
         ),
@@ -232,7 +232,7 @@ def write_process(
         for at in range(0, len(rows), 1000):
             file.write(chunks.framed(chunks.content(chunks.grouped(rows[at : at + 1000]))))
         if footer:
-            tally = {"recorded": len(rows), "operations": []}
+            tally = {"recorded": len(rows)}
             file.write(chunks.framed(chunks.content({}, tally=tally, end=max([begin, *(one.end for one in events)]))))
     return path
 

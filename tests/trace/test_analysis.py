@@ -146,7 +146,6 @@ def test_files_are_told_apart(tmp_path: Path) -> None:
     assert (first.where, first.opens, first.reads, first.bytes) == ("s3://b/1499", 2, 2, 20)
     assert first.seconds == pytest.approx((4 * 1000 + 2 * 3000 + 1499 + 2999) / 1e9)
     assert first.slowest == pytest.approx(5999 / 1e9)
-    assert "F002" in _codes(analysis)
 
 
 @pytest.mark.quick
@@ -203,11 +202,17 @@ def test_no_read_waits_for_what_another_thread_uploads(tmp_path: Path) -> None:
 
 
 @pytest.mark.quick
-def test_more_steps_than_are_kept_apart_are_said_to_be_an_estimate(tmp_path: Path, keep: Callable[[int], None]) -> None:
-    assert not _analysed(tmp_path / "exact", _loop(range(500))).notes
-    keep(100)
-    (note,) = _analysed(tmp_path / "estimate", _loop(range(500))).notes
-    assert "is an estimate" in note
+def test_time_is_divided_a_slice_after_the_other_as_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps, waits and calls go on over the ends of slices, here of a chunk each."""
+    whole = _analysed(tmp_path / "whole", _loop(range(3000)))
+    monkeypatch.setattr("fsabs.trace.attribution.SLICE", 1)
+    sliced = trace.analyze(tmp_path / "whole")
+    assert [row.steps for row in sliced.breakdown] == [row.steps for row in whole.breakdown]
+    for one, other in zip(sliced.breakdown, whole.breakdown, strict=True):
+        assert one.causes == pytest.approx(other.causes)
+    for step, other_step in zip(sliced.steps, whole.steps, strict=True):
+        assert (step.number, step.begin) == (other_step.number, other_step.begin)
+        assert step.causes == pytest.approx(other_step.causes)
 
 
 @pytest.mark.quick
@@ -310,7 +315,7 @@ def test_advice_that_is_followed_is_no_finding(tmp_path: Path) -> None:
         altered(one, size=min(one.size, 20_000), name=one.name.replace("s3.read", "s3.read_many"))
         for one in _gets(beside=12)
     ]
-    assert not _codes(_analysed(tmp_path, small)) & {"F001", "F015"}
+    assert not _codes(_analysed(tmp_path, small)) & {"F015"}
 
 
 @pytest.mark.quick

@@ -216,12 +216,12 @@ SITUATIONS: dict[str, Situation] = {
         "F015", Job(_steady(_read(20, MIB, _get(20)), _code(0.1))), {"sample": _steady(_read(20 / 16), _code(0.1))}
     ),
     "small files": Situation(
-        "F001",
+        "F015",
         Job(_steady(_read(5, 20_000, _get(5, 20_000)), _code(0.1))),
         {"sample": _steady(_read(5 / 16), _code(0.1))},
     ),
     "slow store, many requests": Situation(
-        "F008 F022", Job(_steady(_read(10, MIB, _get(10, MIB, 6)), _code(0.1)), compute=10), {}
+        "F008", Job(_steady(_read(10, MIB, _get(10, MIB, 6)), _code(0.1)), compute=10), {}
     ),
     "slow decoding": Situation("F018", Job(_steady(_read(0.2, MIB, _get(0.1, MIB, 4)), _code(5))), {}),
     "slow decoding on all CPUs": Situation(
@@ -236,9 +236,14 @@ SITUATIONS: dict[str, Situation] = {
         {"sample": _steady(_read(4, MIB, _get(4, MIB, 4)))},
     ),
     "throttling": Situation(
-        "F025",
+        "F006",
         Job(_steady(_read(20, MIB, TURN, *FAILED, _get(4, MIB, 4)))),
         {"sample": _steady(_read(4, MIB, _get(4, MIB, 4)))},
+    ),
+    "connections that are not kept": Situation(
+        "F036",
+        Job(_steady(_read(10, MIB, Part("connect", "s3.connect", 8), _get(2)))),
+        {"sample": _steady(_read(2, MIB, _get(2, MIB, 4)))},
     ),
     "cold cache": Situation("F017", Job(_cold, epochs=3), {"sample": _hit}),
     "tiny cache": Situation("F004", Job(_miss, epochs=3), {"sample": _cold}),
@@ -248,7 +253,7 @@ SITUATIONS: dict[str, Situation] = {
         Job(_steady(_read(10, MIB, _get(10, 12 * MIB, 4)), _code(0.1))),
         {"sample": _steady(_read(10 / 12), _code(0.1))},
     ),
-    "seeks": Situation("F024", Job(_here_and_there(10, MIB)), {"sample": _here_and_there(1 / 16, 100)}),
+    "seeks": Situation("F005", Job(_here_and_there(10, MIB)), {"sample": _here_and_there(1 / 16, 100)}),
     "threads share the interpreter": Situation(
         "F023",
         Job(_steady(_read(0.1), _code(12)), workers=0, threads=4),
@@ -268,11 +273,11 @@ SITUATIONS: dict[str, Situation] = {
         {"sample": _steady(Part("fs", "local.read", 1, MIB), _code(0.1))},
     ),
     "a listing at the start": Situation("F026", Job(_fast, listing=300), {"listing": 0.0}),
-    "stat before open": Situation("F002", Job(_stats), {"sample": _steady(_read(1))}),
+    "stat before open": Situation("F014", Job(_stats), {"sample": _steady(_read(1))}),
     "a slow tail": Situation("F012", Job(_tail), {"sample": _steady(_read(2, MIB, _get(2, MIB, 4)))}),
     "opened again": Situation("F009", Job(_again), {"sample": _once}),
     "transfer": Situation("F020", Job(_fast, transfer=20), {"transfer": 0.0}, (2,)),
-    "no workers": Situation("F022", Job(_steady(_read(0.6), _code(0.4)), compute=9), {}, (0,)),
+    "no workers": Situation("F008", Job(_steady(_read(0.6), _code(0.4)), compute=9), {}, (0,)),
 }
 HEALTHY = {
     "nothing": Job(_fast, compute=20),

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import fsabs
 from fsabs import trace
-from fsabs.trace.exporters import frames, otel
+from fsabs.trace.exporters import otel
 from fsabs.trace.schema import Event, ProcessInfo
 from tests.trace.synthetic import BEGIN
 
@@ -96,44 +96,7 @@ def test_metrics_are_those_of_the_recorder(tmp_path: Path) -> None:
 
 
 @pytest.mark.quick
-def test_a_trace_becomes_a_table(tmp_path: Path) -> None:
-    with trace.record(tmp_path / "trace"):
-        _work(tmp_path / "data")
-    events = list(trace.events(tmp_path / "trace"))
-    assert len(events) > 20
-    table = frames.table(events)
-    rows = table.to_pylist()
-    assert table.schema == frames.schema()
-    for event, row in zip(events, rows, strict=True):
-        assert (row["begin"].value, row["duration"].value) == (event.begin, event.duration)
-        assert (row["kind"], row["layer"], row["operation"]) == (event.kind, event.layer, event.operation)
-        assert (row["size"], row["process"], row["thread"]) == (event.size, event.process, event.thread)
-        assert row["where"] == (event.where or None)
-        assert row["error"] == (event.error or None)
-        assert row["offset"] == (None if event.offset < 0 else event.offset)
-    assert [row["error"] for row in rows].count("FileNotFoundError") == 1
-    batches = list(frames.reader(iter(events), 7))
-    assert [len(batch) for batch in batches[:-1]] == [7] * (len(batches) - 1)
-    assert sum(len(batch) for batch in batches) == len(events)
-    assert frames.table([]).num_rows == 0
-    with pytest.raises(ValueError, match="at least one"):
-        frames.reader(events, 0)
-
-
-def test_a_frame_of_pandas_adds_up(tmp_path: Path) -> None:
-    with trace.record(tmp_path / "trace"):
-        _work(tmp_path / "data")
-    frame = frames.frame(trace.events(tmp_path / "trace"))
-    reads = frame[frame.operation == "read_bytes"]
-    assert len(reads) == 21
-    assert int(reads["size"].sum()) == 20 * 4096
-    assert str(frame.begin.dtype) == "datetime64[ns, UTC]"
-    assert reads.duration.sum().total_seconds() > 0
-
-
-@pytest.mark.quick
-@pytest.mark.parametrize("library", ["opentelemetry.trace", "pandas"])
-def test_what_is_missing_is_said(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, library, None)
+def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "opentelemetry.trace", None)
     with pytest.raises(fsabs.MissingDependencyError, match="pip install"):
-        frames.frame([]) if library == "pandas" else otel.spans([], [], TracerProvider())
+        otel.spans([], [], TracerProvider())

@@ -224,7 +224,7 @@ def test_fields_of_another_type_are_a_note(tmp_path: Path, changes: dict[str, An
 
 @pytest.mark.quick
 def test_counts_of_another_type_are_left_out(tmp_path: Path) -> None:
-    wrong: list[Any] = [[], {"recorded": "7"}, {"recorded": 7, "operations": [{"kind": 7}, 3]}, {"failure": 3}]
+    wrong: list[Any] = [[], {"recorded": "7"}, {"recorded": 7.5}, {"failure": 3}]
     for number, tally in enumerate(wrong):
         folder = tmp_path / str(number)
         path = Path(write_process(folder, [event(0, 10, "fs", "zip.read", 1)], footer=False))
@@ -241,7 +241,6 @@ def test_machines_whose_clocks_differ_are_put_beside_each_other(tmp_path: Path) 
     analysis = trace.analyze(tmp_path)
     assert analysis.seconds == pytest.approx(0.26)
     assert sum("the clock of h" in note for note in analysis.notes) == 2
-    assert "F028" in [finding.code for finding in analysis.findings]
     write_process(tmp_path / "later", [event(0, 10**6, "fs", "zip.read", 1)], host="a")
     write_process(tmp_path / "later", [event(0, 10**6, "fs", "zip.read", 1)], host="b", skew=30 * 10**9)
     assert trace.analyze(tmp_path / "later").seconds > 30, "no ranks: it may have run later"

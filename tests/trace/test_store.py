@@ -83,6 +83,7 @@ def test_refused_requests_are_throttling_and_backing_off(tmp_path: Path) -> None
     analysis = trace.analyze(tmp_path)
     rows = _rows(analysis)
     assert analysis.retries == refused > 4
+    assert analysis.failures == {("request", "OSError 503"): refused}
     assert rows["wait s3.backoff"].calls == refused
     assert rows["wait s3.backoff"].seconds > 0
     causes = analysis.breakdown[0].causes
@@ -130,6 +131,24 @@ def test_waiting_for_what_is_read_ahead_is_the_stores(tmp_path: Path) -> None:
             own = sum(row.causes["decode"] for row in whole[1:])
             assert lost > own, whole
             assert lost > 0.04
+
+
+@pytest.mark.parametrize(("lanes", "named"), [((1, 1), True), ((2, 1), False), ((4, 1), False)])
+def test_lanes_that_several_processes_read_are_named(tmp_path: Path, lanes: tuple[int, int], named: bool) -> None:
+    """Reading on other numbers than the lanes' reads blocks several times."""
+    pytest.importorskip("torch")
+    from fsabs.adapters.torch import Loader, ShardedDataset
+
+    shards = fsabs.from_url(tmp_path / "shards", create=True)
+    with RecordWriter(shards, "a", compressor="none", max_chunk_bytes=20_000) as writer:
+        for _ in range(100):
+            writer.write(bytes(1000))
+    with trace.record(tmp_path / "trace"):
+        data = ShardedDataset(shards, seed=1, block_size=10)
+        for _ in Loader(data, 8, lanes=lanes, rank=0, ranks=2, collate_fn=list):
+            pass
+    codes = [finding.code for finding in trace.analyze(tmp_path / "trace").findings]
+    assert ("F037" in codes) == named
 
 
 def test_a_start_that_lists_is_in_the_breakdown(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 
 from torch.utils.data import DistributedSampler
 
+from ...core import hooks
 from ...readers.data.order import Interval, length
 from ...readers.epochs.plan import UNEVEN, EpochPlan, Grid, PassPlan, Stop, Uneven, order_of, part_of
 from .datasets import Base, Batch, EpochDataset, PlannedStep, SamplePlace
@@ -185,6 +186,9 @@ class EpochBatches(DistributedSampler[Any]):
             self._set(self.epoch + 1, self._base_of(self.epoch + 1), (), None)
             plan = self.planned()
         self._grid = plan.grid
+        several = self.source.ranks_share_blocks and plan.grid.lanes % (plan.ranks * max(1, plan.workers))
+        if several and (instrument := hooks.active) is not None:
+            instrument.record_event("grid", "epochs.lanes", plan.grid.lanes)
         self._serial += 1
         self._running, self._asked = plan, False
         return plan

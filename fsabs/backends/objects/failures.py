@@ -265,8 +265,10 @@ def mismatched(reason: str, **instead: Any) -> Mismatch:
 
 
 def error_name(exc: BaseException) -> str:
-    """Return the name of the error that the user would see."""
-    return type(exc.error if isinstance(exc, Transient) else exc).__name__
+    """Return the name of the error that the user would see, with the status of a refusal: `OSError 503`."""
+    error = exc.error if isinstance(exc, Transient) else exc
+    status = getattr(error, "status", None)
+    return f"{type(error).__name__} {status}" if status else type(error).__name__
 
 
 # ---- attempts

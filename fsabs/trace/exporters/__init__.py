@@ -1,1 +1,1 @@
-"""A trace for other tools: OpenTelemetry (`otel`), pyarrow and pandas (`frames`)."""
+"""A trace for other tools: OpenTelemetry (`otel`)."""

@@ -65,9 +65,8 @@ def _observer(value: Callable[[Tally], float]) -> Callable[[CallbackOptions], It
     def observe(options: CallbackOptions) -> Iterator[Observation]:
         from opentelemetry.metrics import Observation
 
-        tally = getattr(hooks.active, "tally", None)
-        for one in tally()["operations"] if tally is not None else ():
-            counted = Tally(**one)
+        tallies = getattr(hooks.active, "tallies", None)
+        for counted in tallies() if tallies is not None else ():
             yield Observation(value(counted), _names(counted.kind, counted.name))
 
     return observe

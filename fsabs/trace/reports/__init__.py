@@ -1,7 +1,6 @@
-"""The report: an analysis as one HTML file that needs nothing else, for people with a browser of any size; and the
-fragment that a notebook shows.
+"""The report: an analysis as one HTML file that needs nothing else, for people with a browser of any size.
 
-What it looks like is in `report.html.j2`, `notebook.html.j2`, `style.css` and `script.js`; charts are drawn by uPlot
+What it looks like is in `report.html.j2`, `style.css` and `script.js`; charts are drawn by uPlot
 (`vendor/`, github.com/leeoniya/uPlot). Here is which figures they get. Every text of a trace is shown as text: the
 templates escape it, and what is invisible in it is spelled out.
 """
@@ -30,8 +29,8 @@ HISTOGRAMS = 12
 """Latencies of so many operations are drawn."""
 STEPS_DRAWN = 600
 """Bars of steps at most; of a longer run, each bar is the mean of several steps."""
-LEVELS, COLUMNS = 8, 100
-"""Of the heat map: its colours, besides the one for an idle process, and the places that a line has at most."""
+LEVELS, COLUMNS, PLACES = 8, 100, 8000
+"""Of the heat map: its colours, besides the one for an idle process; the most places of a line, and of all."""
 _FOLDER = Path(__file__).parent
 
 
@@ -54,9 +53,14 @@ def render(analysis: Analysis) -> str:
     scripts = [_asset("vendor/uPlot.iife.min.js"), _asset("script.js")]
     hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     allowed = " ".join(f"'sha256-{one}'" for one in hashes)
-    return _render(
-        "report.html.j2",
+    text: str = _template().render(
         analysis=analysis,
+        CAUSES=CAUSES,
+        units=units,
+        headlines=headlines.headlines(analysis),
+        bad_first=headlines.bad_first(analysis),
+        costs=functools.partial(headlines.costs, analysis),
+        shares=_shares,
         title=f"Trace {name}" if name not in ("", ".") else "Trace",
         programs=sorted({one.program for one in analysis.processes if one.program})[:3],
         hosts=sorted({one.host for one in analysis.processes if one.host})[:4],
@@ -68,32 +72,11 @@ def render(analysis: Analysis) -> str:
         heat=_heat(analysis),
         tables=tables,
     )
-
-
-def fragment(analysis: Analysis) -> str:
-    """Return the HTML that a notebook shows, with no script, in the notebook's own colours, light or dark."""
-    return _render("notebook.html.j2", analysis=analysis)
-
-
-def _render(template: str, **values: Any) -> str:
-    text: str = (
-        _environment()
-        .get_template(template)
-        .render(
-            **values,
-            CAUSES=CAUSES,
-            units=units,
-            headlines=headlines.headlines(values["analysis"]),
-            bad_first=headlines.bad_first(values["analysis"]),
-            costs=functools.partial(headlines.costs, values["analysis"]),
-            shares=_shares,
-        )
-    )
     return text
 
 
 @functools.cache
-def _environment() -> Any:
+def _template() -> Any:
     jinja2 = errors.required("jinja2", "Jinja2", "cli", "the report of a trace")
     from markupsafe import Markup, escape
 
@@ -109,7 +92,7 @@ def _environment() -> Any:
         re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(units.visible(text))))
     )
     made.filters["json"] = lambda value: Markup(json.dumps(value, separators=(",", ":")).replace("<", "\\u003c"))
-    return made
+    return made.get_template("report.html.j2")
 
 
 @functools.cache
@@ -185,14 +168,14 @@ def _histogram(section: str, title: str, unit: str, counts: Histogram) -> Iterab
 
 def _heat(analysis: Analysis) -> list[tuple[str, str, float]]:
     """Return a label, a CSS gradient and the mean of each process: how busy it was, from left to right."""
-    found = []
+    found, columns = [], min(COLUMNS, max(10, PLACES // max(1, len(analysis.heat.rows))))
     for label, busy in zip(analysis.heat.rows, analysis.heat.busy, strict=True):
-        together, stops, at = -(-len(busy) // COLUMNS) or 1, [], 0
+        together, stops, at = -(-len(busy) // columns) or 1, [], 0
         parts = [sum(some) / len(some) for some in (busy[n : n + together] for n in range(0, len(busy), together))]
         many = max(1, len(parts))
         for level, same in itertools.groupby(min(LEVELS, int(part * LEVELS + 0.999)) for part in parts):
             begin, at = at, at + len(list(same))
-            stops.append(f"var(--h{level}) {100 * begin / many:.2f}% {100 * at / many:.2f}%")
+            stops.append(f"var(--h{level}) {100 * begin / many:.4g}% {100 * at / many:.4g}%")
         gradient = f"linear-gradient(90deg,{','.join(stops)})" if stops else "none"
         found.append((label, gradient, sum(parts) / many))
     return found

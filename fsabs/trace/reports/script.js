@@ -36,7 +36,7 @@
       scales: {x: {time: false, range: chart.bars ? (u, min, max) => [min - 0.5, max + 0.5] : undefined},
                y: {range: (u, min, max) => [0, max > 0 ? max * 1.05 : 1]}},
       axes: [{...axis, values: (u, ticks) => ticks.map((v) => Number.isInteger(v) || !chart.bars ? x(v) : "")},
-             {...axis, size: 68, values: (u, ticks) => ticks.map(value)}],
+             {...axis, size: 84, values: (u, ticks) => ticks.map(value)}],
       series: [{label: chart.section === "time" ? "time" : chart.section === "steps" ? "step" : "from", value: (u, v) => v == null ? "" : x(v)},
                ...chart.names.map((name, at) => ({
                  label: name, stroke: colours[at], width: 1.5, value: (u, v) => v == null ? "" : value(v),
