@@ -198,8 +198,8 @@ def costs(url: str) -> list[Cost]:
     notes += [f"{len(sample)} files of {read:,} bytes"]
     found = []
     for operation, log, note in zip(("opening", "listing", "reading"), logs, notes, strict=True):
-        figures = (log.requests, log.bytes, log.round_trips) if counted else (None, None, None)
-        found.append(Cost(operation, *figures, log.seconds, note))
+        cost = Cost(operation, log.requests, log.bytes, log.round_trips, log.seconds, note)
+        found.append(cost if counted else cost._replace(requests=None, bytes=None, round_trips=None))
     if sample:
         found.append(_epoch(files, sample, found[-1], fs.default_concurrency, whole))
     if times := [time for log in logs for time in log.milliseconds]:

@@ -77,7 +77,14 @@ def write_mds(fs: fsabs.FS, name: str, numbers: range) -> dict[str, Any]:
     fs.write_bytes(f"mds/{name}", content)
     columns = {"column_encodings": ["int"], "column_names": ["id"], "column_sizes": [8]}
     raw = {"basename": name, "bytes": len(content), "hashes": {}}
-    others = {"compression": None, "format": "mds", "hashes": [], "version": 2, "size_limit": None, "zip_data": None}
+    others: dict[str, Any] = {
+        "compression": None,
+        "format": "mds",
+        "hashes": [],
+        "version": 2,
+        "size_limit": None,
+        "zip_data": None,
+    }
     return {**columns, **others, "raw_data": raw, "samples": len(numbers)}
 
 

@@ -167,7 +167,7 @@ class Loader(DataLoader[Any]):
     @property
     def batches_left(self) -> int:
         """The number of batches that remain of the epoch."""
-        return self._batches.left
+        return int(self._batches.left)
 
     @property
     def epoch(self) -> int:
@@ -193,7 +193,7 @@ class Loader(DataLoader[Any]):
 
     def state_dict(self) -> dict[str, Any]:
         """Return what was done of the epoch, as plain data: that of all ranks, but for packed windows."""
-        return self._batches.state_dict()
+        return dict(self._batches.state_dict())
 
     def load_state_dict(self, state_dict: Any) -> None:
         """Continue from a state: of any rank; of packed windows, from those of all ranks, in one state or a list."""
