@@ -319,7 +319,7 @@ class FS(abc.ABC):
         """
         key = self._key(path, "unnamed")
         with self._naming("unnamed", key):
-            yield from self.backing._unnamed(key)
+            yield from self._listed_by._unnamed(key)
 
     def glob(self, pattern: StrPath) -> Iterator[str]:
         """Yield the paths that match `pattern` as `glob.glob(..., recursive=True)` has it: `*`, `?`, `[seq]`, `**`.

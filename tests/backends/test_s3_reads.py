@@ -201,7 +201,7 @@ def test_each_attempt_is_told(fs: S3, proxy: FaultProxy, noted: Noted) -> None:
     waits = [seen[1] for seen in noted.seen if seen[0] == "wait"]
     assert {*waits} - {"s3.transfer", "s3.throttle"} == {"s3.backoff"}  # the others may have taken no time
     assert [seen for seen in noted.seen if seen[0] not in ("connect", "wait")] == [
-        ("request", "s3.get", 0, where, "OSError"),
+        ("request", "s3.get", 0, where, "OSError 503"),
         ("retry", "s3.get", 1, where),
         ("request", "s3.get", 1000, where, ""),
     ]

@@ -91,6 +91,9 @@ def test_a_package_whose_writing_was_interrupted_is_written_again(monkeypatch: p
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
+    earlier: Any = Context()
+    ship_package(earlier)
+    Path(earlier.sent[0]).unlink()
     context: Any = Context()
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(zipfile.ZipFile, "writestr", interrupted)

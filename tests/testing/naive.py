@@ -6,7 +6,6 @@ import contextlib
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 from fsabs import Local
 from fsabs.core.writing import Writer, partial_name
@@ -36,8 +35,8 @@ class NaiveWriter(Writer):
 class NaiveLocal(Local):
     """Local files that are written by a naive writer."""
 
-    def _create(self, key: str, exclusive: bool, *how: Any) -> Writer:
-        return NaiveWriter("/" + key)
+    def _create(self, key: str, exclusive: bool, append: bool = False, update: bool = False, /) -> Writer:
+        return super()._create(key, exclusive, append, update) if update else NaiveWriter("/" + key)
 
 
 def write_over_a_fork(folder: Path) -> None:

@@ -67,10 +67,10 @@ class Hdf5(Container):
         parent: FS,
         path: StrPath,
         mode: str = "r",
+        stat: FileStat | None = None,
         *,
         compression: str | None = None,
         limits: Limits | None = None,
-        stat: FileStat | None = None,
     ) -> None:
         if compression not in (None, "gzip", "lzf"):
             raise ValueError(f"unknown compression {compression!r}; known: gzip, lzf")

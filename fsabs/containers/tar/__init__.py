@@ -79,12 +79,12 @@ class Tar(Container):
         parent: FS,
         path: StrPath,
         mode: str = "r",
+        stat: FileStat | None = None,
         *,
         compression: str | None = None,
         compresslevel: int | None = None,
         timestamp: float = 0,
         limits: Limits | None = None,
-        stat: FileStat | None = None,
     ) -> None:
         if mode == "r" and (compression is not None or compresslevel is not None or timestamp != 0):
             names = "compression, compresslevel and timestamp"

@@ -77,12 +77,12 @@ class Zip(Container):
         parent: FS,
         path: StrPath,
         mode: str = "r",
+        stat: FileStat | None = None,
         *,
         compression: str = "stored",
         compresslevel: int | None = None,
         timestamp: float = writing.TIMESTAMP,
         limits: Limits | None = None,
-        stat: FileStat | None = None,
     ) -> None:
         method = writing.Compression(compression, compresslevel)
         dos = records.dos_time(timestamp)
