@@ -19,6 +19,7 @@ from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
 from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
 
 import fsabs
+from fsabs import trace
 from fsabs.adapters.torch import checkpoints
 from fsabs.adapters.torch.checkpoints import CheckpointManager
 from fsabs.adapters.torch.distributed import DistributedReader, DistributedWriter
@@ -55,6 +56,18 @@ def test_save_and_load(url: str, tmp_path: Path) -> None:
     with pytest.raises(Exception, match="pickle"):
         checkpoints.save_checkpoint({"x": lambda: None}, f"{url}/bad.pt")
     assert not fsabs.Path(f"{url}/bad.pt").exists()
+
+
+def test_a_save_beside_others_fails_at_nothing(url: str, tmp_path: Path) -> None:
+    """What fails in a healthy job hides in its trace what does not."""
+    manager = CheckpointManager(url)
+    manager.save(1, state(1))
+    with trace.record(tmp_path / "trace"):
+        manager.save(2, state(2))
+    calls = [event for event in trace.events(tmp_path / "trace") if event.kind == "fs"]
+    failed = [(call.operation, call.error) for call in calls if call.error]
+    assert calls
+    assert not failed
 
 
 def test_the_newest_and_the_best_stay(url: str) -> None:

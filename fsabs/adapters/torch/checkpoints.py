@@ -242,7 +242,7 @@ class CheckpointManager(ClosesOnExit):
         if latest is not None:
             generation = latest.generation + (step <= latest.step)
         path = self.directory / f"checkpoint-{step:012d}{f'+{generation}' if generation else ''}{score}.pt"
-        if self.directory.fs.capabilities.mkdir:
+        if latest is None and self.directory.fs.capabilities.mkdir:
             self.directory.mkdir(parents=True, exist_ok=True)
         save_checkpoint(state, path)
         if latest is None:
