@@ -1,4 +1,7 @@
-"""`analyze`: one pass over a trace, in bounded memory, to all that tables and reports show."""
+"""`analyze`: all that tables and reports show, in bounded memory.
+
+One pass over a trace makes the tables, and a second one, by slices of the time, the attribution.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ class _Durations:
 
 
 class _Pass:
-    """The one pass."""
+    """The pass for the tables."""
 
     def __init__(self, zero: int) -> None:
         self.zero = zero

@@ -4,12 +4,14 @@ A job is one timeline of all its ranks. Step `k` of the job ends when its last r
 of the step before is that of one rank, the *critical* one: of those that end the step last, the one that was free for
 the least time, as the others wait for it inside of their steps. An instant of its time goes to
 
-1. the innermost work of the training thread, by the order of precedence of `cause_of_thread`;
+1. what the training thread does, or what its process does while it reads: by the first line of `cause_of_thread`
+   that holds;
 2. where that thread waits for a batch: what those do that make batches (*makers*: workers, or threads of the same
    process), in equal parts for those that work at that moment;
 3. where no maker works: starting workers, up to an epoch's first batch and to the beginning of its last worker; else
-   batches that are on their way;
-4. the step itself inside of steps, and outside of steps between them.
+   batches that are on their way. Where nothing makes batches beside it, its own code makes them (`decode`);
+4. the step itself inside of steps, and outside of steps between them: what a rank does before its first step, and
+   between epochs, is part of the job's step that follows.
 
 Memory is bounded: the first pass over a trace leaves an `Outline` of each process, which has its steps and not its
 other events. These are read again, a slice of the time after the other.
@@ -64,7 +66,8 @@ def cause_of_thread(own: UnderWay, process: UnderWay) -> Array:
        (`transfer`), a connection is made (`connect`), a request is under way (`first_byte`), a turn is waited for
        (`throttle`), or a retry (`backoff`), something is decompressed or listed, or a cache is filled (`disk`).
     3. `disk`: it reads, and none of this is under way.
-    4. Blocked: it waits for what is read ahead, and none of this is under way.
+    4. Blocked: it waits for what is read ahead, and none of this is under way. That is not its own code: a maker that
+       is blocked does not work, and the training thread waits.
     5. `decode`: it makes a batch.
     """
     import numpy as np
@@ -78,8 +81,9 @@ def cause_of_thread(own: UnderWay, process: UnderWay) -> Array:
             ("backoff", "backoff"), ("decompress", "decompress"), ("list", "list"), ("disk", "cache"),
         )
     ]  # fmt: skip
-    lines += [("disk", own("read")), ("", own("wait")), ("decode", own("fetch"))]
-    causes = [np.int8(_COLUMN.get(cause, _BLOCKED)) for cause, _ in lines]
+    lines += [("disk", own("read")), ("blocked", own("wait")), ("decode", own("fetch"))]
+    numbers = {**_COLUMN, "blocked": _BLOCKED}
+    causes = [np.int8(numbers[cause]) for cause, _ in lines]
     found: Array = np.select([when for _, when in lines], causes, np.int8(_NOTHING))
     return found
 
@@ -182,6 +186,7 @@ class Outline:
         if not marked:
             training = [self.source.header["main"]] if self.source.header["worker"] is None else []
         others = len({*self.threads("fetch", "read")} - {*training})
+        # The size of a step is its number.
         return [Rank(self, thread, *self.kept(thread, "step"), others) for thread in training]
 
 
@@ -190,7 +195,7 @@ class Maker(NamedTuple):
 
     process: Outline
     thread: int
-    alone: bool
+    by_calls: bool
     """True if no fetch says when it works: what it does from its first to its last call is its own code."""
     begin: int
     end: int
@@ -273,7 +278,7 @@ class _Activity:
         import numpy as np
 
         causes = self.causes(maker.thread)
-        if maker.alone:
+        if maker.by_calls:
             within = (self.times >= maker.begin) & (self.times < maker.end)
             causes[within & (causes == _NOTHING)] = _COLUMN["decode"]
         took = np.diff(self.times, append=self._end)
@@ -292,7 +297,8 @@ class _Divided(NamedTuple):
     causes: Array
     """By window, 0 outside of steps or 1 inside, and cause."""
     free: Array
-    """By window: the time in which it may wait for other ranks."""
+    """By window: the time in which it computes or waits for other ranks, which look alike; where spans of `COLLECTIVE`
+    tell them apart, the time in these."""
 
 
 def _divided(
@@ -440,15 +446,19 @@ def machine(header: Mapping[str, str]) -> str:
 
 
 def _groups(ranks: Sequence[Rank]) -> list[list[Rank]]:
-    """Return the ranks that run beside one another: a job that is started again follows itself."""
+    """Return the ranks that run beside one another: for at least half of the time of the shorter one.
+
+    A job that is started again follows itself, also where its last process ends late.
+    """
     found: list[list[Rank]] = []
-    until = 0
+    since = until = 0
     for rank in sorted(ranks, key=lambda one: one.process.span):
         begin, end = rank.process.span
-        if found and until - begin >= (min(end, until) - begin) / 2 and until > begin:
+        if found and min(end, until) - begin >= min(end - begin, until - since) / 2:
             found[-1].append(rank)
         else:
             found.append([rank])
+            since = begin
         until = max(until, end)
     return found
 
@@ -475,10 +485,11 @@ class _Timeline:
         self.epoch, self.number = (every >> 32).astype(np.int64), every & 0xFFFFFFFF
         self._lost, self._ended_last = np.zeros(len(ranks)), 0
 
-    def critical(self, window: slice, free: Array) -> Array:
-        """Return the rank that each of these steps is the time of, by the time for which each rank is free in it.
+    def take_critical(self, window: slice, free: Array) -> Array:
+        """Return the rank that each of these steps is the time of: of those that end it last, the one that was free for
+        the least time. To be called once for each step, since it adds up what the others wait for that rank.
 
-        The others wait for as long as the typical one is free more than the critical one.
+        They wait for as long as the typical one of them is free more than the critical one.
         """
         import numpy as np
 
@@ -557,7 +568,7 @@ def _add(sums: _Sums, job: _Timeline, makers: Sequence[Sequence[Maker]]) -> None
 
 
 def _slices(processes: Sequence[Outline], begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield parts of the time, one after the other, in which some `SLICE` events end."""
+    """Yield parts of the time, one after the other, in which about `SLICE` events end, by whole chunks."""
     import numpy as np
 
     ends, counts = np.array([one[2:] for process in processes for one in process.source.index]).reshape(-1, 2).T
@@ -572,7 +583,7 @@ def _take(sums: _Sums, job: _Timeline, window: slice, causes: Array, free: Array
     """Add steps that are over: the causes of each are those of its critical rank."""
     import numpy as np
 
-    critical = job.critical(window, free)
+    critical = job.take_critical(window, free)
     mine = causes[critical, np.arange(len(critical))]
     sums.whole += mine.sum(axis=(0, 1))
     epoch, number = job.epoch[window], job.number[window]

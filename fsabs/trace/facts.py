@@ -95,7 +95,8 @@ class Model:
         self.whole = rows[0] if rows else None
         self.epochs = rows[1:]
         self.inside = {cause: sum(row.causes[cause] for row in self.epochs) for cause in CAUSES}
-        """Seconds of each cause inside of steps; all of the time, where no step was marked."""
+        """Seconds of each cause inside of steps, but for what ranks wait for one another; all of the time where no step
+        was marked."""
         if self.whole is not None and not self.epochs:
             self.inside = dict(self.whole.causes)
         self._leave_lag_out()
@@ -226,7 +227,9 @@ class Model:
         return sum(self.whole.causes[cause] - sum(row.causes[cause] for row in self.epochs) for cause in causes)
 
     def saved(self, *causes: str, part: float = 1.0) -> float:
-        """Return what is saved if a part of the time of these causes is no longer needed."""
+        """Return what is saved if a part of the time of these causes is no longer needed: at most what is waited for,
+        which a sum of two of these may exceed.
+        """
         part = max(0.0, min(1.0, part))
         lost, outside = self.lost(*causes) * part, self.outside(*causes) * part
         if self.workers + self.threads and self.waits and self.epochs:

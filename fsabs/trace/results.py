@@ -197,13 +197,13 @@ class Lag(NamedTuple):
 
 
 class Breakdown(NamedTuple):
-    """The time of a job, by cause; without steps, that of its process that ends last."""
+    """The time of a job, by cause."""
 
     epoch: int
     """From 1: the steps of one loop over `fsabs.trace.steps`; 0 for the whole time, with what is outside of steps."""
     steps: int
     seconds: float
-    """The wall time."""
+    """Of the whole, the wall time; of an epoch, the time inside of steps."""
     processes: int
     """Those that train: the ranks."""
     workers: int
@@ -224,7 +224,7 @@ class Finding(NamedTuple):
     title: str
     """One line, with its main figure."""
     evidence: Mapping[str, float | int | str]
-    """The figures that it rests on, by a name for people; what is crossed is named, too: `threshold`."""
+    """The figures that it rests on, by a name for people."""
     advice: str
     """One or two sentences."""
     seconds: float = 0.0

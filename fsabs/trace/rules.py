@@ -3,7 +3,7 @@
 The code of a rule stays, for scripts and documents. Where the advice is followed already, the condition doesn't hold.
 What costs less than a second, or less than 5 % of the time, is a note; less than 1 % is nothing. Costs of several
 findings may overlap: two causes of the same waiting may each have most of it. Rules are tried in the order of the
-table: those at its end are general, and look at what the others found.
+table, where F008, F030 and F035 are last: they are general, and look at what the others found.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SMALL_BITS, SMALL_SHARE = 16, 0.5
 ONE_AT_A_TIME = 1.5
 """F015: so many requests of a process are in flight while any is."""
 AGAIN_SHARE = 0.3
-"""F004, F009: this part of a cache's misses, or of the opens, is of what was missed, or opened, in an earlier epoch."""
+"""F004, F017, F009: this part of a cache's misses, or of the opens, is of what was missed, or opened, before."""
 AMPLIFICATION, MUCH = 2.0, 16 * 1024 * 1024
 """F005: bytes fetched for each byte asked for, and bytes too many."""
 FRAGMENT = 16 * 1024
@@ -78,16 +78,16 @@ class Rule(NamedTuple):
     workload: str
     """The job among the tests' that has this cause and no other."""
 
-    def find(self, model: Model) -> Finding | None:
+    def find(self, m: Model) -> Finding | None:
         """Return the finding, if there is one that is worth reporting."""
-        if not model.total or not self.holds(model):
+        if not m.total or not self.holds(m):
             return None
-        seconds = self.cost(model) if self.cost is not None else 0.0
-        part = seconds / model.total
+        seconds = self.cost(m) if self.cost is not None else 0.0
+        part = seconds / m.total
         if self.cost is not None and part < WORTH:
             return None
         severity = "note" if seconds < NOTE[0] or part < NOTE[1] else "high" if part >= HIGH else "medium"
-        figures = self.figures(model)
+        figures = self.figures(m)
         shown = {
             name: round(value, 4) if isinstance(value, float) else value
             for name, value in figures.items()
@@ -528,7 +528,7 @@ RULES: tuple[Rule, ...] = (
         holds=_steps,
         cost=lambda m: sum(epoch.causes["startup"] for epoch in m.epochs[1:]),
         title="starting workers takes {0[seconds]:.3g} s, in {0[epochs]} epochs",
-        figures=lambda m: {"seconds": m.lost("startup"), "epochs": len(m.epochs)},
+        figures=lambda m: {"seconds": sum(epoch.causes["startup"] for epoch in m.epochs), "epochs": len(m.epochs)},
         advice="Keep the workers from one epoch to the next (persistent_workers=True); fork or forkserver starts them "
         "faster than spawn, which imports everything again and unpickles the data set.",
         model="Workers are started for the first epoch only.",
@@ -663,7 +663,7 @@ RULES: tuple[Rule, ...] = (
         title="{0[long]:,} of {0[steps]:,} steps compute much longer than the typical one",
         figures=lambda m: {
             "long": m.long_steps[0],
-            "steps": m.whole.steps if m.whole else 0,
+            "steps": len(m.analysis.steps),
             "seconds": m.long_steps[1],
         },
         advice="What is not done in each step takes the time: checkpoints by `open`, logging, validation, compiling "
