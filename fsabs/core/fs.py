@@ -699,8 +699,9 @@ class FS(abc.ABC):
     def _create(self, key: str, exclusive: bool, append: bool = False, update: bool = False, /) -> Writer:
         """Return a writer of a new file; `exclusive` makes an existing one a `FileExistsError`, here or at commit.
 
-        With `append`, return one at the end of the file, which is made if it is missing (needs the capability). With
-        `update`, return an `UpdateWriter` of the existing file (needs the capability, too).
+        A directory is `IsADirectoryError` in every mode, and a parent that is missing or a file ENOENT or ENOTDIR,
+        where directories aren't implied. With `append` (needs the capability), make the file at once if it is missing,
+        and add at commit to what it holds then. With `update` (the same), return an `UpdateWriter` of the file.
         """
         raise self._unsupported("open for writing", key)
 
@@ -930,7 +931,7 @@ class FS(abc.ABC):
     def _is_strong(self, version: str) -> bool:
         """Return whether `version` is strong: no later content of a file can have it, as it may within a clock's tick.
 
-        Versions that are made of the content, or counted, always are.
+        Versions that are made of the content, or counted by the store, always are.
         """
         return True
 

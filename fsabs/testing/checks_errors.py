@@ -182,7 +182,7 @@ def the_same_mistake_is_the_same_error(subject: Subject) -> None:
             found = None
             fs.close()
             fs = subject.make(FILES)
-        assert (found.errno if found else 0) in codes, case.name
+        assert (found.errno if found else 0) in codes, f"{case.name}: {found!r}, and not {codes}"
         if found:
             assert_named(found)
     fs.close()

@@ -91,6 +91,20 @@ def a_reader_never_mixes(subject: Subject) -> None:
         assert_same(fs.read_bytes("a.bin"), new)
 
 
+@check("fresh-reader", needs=("live", "write", "replace", "remove", "rename"))
+def a_version_is_of_one_content(subject: Subject) -> None:
+    old, new = noise(1_000_000, 1), noise(1_000_000, 2)
+    for moved in (True, False):
+        with subject.make({"a.bin": old, "b.bin": new}) as fs, fs.open("a.bin", "rb", 4096) as reader:
+            assert_same(reader.read(100_000), old[:100_000])
+            if moved:
+                fs.rename("b.bin", "a.bin")
+            else:
+                fs.remove("a.bin")
+                fs.write_bytes("a.bin", new)
+            _assert_rest_or_error(reader, old[100_000:], fs.url("a.bin"), (ESTALE,))
+
+
 @check("fresh-reader", needs=("live", "write", "remove"))
 def a_reader_of_a_removed_file(subject: Subject) -> None:
     data = noise(1_000_000)

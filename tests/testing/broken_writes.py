@@ -486,7 +486,7 @@ class RemovesItsRoot(LayerFS):
 
 @breaks("unnamed")
 class CallsEverythingUnnamed(LayerFS):
-    backing = FS.backing
+    _listed_by = FS._listed_by
 
     def _unnamed(self, key: str) -> Iterator[str]:
         return (stat.filename for stat in self.inner._walk(key))

@@ -242,7 +242,7 @@ class EpochBatches(DistributedSampler[Any]):
         """
         plan = self._running
         if plan is None or self._again or (self._taken >= len(plan) and not self._failed):
-            plan = copy.copy(self)._following()
+            plan = copy.copy(self)._following()  # of a copy, since it goes on to the next epoch
         before = sum(stop.steps - length(stop.failed) for stop in plan.before)
         again = length([one for one in plan.order if one[1] <= plan.first])
         skipped = _members(self._skip.get(plan.epoch, ()), 0, plan.first) if not plan.before else 0
@@ -313,7 +313,7 @@ class EpochBatches(DistributedSampler[Any]):
             "format": FORMAT,
             "epoch": epoch,
             "done": [one.described() for one in (*before, stop)],
-            "ranks": self._rank.get()[1],
+            "ranks": self._rank.get()[1],  # for people: what is loaded goes by `done`
             # A text: torch.distributed.checkpoint takes mappings apart, and loads what a new loader has of them.
             "base": json.dumps(base, separators=(",", ":")),
             "content": self.source.described(base),
@@ -321,6 +321,8 @@ class EpochBatches(DistributedSampler[Any]):
 
     def load_state_dict(self, state_dict: Any) -> None:
         """Continue from a state, of any rank: with other ranks, workers, batch sizes or weights, too.
+
+        The next pass begins with it. Its grid stays in force: other numbers of ranks or workers read shorter runs.
 
         Raises `ValueError` for a state of other content, another seed or another shuffle.
         """

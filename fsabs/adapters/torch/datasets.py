@@ -66,7 +66,7 @@ def guarded(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _samples_from(dataset: EpochDataset, step: PlannedStep, stride: int, taken: int) -> Iterator[Any]:
-    """Return the samples of each `stride`-th batch from a step on, without the first ones."""
+    """Return the samples of each `stride`-th batch from a step on, without those that were taken before a fork."""
     plan = step.plan
     dataset.set_order(plan)
     intervals = _PositionsFrom(step, stride, taken * (dataset.batch_size or 1))
@@ -150,7 +150,7 @@ class EpochDataset(Dataset[Any], abc.ABC):
     """
 
     ranks_share_blocks = False
-    """True if positions that are near each other are read together, so that each worker had better have its own."""
+    """True if positions that are near each other are read together: by default, each worker then has its own lane."""
 
     def __init__(
         self, transform: Transform | None, batch_size: int | None, packing: Packing | None, max_skipped: int | None
@@ -242,11 +242,15 @@ class EpochDataset(Dataset[Any], abc.ABC):
         """Free what is held in this process."""
 
     def read(self, order: Any, intervals: Iterable[Interval], threads: SharedThreads | None = None) -> Iterator[Any]:
-        """Yield the samples at positions, read ahead; `LOST` for a skipped one."""
+        """Yield the samples at positions; `LOST` for a skipped one.
+
+        Only records are read ahead: `transform` is called by whoever takes the sample, so that its error is that of the
+        batch that is being made.
+        """
         return self._transformed(self.records(order, intervals, threads))
 
     def _transformed(self, records: Iterator[Any]) -> Iterator[Any]:
-        # Not by a method: what a process reads from is registered there, and must not hold the data set.
+        # Not by a method: `process` keeps what is read from, and it must not hold the data set.
         return records if self.transform is None else _transformed(self.transform, records)
 
     # ---- as a map-style data set

@@ -4,6 +4,9 @@
 for the data set: its `StepReader` takes the samples of the step from what is read ahead of this worker's steps, which
 are known by arithmetic. `Collate` makes the batch, with which the number of the step comes back (`Given`). `_Handed`
 counts the step when it hands its batch to the training loop, and nothing else counts.
+
+Below `StepReader`, of shards: `process.Resumable`, which begins anew after a fork; the data set's `transform`;
+`readers.epochs.reading`, with a thread that reads ahead where requests take time; a data reader; the blob of the shard.
 """
 
 from __future__ import annotations
@@ -49,7 +52,8 @@ class Loader(DataLoader[Any]):
     An iteration is one epoch, or what a loaded state left of it; the next one is the next epoch. `state_dict()` is what
     was done up to the last batch that was handed out, however many were fetched ahead, and `load_state_dict` takes that
     of any rank, with any number of ranks and workers and any batch size. After an error in a batch, the iterator
-    continues with the next one, and the state still has the one that failed.
+    continues with the next one; the batch that failed is still to be done in the state of this rank, and comes first
+    where that is loaded.
 
     The ranks have equal parts of each batch of all of them. Lightning and accelerate recognize this, and leave the
     loader as it is: in accelerate's `prepare`, too, which then moves no batches to the device.
@@ -245,7 +249,7 @@ class Given(NamedTuple):
     data: Any
     """None if all its records are damaged and skipped."""
     used: Any
-    """What is counted when it is handed out."""
+    """The arguments of `used` of the batches, which counts it when it is handed out."""
     lost: int
     """How many damaged records are missing."""
 
@@ -288,6 +292,7 @@ class _Read(Dataset[Any]):
         return str(getattr(self.dataset, "name", type(self.dataset).__name__))
 
     def __getitems__(self, step: Any) -> Samples:
+        # torch calls this with what `_Steps` gives: a step in place of a list of numbers.
         if not self._is_watching:
             self._is_watching = True
             _end_with_parent()
@@ -350,7 +355,7 @@ class _Handed(Iterator[Any]):
 
     def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
         if not ends():
-            self._loader._read.stop()  # of a loader without workers, in the middle of a pass
+            self._loader._read.stop()  # without workers, what is read ahead is read in this process
 
 
 class _Marked(Iterator[Any]):

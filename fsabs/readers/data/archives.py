@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ...core import errors, keys
+from ...core import errors, keys, registry
 from ...core.fs import FS, FileStat
 from .base import Mode, Shard, ShardContent, check_numbers
 from .files import FileShardsReader, Location, derived, visible
@@ -116,7 +116,8 @@ class ArchiveDataReader(FileShardsReader[_Open, _ArchiveIndex]):
             now = self._files.fs.stat(stat.filename)
             if (now.size, now.last_modified) != (stat.size, stat.last_modified):
                 raise errors.stale(shard_name, "the archive changed since it was listed", "read_records")
-        return _Open(self._files.fs.open_container(stat.filename, stat=stat), stat)
+        ours = registry.container_of(stat.filename) in ("zip", "tar")  # others' constructors may not take a stat
+        return _Open(self._files.fs.open_container(stat.filename, **({"stat": stat} if ours else {})), stat)
 
 
 def _in_order(fs: Any, stats: Iterable[FileStat]) -> list[FileStat]:

@@ -2,9 +2,9 @@
 
 An epoch's positions (see `readers.data.order`) are dealt, in runs, to the lanes of a grid of `turns` x `slots`. Step k
 takes its samples from the lanes of turn `k % turns`, as many from each slot, so that a worker that takes each
-`turns`-th step reads the runs of one turn, and a rank those of its slots. What the lanes have too much at their ends is
-cut together. A batch is that of all ranks together, an ordered list of which each has an equal part. The grid says
-which positions are near each other; no position belongs to a process.
+`turns`-th step reads the runs of one turn, and a rank those of its slots. When a lane can fill no more batches, what is
+left of all lanes makes the last batches together. A batch is that of all ranks together, an ordered list of which each
+has an equal part. The grid says which positions are near each other; no position belongs to a process.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Grid(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """How far an epoch was read with a batch size and a grid, before these were changed."""
+    """How far an epoch was read with one batch size and grid; the last one of a state is that of the pass that runs."""
 
     batch_size: int
     """Samples of a batch of all ranks together."""
@@ -122,7 +122,7 @@ class EpochPlan:
         return cls(deal(left, grid, cuts), grid, batch_size, drop_last)
 
     def _given(self, batches: int, slot: int) -> int:
-        """Return how many samples the first batches of a turn take from a slot: they are dealt one by one."""
+        """Return how many samples the first batches of a turn take from a slot, to which they are dealt one by one."""
         return max(0, -(-(batches * self.batch_size - slot) // self.grid.slots))
 
     def _batches_of(self, slot: int, size: int) -> int:
@@ -147,7 +147,7 @@ class EpochPlan:
         return found
 
     def left(self, step: int, failed: Steps = ()) -> list[Interval]:
-        """Return the positions that are left before a step, with those of the steps that failed."""
+        """Return the positions that are not read yet when `step` comes next, with those of the steps that failed."""
         again = [self.batch(one) for start, end in failed for one in range(start, min(end, step))]
         if step >= self._full:
             rest = list(drop(self._tail, (step - self._full) * self.batch_size))
@@ -162,7 +162,8 @@ class EpochPlan:
         """Return what a rank reads of each `stride`-th step from one up to `end`, if these begin with a run of one
         lane; and of how many steps that run is.
 
-        None where the numbers of workers and ranks are not those of the grid, and at the tail.
+        Then each worker has one lane, that of its turn, in which its rank has the slot of its number. None where the
+        numbers of workers and ranks are not those of the grid, and at the tail.
         """
         if (ranks, stride) != self.grid or step >= self._full:
             return None

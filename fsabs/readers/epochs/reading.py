@@ -166,14 +166,14 @@ class EpochRecords(EpochReader[AbstractDataReader]):
             yield _Weighted(chunk, size)
 
     def _buffer(self, order: Epoch, piece: Interval) -> list[Any]:
-        return self._shuffled([order.locate(*piece)])
+        return self._records_of([order.locate(*piece)])
 
     def _buffers(self, order: Epoch, pieces: Iterator[Interval], most: int) -> Iterator[_Weighted]:
         """Yield the records of buffers in lists, of which several are read together."""
         count, largest = 1, 1
         while group := list(islice(pieces, count)):
             try:
-                parts: Iterator[list[Any]] = iter([self._shuffled([order.locate(*piece) for piece in group])])
+                parts: Iterator[list[Any]] = iter([self._records_of([order.locate(*piece) for piece in group])])
             except Exception:  # a data reader of the user's may raise anything
                 if len(group) == 1:
                     raise
@@ -187,7 +187,7 @@ class EpochRecords(EpochReader[AbstractDataReader]):
             buffer = largest * max(last - first for first, last in group)
             count = max(1, min(2 * count, most // 4 // buffer))
 
-    def _shuffled(self, located: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]) -> list[Any]:
+    def _records_of(self, located: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]) -> list[Any]:
         """Return the records of buffers, given by the shards and numbers of each: read in the order of the shards."""
         shards, records = (np.concatenate(one) for one in zip(*located, strict=True))
         return self.at(shards, records)
