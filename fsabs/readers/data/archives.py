@@ -116,8 +116,10 @@ class ArchiveDataReader(FileShardsReader[_Open, _ArchiveIndex]):
             now = self._files.fs.stat(stat.filename)
             if (now.size, now.last_modified) != (stat.size, stat.last_modified):
                 raise errors.stale(shard_name, "the archive changed since it was listed", "read_records")
-        ours = registry.container_of(stat.filename) in ("zip", "tar")  # others' constructors may not take a stat
-        return _Open(self._files.fs.open_container(stat.filename, **({"stat": stat} if ours else {})), stat)
+        known: dict[str, Any] = {}
+        if registry.container_of(stat.filename) in ("zip", "tar"):  # others' constructors may not take a stat
+            known["stat"] = stat
+        return _Open(self._files.fs.open_container(stat.filename, **known), stat)
 
 
 def _in_order(fs: Any, stats: Iterable[FileStat]) -> list[FileStat]:
