@@ -114,13 +114,20 @@ class CheckedArchive(RememberingFile):
         if crc != member.CRC:
             raise self._damaged(member)
 
-    def check(self) -> None:
-        """Compare all members with their checksums, and raise if torch can't open the archive or finds others."""
+    def check(self, local: str | None = None) -> None:
+        """Compare all members with their checksums, and raise if torch can't open the archive or finds others.
+
+        `local` is the file's path on this machine, if it has one: torch opens that by itself, where no signal's
+        exception comes to a call of C++.
+        """
         for _ in in_threads(self._check, self._members.values(), _READERS):
             pass
         if self.is_archive:
             self.file.seek(0)
             try:
+                if local is not None:
+                    torch._C.PyTorchFileReader(local).get_all_records()
+                    return
                 with remembering(RememberingFile(self.file)) as unchecked:
                     torch._C.PyTorchFileReader(unchecked).get_all_records()
             except RuntimeError as exc:
@@ -131,10 +138,10 @@ class CheckedArchive(RememberingFile):
         return errors.corrupt(self._url, f"{member.filename!r} is not as its checksum says", "load")
 
 
-def check_archive(path: Path) -> None:
-    """Read a file whole, and raise `CorruptFileError` if it is damaged."""
+def check_archive(path: Path, local: str | None = None) -> None:
+    """Read a file whole, and raise `CorruptFileError` if it is damaged; `local` is its path on this machine, if any."""
     with path.open("rb") as file:
-        CheckedArchive(file).check()
+        CheckedArchive(file).check(local)
 
 
 def is_archive(path: Path) -> bool:

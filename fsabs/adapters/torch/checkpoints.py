@@ -25,6 +25,7 @@ from ...core.remembering import RememberingFile, remembering
 from ...core.threads import Flag
 from ...core.writing import ClosesOnExit, durable
 from ...paths import Path
+from ...readers.locate import is_url
 from .archives import CheckedArchive, check_archive, is_archive
 
 logger = logging.getLogger(__name__)
@@ -78,6 +79,8 @@ def _read(where: Path, map_location: Any, weights_only: bool, mmap: bool | None,
         local: str | None = os.fspath(where)
     except TypeError:
         local = None
+    if local is not None and is_url(local):  # what a patch makes of it
+        local = None
     if not mmap and (local is None or mmap is False):
         with where.open("rb") as file:
             given = CheckedArchive(file) if verify else RememberingFile(file)
@@ -94,7 +97,7 @@ def _read(where: Path, map_location: Any, weights_only: bool, mmap: bool | None,
 
 def _mapped(local: str, map_location: Any, weights_only: bool, mmap: bool | None, verify: bool) -> Any:
     if verify:
-        check_archive(Path(local))
+        check_archive(Path(local), local)
     try:
         return torch.load(local, map_location, weights_only=weights_only, mmap=True)
     except RuntimeError as exc:
